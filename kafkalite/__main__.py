@@ -1,0 +1,7 @@
+"""`python -m kafkalite` is `kafkalite`."""
+
+import sys
+
+from kafkalite.cli import main
+
+sys.exit(main())

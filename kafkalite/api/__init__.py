@@ -1,0 +1,1 @@
+"""What the broker does: one handler module per family of requests, named as its file in `protocol.messages`."""

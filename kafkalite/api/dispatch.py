@@ -1,0 +1,128 @@
+"""From a frame to its handler and back.
+
+The table of handlers stands beside the table of APIs; a request is decoded by its version, handled, and its answer
+encoded by the same version. Everything is synchronous unless a handler returns something to wait for.
+Source: kafka.network.RequestChannel, kafka.server.KafkaApis.handle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.api import (
+    api_versions,
+    configs,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    list_offsets,
+    metadata,
+    produce,
+    producer_ids,
+    topics,
+)
+from kafkalite.api.context import Call, Services
+from kafkalite.errors import Disconnect
+from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.codec import decoder
+from kafkalite.protocol.header import decode_request_header, response_frame
+
+if TYPE_CHECKING:
+    from kafkalite.network.peer import Answer, Peer
+    from kafkalite.region import Part
+
+
+Handler = Callable[[Services, Any, Call], Any]
+"""(services, request, call) -> response | awaitable of it | None (no answer is due). Types agree with APIS' row."""
+
+HANDLERS: Mapping[str, Handler] = {
+    "Produce": produce.produce,
+    "Fetch": fetch.fetch,
+    "ListOffsets": list_offsets.list_offsets,
+    "Metadata": metadata.metadata,
+    "OffsetCommit": group_offsets.offset_commit,
+    "OffsetFetch": group_offsets.offset_fetch,
+    "FindCoordinator": group_admin.find_coordinator,
+    "JoinGroup": group_membership.join_group,
+    "Heartbeat": group_membership.heartbeat,
+    "LeaveGroup": group_membership.leave_group,
+    "SyncGroup": group_membership.sync_group,
+    "DescribeGroups": group_admin.describe_groups,
+    "ListGroups": group_admin.list_groups,
+    "ApiVersions": api_versions.api_versions,
+    "CreateTopics": topics.create_topics,
+    "DeleteTopics": topics.delete_topics,
+    "DeleteRecords": topics.delete_records,
+    "InitProducerId": producer_ids.init_producer_id,
+    "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
+    "DescribeConfigs": configs.describe_configs,
+    "AlterConfigs": configs.alter_configs,
+    "CreatePartitions": topics.create_partitions,
+    "DeleteGroups": group_admin.delete_groups,
+    "IncrementalAlterConfigs": configs.incremental_alter_configs,
+    "DescribeCluster": metadata.describe_cluster,
+}
+
+
+Decode = Callable[[memoryview, int], tuple[Any, int]]
+
+
+class Dispatcher:
+    """Takes every request of every connection. Raises Malformed or Disconnect for those that get no answer.
+
+    A handler that gives a future waits for others, and is cancelled when its client goes away. One that is a coroutine
+    has work to do (a topic to create), which is carried out to its end whether or not its client is still there.
+    """
+
+    __slots__ = ("_routes", "_services", "_tasks")
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # (key, version) -> (decoder, handler); a decoder is compiled when its version is first asked for
+        self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __call__(self, peer: Peer, frame: memoryview) -> Answer:
+        (key, version, correlation_id, client_id), position = decode_request_header(frame)
+        route = self._routes.get((key, version)) or self._route(key, version)
+        if route is None:
+            if key == api_versions.API_VERSIONS_KEY:
+                return response_frame(api_versions.unsupported_version(), 0, correlation_id)
+            raise Disconnect(f"version {version} of API {key} is not served")
+        decode, handle, response_type = route
+        request, _ = decode(frame, position)
+        response = handle(self._services, request, Call(peer, version, client_id))
+        if type(response) is response_type:
+            return response_frame(response, version, correlation_id)
+        if response is None:
+            return None
+        if asyncio.iscoroutine(response):
+            response = self._carry_out(response)
+        return _later(response, version, correlation_id)
+
+    async def settled(self) -> None:
+        """Return when no work is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _carry_out(self, work: Coroutine[Any, Any, Any]) -> Awaitable[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return asyncio.shield(task)
+
+    def _route(self, key: int, version: int) -> tuple[Decode, Handler, type[Any]] | None:
+        api = APIS.get(key)
+        if api is None or not api.min_version <= version <= api.max_version:
+            return None
+        route = decoder(api.request, version), HANDLERS[api.name], api.response
+        self._routes[(key, version)] = route
+        return route
+
+
+async def _later(response: Awaitable[Any], version: int, correlation_id: int) -> list[Part] | None:
+    answer = await response
+    return None if answer is None else response_frame(answer, version, correlation_id)

@@ -1,0 +1,175 @@
+"""Fetch: regions of segment files for the partitions that a client reads, now or when enough has come.
+
+A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
+at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
+Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkalite.api.context import Call, Services
+from kafkalite.api.fetch_sessions import FetchContext, WantedPartition
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.partition import Partition, Waiter
+from kafkalite.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_ZSTD = 10
+_WAIT_MS_MAX = 2**31 - 1
+
+_Found = list[tuple[WantedPartition, PartitionData]]
+
+
+def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | asyncio.Future[FetchResponse]:
+    try:
+        context = services.sessions.context(request, services.clock.wall_ms())
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=request.session_id)
+    reader = _Reader(services, request, context, call.api_version)
+    found, size_bytes, urgent = reader.read()
+    if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not context.partitions:
+        return reader.response(found)
+    return _wait(services, request, reader, request.min_bytes - size_bytes)
+
+
+def _wait(
+    services: Services, request: FetchRequest, reader: _Reader, missing_bytes: int
+) -> asyncio.Future[FetchResponse]:
+    """The answer that comes when `missing_bytes` have, or after max_wait_ms."""
+    future: asyncio.Future[FetchResponse] = services.loop.create_future()
+
+    def answer() -> None:
+        if not future.done():
+            try:
+                future.set_result(reader.response(reader.read()[0]))
+            except Exception as error:
+                future.set_exception(error)
+
+    waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
+    timer = services.clock.call_later(min(request.max_wait_ms, _WAIT_MS_MAX), waiter.wake)
+
+    def clean_up(_: object) -> None:  # answered, or the client went away and the future was cancelled
+        timer.cancel()
+        waiter.withdraw()
+
+    future.add_done_callback(clean_up)
+    for partition in reader.partitions():
+        waiter.wait_on(partition)
+    return future
+
+
+class _Reader:
+    """Reads what one request wants, as often as need be."""
+
+    __slots__ = ("_context", "_isolation", "_max_bytes", "_services", "_version")
+
+    def __init__(self, services: Services, request: FetchRequest, context: FetchContext, version: int) -> None:
+        self._services = services
+        self._context = context
+        self._isolation = request.isolation_level
+        self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._version = version
+
+    def partitions(self) -> list[Partition]:
+        """Those of the wanted partitions that exist."""
+        find = self._services.topics.partition
+        found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
+        return [partition for partition in found if partition is not None]
+
+    def read(self) -> tuple[_Found, int, bool]:
+        """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""
+        by_name = self._services.topics.by_name
+        budget = self._max_bytes
+        min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
+        size_bytes = 0
+        urgent = False
+        found: _Found = []
+        for wanted in self._context.partitions.values():
+            topic = by_name.get(wanted.topic)
+            partition = topic.partitions.get(wanted.index) if topic is not None else None
+            if topic is None or partition is None:
+                data = _failure(wanted.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
+                data = _failure(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            else:
+                try:
+                    data = self._read_one(partition, wanted, budget, min_one)
+                except KafkaError as error:
+                    data = _failure(wanted.index, error.code)
+            records = data.records
+            if records:
+                length = len(records)
+                size_bytes += length
+                budget -= length
+                min_one = False
+            elif data.error_code != 0 or data.diverging_epoch is not None:
+                urgent = True
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
+        partition.check_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if self._isolation == READ_COMMITTED else None,
+            preferred_read_replica=-1,
+        )
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < 0 or end_offset < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return data
+        max_bytes = min(wanted.max_bytes, budget)
+        if max_bytes > 0 or min_one:
+            region = partition.read(wanted.fetch_offset, max(max_bytes, 0), min_one)
+            if region is not None:
+                data.records = region
+        elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return data
+
+    def response(self, found: _Found) -> FetchResponse:
+        context = self._context
+        session = context.session
+        topics: list[FetchableTopicResponse] = []
+        current: FetchableTopicResponse | None = None
+        with_data: list[WantedPartition] = []
+        for wanted, data in found:
+            if session is not None:
+                if not wanted.is_news(data) and context.incremental:
+                    continue
+                if data.records:
+                    with_data.append(wanted)
+            if current is None or current.topic != wanted.topic:
+                current = FetchableTopicResponse(topic=wanted.topic, partitions=[])
+                topics.append(current)
+            current.partitions.append(data)
+        if session is not None and context.incremental:
+            session.served(with_data)
+        return FetchResponse(session_id=context.session_id, responses=topics)
+
+
+def _failure(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+    )

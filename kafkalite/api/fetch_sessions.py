@@ -1,0 +1,171 @@
+"""Fetch sessions: a client names its partitions once and afterwards only what changed (KIP-227).
+
+A session remembers the partitions of one fetching client in order, and what the client was last told of each, so
+that an incremental answer can leave out those without news. Partitions that just gave data go to the end of the
+order: none starves behind a busy one. There are `slots` sessions; a new one takes the place of the longest idle
+one, if that has been idle for `EVICTION_MS`, and else the client is served without a session.
+Source: kafka.server.FetchSession, KIP-227.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+EVICTION_MS = 120_000
+PARTITIONS_MAX = 100_000  # of one session; who wants more is served without one
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+_UNTOLD = -1  # an offset that no partition has, so that the next answer has news
+
+
+class WantedPartition:
+    """What a client wants of one partition, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "told_high_watermark",
+        "told_start_offset",
+        "topic",
+    )
+
+    def __init__(self, topic: str, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.index = wanted.partition
+        self.told_high_watermark = _UNTOLD
+        self.told_start_offset = _UNTOLD
+        self.update(wanted)
+
+    def update(self, wanted: FetchPartition) -> None:
+        self.fetch_offset = wanted.fetch_offset
+        self.max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+
+    def is_news(self, data: PartitionData) -> bool:
+        """Whether an incremental answer must carry `data`; remembers it as told."""
+        news = bool(data.records) or data.error_code != 0 or data.diverging_epoch is not None
+        if data.error_code != 0:
+            self.told_high_watermark = _UNTOLD  # whatever comes after an error is news
+        elif data.high_watermark != self.told_high_watermark or data.log_start_offset != self.told_start_offset:
+            news = True
+            self.told_high_watermark = data.high_watermark
+            self.told_start_offset = data.log_start_offset
+        return news
+
+
+Partitions = dict[tuple[str, int], WantedPartition]
+
+
+class FetchSession:
+    """One client's partitions in the order to serve them. `epoch` is what its next request must carry."""
+
+    __slots__ = ("epoch", "partitions", "session_id", "used_ms")
+
+    def __init__(self, session_id: int, partitions: Partitions, now_ms: int) -> None:
+        self.session_id = session_id
+        self.partitions = partitions
+        self.epoch = 1
+        self.used_ms = now_ms
+
+    def apply(self, request: FetchRequest) -> None:
+        """Add, change and forget partitions as an incremental request says."""
+        partitions = self.partitions
+        for topic in request.topics:
+            name = topic.topic
+            for wanted in topic.partitions:
+                known = partitions.get((name, wanted.partition))
+                if known is None:
+                    partitions[(name, wanted.partition)] = WantedPartition(name, wanted)
+                else:
+                    known.update(wanted)
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                partitions.pop((forgotten.topic, index), None)
+
+    def served(self, partitions: Iterable[WantedPartition]) -> None:
+        """Those gave data: the others come first next time."""
+        for wanted in partitions:
+            key = (wanted.topic, wanted.index)
+            # forgotten or replaced while the request waited
+            if self.partitions.get(key) is wanted:
+                del self.partitions[key]
+                self.partitions[key] = wanted
+
+
+class FetchContext:
+    """How one fetch request is to be served: which partitions, and in which session if any."""
+
+    __slots__ = ("incremental", "partitions", "session")
+
+    def __init__(self, partitions: Partitions, session: FetchSession | None, incremental: bool) -> None:
+        self.partitions = partitions
+        self.session = session
+        self.incremental = incremental
+
+    @property
+    def session_id(self) -> int:
+        return self.session.session_id if self.session is not None else NO_SESSION
+
+
+class FetchSessions:
+    """All sessions, the longest idle first."""
+
+    __slots__ = ("_by_id", "_slots")
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._by_id: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def context(self, request: FetchRequest, now_ms: int) -> FetchContext:
+        """Find, open or close the session that `request` speaks of.
+
+        Raises KafkaError: 70 FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH.
+        """
+        epoch = request.session_epoch
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            self._by_id.pop(request.session_id, None)
+            partitions: Partitions = {
+                (topic.topic, wanted.partition): WantedPartition(topic.topic, wanted)
+                for topic in request.topics
+                for wanted in topic.partitions
+            }
+            session = self._open(partitions, now_ms) if epoch == INITIAL_EPOCH else None
+            return FetchContext(partitions, session, incremental=False)
+        session = self._by_id.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        session.apply(request)
+        session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
+        session.used_ms = now_ms
+        del self._by_id[session.session_id]  # to the end: the most recently used
+        self._by_id[session.session_id] = session
+        return FetchContext(session.partitions, session, incremental=True)
+
+    def _open(self, partitions: Partitions, now_ms: int) -> FetchSession | None:
+        if not partitions or len(partitions) > PARTITIONS_MAX:
+            return None
+        if len(self._by_id) >= self._slots:
+            idle = next(iter(self._by_id.values()), None)
+            if idle is None or now_ms - idle.used_ms <= EVICTION_MS:
+                return None
+            del self._by_id[idle.session_id]
+        session_id = random.randint(1, 0x7FFFFFFF)
+        while session_id in self._by_id:
+            session_id = random.randint(1, 0x7FFFFFFF)
+        session = FetchSession(session_id, partitions, now_ms)
+        self._by_id[session_id] = session
+        return session

@@ -1,0 +1,105 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a partition begins, ends, and stood at a time or an epoch.
+
+Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734.
+"""
+
+from __future__ import annotations
+
+from kafkalite.api.context import Call, Services
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.partition import Partition
+from kafkalite.protocol.messages.list_offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+READ_COMMITTED = 1
+UNKNOWN = -1
+
+
+def list_offsets(services: Services, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+    asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
+    seen: set[tuple[str, int]] = set()
+    doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if (topic.name, wanted.partition_index) in doubled:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                partition = services.topics.require(topic.name, wanted.partition_index)
+                answers.append(_find(partition, wanted, request.isolation_level, call.api_version))
+            except KafkaError as error:
+                answers.append(_answer(wanted.partition_index, code=error.code))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _find(
+    partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int
+) -> ListOffsetsPartitionResponse:
+    partition.check_epoch(wanted.current_leader_epoch)
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    log = partition.log
+    if timestamp == LATEST_TIMESTAMP:
+        end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
+        return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp == EARLIEST_TIMESTAMP:
+        epoch = log.epoch_at(log.start_offset)
+        return _answer(index, offset=log.start_offset, leader_epoch=epoch)
+    if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
+        found = partition.max_timestamp_offset()
+    elif timestamp >= 0:
+        found = partition.offset_for_timestamp(timestamp)
+    else:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if found is None:
+        return _answer(index)
+    return _answer(index, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+
+
+def _answer(
+    index: int,
+    *,
+    code: ErrorCode = ErrorCode.NONE,
+    offset: int = UNKNOWN,
+    timestamp: int = UNKNOWN,
+    leader_epoch: int = UNKNOWN,
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def offset_for_leader_epoch(
+    services: Services, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                partition = services.topics.require(topic.topic, wanted.partition)
+                partition.check_epoch(wanted.current_leader_epoch)
+                epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+                answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))
+            except KafkaError as error:
+                answers.append(
+                    EpochEndOffset(
+                        error_code=error.code, partition=wanted.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN
+                    )
+                )
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)

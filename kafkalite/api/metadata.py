@@ -1,0 +1,130 @@
+"""Metadata and DescribeCluster: which brokers there are, which topics, and who leads what.
+
+A topic that a client names and that does not exist is made on the way, if client and broker both allow it, and is
+ready when the answer leaves: the client need not ask twice.
+Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+
+from kafkalite.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kafkalite.api.context import Call, Services
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, topic_name_fault
+from kafkalite.protocol.messages.metadata import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkalite.topics import Topic
+
+logger = logging.getLogger(__name__)
+
+FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
+_CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
+
+
+def metadata(
+    services: Services, request: MetadataRequest, call: Call
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    version = call.api_version
+    if request.topics is None or (version == 0 and not request.topics):
+        names = list(services.topics.by_name)
+    else:
+        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+        may_create = services.config.auto_create_topics_enable and (
+            version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
+        )
+        if may_create:
+            missing = [name for name in names if name not in services.topics.by_name]
+            if missing:
+                return _create_and_answer(services, request, call, names, missing)
+    return _answer(services, request, call, names, {})
+
+
+async def _create_and_answer(
+    services: Services, request: MetadataRequest, call: Call, names: list[str], missing: list[str]
+) -> MetadataResponse:
+    faults: dict[str, ErrorCode] = {}
+    for name in missing[:_CREATED_AT_ONCE_MAX]:
+        try:
+            if name == GROUP_METADATA_TOPIC:
+                await services.ensure_group_topic()
+            elif name not in INTERNAL_TOPICS:
+                await services.topics.ensure(name, services.config.num_partitions, {})
+        except KafkaError as error:
+            faults[name] = error.code
+            if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                logger.warning("topic %s could not be created on demand: %s", name, error)
+    return _answer(services, request, call, names, faults)
+
+
+def _answer(
+    services: Services, request: MetadataRequest, call: Call, names: list[str], faults: dict[str, ErrorCode]
+) -> MetadataResponse:
+    topics = []
+    for name in names:
+        topic = services.topics.by_name.get(name)
+        if topic is not None:
+            topics.append(_topic(services, topic, request.include_topic_authorized_operations))
+        else:
+            code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if topic_name_fault(name) is not None:
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            topics.append(
+                MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
+            )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in services.brokers_for(call.peer)
+        ],
+        cluster_id=services.registry.cluster_id,
+        controller_id=services.broker_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+def _topic(services: Services, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+    me = services.broker_id
+    return MetadataResponseTopic(
+        name=topic.name,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=partition.index,
+                leader_id=me,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=[me],
+                isr_nodes=[me],
+                offline_replicas=[],
+            )
+            for partition in topic.partitions.values()
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+    )
+
+
+def describe_cluster(services: Services, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    return DescribeClusterResponse(
+        cluster_id=services.registry.cluster_id,
+        controller_id=services.broker_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in services.brokers_for(call.peer)
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

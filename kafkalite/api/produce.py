@@ -1,0 +1,98 @@
+"""Produce: batches go to their partitions as they came, each partition answered by itself.
+
+Nothing here looks at a record. With one replica an appended batch is committed, so acks=1 and acks=-1 are one.
+Source: kafka.server.KafkaApis.handleProduceRequest.
+"""
+
+from __future__ import annotations
+
+from kafkalite.api.context import Call, Services
+from kafkalite.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kafkalite.topics import Topic
+
+FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel
+_WITH_MESSAGE = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)  # those that Kafka explains from v8 on
+_ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
+
+
+def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    acks = request.acks
+    if acks not in (1, -1, 0):
+        return _all_failed(request, ErrorCode.INVALID_REQUIRED_ACKS)
+    if request.transactional_id is not None:
+        return _all_failed(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    now_ms = services.clock.wall_ms()
+    version = call.api_version
+    by_name = services.topics.by_name
+    responses = []
+    failed = False
+    for topic_data in request.topic_data:
+        name = topic_data.name
+        topic = by_name.get(name)
+        answers = []
+        for data in topic_data.partition_data:
+            try:
+                answers.append(_append(topic, data, now_ms, version, call.client_id))
+            except KafkaError as error:
+                failed = True
+                answers.append(_failure(data.index, error))
+        responses.append(TopicProduceResponse(name=name, partition_responses=answers))
+    if acks == 0:
+        if failed:
+            raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
+        return None
+    return ProduceResponse(responses=responses)
+
+
+def _append(
+    topic: Topic | None, data: PartitionProduceData, now_ms: int, version: int, client_id: str | None
+) -> PartitionProduceResponse:
+    partition = topic.partitions.get(data.index) if topic is not None else None
+    if topic is None or partition is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.internal and client_id != _ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal and takes no client's records")
+    if version < FIRST_VERSION_OF_BATCHES:
+        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
+    records = data.records
+    if records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the partition's data has no record batch")
+    result = partition.append(records, now_ms, version)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=result.base_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=partition.log.start_offset,
+    )
+
+
+def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    response = PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
+    )
+    if error.code in _WITH_MESSAGE and error.message is not None:
+        response.record_errors = [BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message=error.message)]
+        response.error_message = error.message
+    return response
+
+
+def _all_failed(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+    if request.acks == 0:
+        raise Disconnect(f"acks=0 produce refused with {code.name}")
+    error = KafkaError(code)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name, partition_responses=[_failure(data.index, error) for data in topic.partition_data]
+            )
+            for topic in request.topic_data
+        ]
+    )

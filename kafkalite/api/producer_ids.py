@@ -1,0 +1,30 @@
+"""InitProducerId: an id for an idempotent producer. Transactional ids are refused until transactions exist.
+
+Source: kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kafkalite.api.context import Call, Services
+from kafkalite.errors import ErrorCode
+from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+
+
+def init_producer_id(
+    services: Services, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if request.transactional_id is not None:
+        code = (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
+        )
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    producer_id = services.producer_ids.take()
+    if producer_id is None:
+        return _from_next_block(services)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _from_next_block(services: Services) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)

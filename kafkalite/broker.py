@@ -1,0 +1,313 @@
+"""The broker as an object: builds every floor from one configuration, starts and stops them in order.
+
+    with Broker(data_dir="data", port=0) as broker:         # on an event loop in a thread of its own
+    async with Broker(data_dir="data", port=0) as broker:   # in the running loop
+
+Start: lock the directory, open the registry, load the logs, load the groups, and only then bind the sockets, so
+whoever can connect is served. Stop is the reverse. Nothing is kept at module level; many brokers live in one process.
+Source: kafka.server.KafkaServer (order of start and stop).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.api.context import Services
+from kafkalite.api.dispatch import Dispatcher
+from kafkalite.api.fetch_sessions import FetchSessions
+from kafkalite.clock import Clock, SystemClock, Timer
+from kafkalite.config import BrokerConfig
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.producer_ids import ProducerIds
+from kafkalite.errors import ConfigError
+from kafkalite.group_topic import GroupTopic
+from kafkalite.log.log_manager import LogManager
+from kafkalite.network.server import Listener, NetworkLimits, Server
+from kafkalite.topics import Topics
+from kafkalite.zk.embedded import EmbeddedRegistry
+from kafkalite.zk.registry import CLUSTER_DEFAULT
+
+if TYPE_CHECKING:
+    from kafkalite.network.peer import Peer
+
+logger = logging.getLogger(__name__)
+
+DATA_DIR_DEFAULT = "kafkalite-data"
+_STOP_GRACE_MS = 5_000
+_GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
+
+
+class Broker:
+    """One broker. Ready while entered; `bootstrap_servers` is what a client's configuration wants.
+
+    Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
+    (`log_segment_bytes=1 << 20`). `port=0` takes any free port. Raises ConfigError when it cannot start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        clock: Clock | None = None,
+        **settings: object,
+    ) -> None:
+        if config is None:
+            config = _config_from(data_dir, host, port, settings)
+        elif settings or data_dir is not None or host is not None or port is not None:
+            raise ConfigError("give the broker either config or settings of their own, not both")
+        self.config = config
+        self.data_dir = Path(config.data_dir)
+        self._given_clock = clock
+        self._running: _Running | None = None
+        self._thread: _LoopThread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
+        return self._require().bootstrap_servers()
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener. Valid while the broker runs."""
+        return self._require().first_port()
+
+    @property
+    def cluster_id(self) -> str:
+        return self._require().registry.cluster_id
+
+    async def start(self) -> None:
+        """Start in the running loop; clients may connect when this returns."""
+        if self._running is not None:
+            raise RuntimeError("this broker is already running")
+        running = _Running(self.config, self.data_dir, self._given_clock)
+        await running.start()
+        self._running = running
+
+    async def stop(self) -> None:
+        """Serve what is in flight, write everything down, let go of everything. Does nothing on a stopped broker."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Broker:
+        thread = _LoopThread()
+        try:
+            thread.run(self.start)
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        try:
+            thread.run(self.stop)
+        finally:
+            thread.close()
+
+    def _require(self) -> _Running:
+        if self._running is None:
+            raise RuntimeError("this broker is not running: enter it with `with` or await start()")
+        return self._running
+
+
+def _config_from(
+    data_dir: str | Path | None, host: str | None, port: int | None, settings: Mapping[str, object]
+) -> BrokerConfig:
+    properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+    if data_dir is not None:
+        properties["log.dirs"] = str(data_dir)
+    if host is not None or port is not None:
+        address = host or "127.0.0.1"
+        shown = f"[{address}]" if ":" in address else address
+        properties["listeners"] = f"PLAINTEXT://{shown}:{9092 if port is None else port}"
+    return BrokerConfig.load(properties)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+class _Running:
+    """The rooms of a started broker. Each is made by `start`, in order, and undone by `stop`, in reverse."""
+
+    def __init__(self, config: BrokerConfig, data_dir: Path, clock: Clock | None) -> None:
+        self.config = config
+        self._data_dir = data_dir
+        self._given_clock = clock
+        self._undo: list[Callable[[], Any]] = []
+        self._timers: dict[str, Timer] = {}
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        config = self.config
+        loop = asyncio.get_running_loop()
+        self.clock: Clock = self._given_clock or SystemClock(loop)
+        for warning in config.warnings:
+            logger.warning("%s", warning)
+        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-flush")
+        self._undo.append(executor.shutdown)
+        self.logs = LogManager(self._data_dir, self.clock, config, executor.submit)
+        self._undo.append(self.logs.close)
+        self.registry = EmbeddedRegistry(self._data_dir, cluster_id=self.logs.stored_cluster_id)
+        await self.registry.start()
+        self._undo.append(self.registry.stop)
+        config = self.config = self._with_dynamic(config)
+        self.topics = Topics(config, self.registry, self.logs, config.broker_id)
+        self.logs.load(self.registry.cluster_id, self.topics.config_for)
+        self.topics.load()
+        group_topic = GroupTopic(config, self.clock, self.topics)
+        self.groups = GroupCoordinator(
+            config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None
+        )
+        self._undo.append(self.groups.close)
+        group_topic.attach(self.groups)
+        loading = asyncio.ensure_future(group_topic.load())
+        self._undo.append(lambda: _cancelled(loading))
+        await asyncio.wait({loading}, timeout=_GROUPS_HEAD_START_MS / 1000)
+        self._services = services = Services(
+            config=config,
+            clock=self.clock,
+            loop=loop,
+            registry=self.registry,
+            topics=self.topics,
+            groups=self.groups,
+            producer_ids=ProducerIds(self.registry.next_producer_id_block),
+            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
+            broker_id=config.broker_id,
+            endpoint=self._endpoint,
+            ensure_group_topic=group_topic.ensure,
+            reconfigure=self._reconfigure,
+        )
+        dispatcher = Dispatcher(services)
+        self._undo.append(dispatcher.settled)
+        self.server = Server(
+            [Listener(one.name, one.host, one.port) for one in config.listeners],
+            dispatcher,
+            NetworkLimits.of(config),
+            self.clock,
+            processors=config.num_network_threads,
+        )
+        self._undo.append(lambda: self.server.stop(_STOP_GRACE_MS))
+        await self.server.start()
+        self._repeat("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
+        self._repeat("offset expiry", config.offsets_retention_check_interval_ms, self.groups.expire_offsets)
+        self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+
+    async def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        while self._undo:
+            result = self._undo.pop()()
+            if asyncio.iscoroutine(result):
+                await result
+
+    def _with_dynamic(self, config: BrokerConfig) -> BrokerConfig:
+        """`config` with what was changed while running, for all brokers and then for this one, on top."""
+        changed = self.registry.broker_configs
+        dynamic = {**changed.get(CLUSTER_DEFAULT, {}), **changed.get(str(config.broker_id), {})}
+        return BrokerConfig.load(config.explicit, dynamic) if dynamic or config.dynamic else config
+
+    async def _reconfigure(self, broker: str, settings: Mapping[str, str], validate_only: bool) -> None:
+        """Replace what was changed for `broker` while running. Raises ConfigError for what cannot be."""
+        BrokerConfig.load(self.config.explicit, settings)
+        if validate_only:
+            return
+        await self.registry.set_broker_config(broker, settings)
+        self.config = self._services.config = self._with_dynamic(self.config)
+        self.topics.reconfigure(self.config)
+
+    def _expire_producers(self) -> None:
+        now_ms = self.clock.wall_ms()
+        for log in self.logs.logs.values():
+            log.expire_producers(now_ms)
+
+    def _repeat(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        """Do `work` every `interval_ms`; a failure is reported and the next turn comes all the same."""
+
+        def turn() -> None:
+            self._timers[name] = self.clock.call_later(interval_ms, turn)
+            try:
+                work()
+            except Exception:
+                logger.exception("%s failed; it will be tried again in %d ms", name, interval_ms)
+
+        self._timers[name] = self.clock.call_later(interval_ms, turn)
+
+    def _endpoint(self, peer: Peer) -> tuple[str, int]:
+        advertised = self.config.advertised(peer.listener_name)
+        if advertised is not None:
+            return advertised.host, advertised.port
+        return peer.local_host, peer.local_port
+
+    def first_port(self) -> int:
+        return self.server.ports[self.config.listeners[0].name]
+
+    def bootstrap_servers(self) -> str:
+        first = self.config.listeners[0]
+        host = first.host
+        if host in ("", "0.0.0.0", "::"):
+            host = "127.0.0.1"
+        return f"[{host}]:{self.first_port()}" if ":" in host else f"{host}:{self.first_port()}"
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    """Cancel a task of ours and see it end; what it failed with is logged."""
+    task.cancel()
+    done, _ = await asyncio.wait({task})
+    for ended in done:
+        if not ended.cancelled() and ended.exception() is not None:
+            logger.error("loading groups failed", exc_info=ended.exception())
+
+
+class _LoopThread:
+    """An event loop on a thread of its own that runs coroutines for others."""
+
+    def __init__(self) -> None:
+        import uvloop
+
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="kafkalite", daemon=True)
+        self._thread.start()
+
+    def run(self, work: Callable[[], Any]) -> None:
+        """Run `work()` there and wait until it is done; its exception is raised here."""
+        asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()

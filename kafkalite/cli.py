@@ -1,0 +1,187 @@
+"""The command line: `kafkalite serve` runs a broker until it is told to stop, `kafkalite config` shows every setting.
+
+What an operator can get wrong ends in one line on stderr and exit code 1, never in a traceback. What is not needed for
+the command at hand is not imported: the broker is to be ready a quarter of a second after the process began.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.config import BrokerConfig
+from kafkalite.errors import ConfigError, StorageError
+from kafkalite.properties import annotated, read_environment, read_properties
+
+if TYPE_CHECKING:
+    import argparse
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        if options.version:
+            print(f"kafkalite {_version()}")
+        elif options.command == "serve":
+            return serve(options)
+        elif options.command == "config":
+            print(annotated(BrokerConfig.settings), end="")
+        else:
+            parser.print_help(sys.stderr)
+            return 2
+    except (ConfigError, StorageError) as error:
+        return _complain(str(error))
+    except BrokenPipeError:  # of `kafkalite config | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
+    parser.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    command = commands.add_parser("serve", help="run a broker", description="Run a broker until SIGTERM or Ctrl-C.")
+    command.add_argument("config", nargs="?", metavar="server.properties", help="settings, with Kafka's property names")
+    command.add_argument("--data-dir", metavar="DIR", help="the directory of all data (default: ./kafkalite-data)")
+    command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
+    command.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over file and environment",
+    )
+    command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
+    command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    commands.add_parser("config", help="print server.properties with every setting, its meaning and default")
+    return parser
+
+
+def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -> BrokerConfig:
+    """What file, environment and command line say together, the later winning. Raises ConfigError."""
+    properties = read_properties(options.config) if options.config else {}
+    properties.update(read_environment(environment))
+    for override in options.override:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--override {override} must be KEY=VALUE, such as --override log.segment.bytes=1048576")
+        properties[name.strip()] = value
+    if options.data_dir is not None:
+        properties.pop("log.dir", None)
+        properties["log.dirs"] = options.data_dir
+    if options.port is not None or options.host is not None:
+        properties["listeners"] = _one_listener(properties, options.host, options.port)
+        properties.pop("advertised.listeners", None)  # it told of the address that is replaced here
+    return BrokerConfig.load(properties)
+
+
+def _one_listener(properties: Mapping[str, str], host: str | None, port: int | None) -> str:
+    """The configured listener with another host or port. Raises ConfigError if there are several."""
+    listeners = BrokerConfig.load(properties).listeners
+    if len(listeners) > 1:
+        raise ConfigError(
+            "--host and --port stand for one listener and there are several; use --override listeners=..."
+        )
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError(f"--port {port} must be from 0 to 65535")
+    host = listeners[0].host if host is None else host.removeprefix("[").removesuffix("]")
+    return str(listeners[0]._replace(host=host, port=listeners[0].port if port is None else port))
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Run a broker until a signal. Returns the exit code."""
+    config = configuration(options, os.environ)
+    import asyncio
+    import logging
+
+    import uvloop
+
+    logging.basicConfig(
+        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    _raise_file_limit()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))
+    except KeyboardInterrupt:  # before the loop took over signals
+        return 130
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{place}{error.strerror or error}")
+    return 0
+
+
+async def _serve(config: BrokerConfig) -> None:
+    import asyncio
+    import signal
+    from pathlib import Path
+
+    from kafkalite.broker import Broker
+
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+
+    def on_signal() -> None:
+        told_to_stop.set()
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the process as it is
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    broker = Broker(config=config)
+    starting = asyncio.ensure_future(broker.start())
+    waiting = asyncio.ensure_future(told_to_stop.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+    if starting.cancelled():
+        return
+    try:
+        starting.result()  # raises what went wrong
+        if not told_to_stop.is_set():
+            path = Path(config.data_dir)
+            place = path if path.is_absolute() else f"./{path}"
+            print(
+                f"kafkalite is ready on {broker.bootstrap_servers}, data in {place}, cluster {broker.cluster_id}",
+                flush=True,
+            )
+        await waiting
+    finally:
+        waiting.cancel()
+        await broker.stop()
+
+
+def _raise_file_limit() -> None:
+    """Every segment, index and connection is an open file: take as many as the system lets us."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return  # the soft limit stays, and it was enough to start
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("kafkalite")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _complain(message: str) -> int:
+    print(f"kafkalite: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,413 @@
+"""Every setting that kafkalite honours, one line each: the broker's (server.properties) and a topic's.
+
+Names, types, defaults and bounds are Kafka 3.9's; the few defaults that differ say so. The command line, DescribeConfigs
+and config/server.properties are derived from these lines. A topic's setting has the broker's synonyms as its default:
+segment.ms is log.roll.ms, or log.roll.hours when that is not set.
+Source: kafka.server.KafkaConfig, org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.ConfigHelper.
+"""
+
+# ruff: noqa: E501
+# The tables are wide, so that one setting stays one line.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.listeners import (
+    PROTOCOLS,
+    ListenerConfig,
+    parse_host_limits,
+    parse_listeners,
+    parse_protocol_map,
+    settle_listeners,
+)
+from kafkalite.settings import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    Setting,
+    Settings,
+    boolean,
+    double,
+    integer,
+    long,
+    section,
+    short,
+    string,
+    words,
+)
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ListenerConfig",
+    "TopicConfig",
+]
+
+_DAY_MS = 86_400_000
+_MIB = 1 << 20
+_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_POLICIES = ("compact", "delete")
+_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+def _gzip_level(text: str) -> int:
+    if text.strip() not in {"-1", *"123456789"}:
+        raise ValueError("must be an integer from 1 to 9, or -1")
+    return int(text)
+
+
+def _one_directory(text: str) -> str:
+    directories = [part.strip() for part in text.split(",") if part.strip()]
+    if len(directories) != 1:
+        raise ValueError("must be one directory: kafkalite keeps its data in one place for now")
+    return directories[0]
+
+
+class TopicConfig(Settings):
+    """What holds for one topic. `TopicConfig()` is Kafka's defaults, `build` those of a broker and a topic's own."""
+
+    # fmt: off
+    cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, broker="log.cleanup.policy")
+    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=_gzip_level, broker="compression.gzip.level")
+    compression_lz4_level: int = integer(9, "Level of lz4 when the broker compresses.", at_least=1, at_most=17, broker="compression.lz4.level")
+    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=_CODECS, broker="compression.type")
+    compression_zstd_level: int = integer(3, "Level of zstd when the broker compresses.", at_least=-131_072, at_most=22, broker="compression.zstd.level")
+    delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, broker="log.cleaner.delete.retention.ms")
+    file_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, broker="log.segment.delete.delay.ms")
+    flush_messages: int = long(LONG_MAX, "Records between two forced fsyncs of the log.", at_least=1, broker="log.flush.interval.messages")
+    flush_ms: int = long(LONG_MAX, "Longest time between two forced fsyncs of the log.", at_least=0, broker="log.flush.interval.ms log.flush.scheduler.interval.ms")
+    index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, broker="log.index.interval.bytes")
+    max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, broker="log.cleaner.max.compaction.lag.ms")
+    max_message_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, broker="message.max.bytes")
+    message_downconversion_enable: bool = boolean(True, "Rewrite records for consumers of old formats.", broker="log.message.downconversion.enable")
+    message_timestamp_after_max_ms: int = long(LONG_MAX, "How far a record's time may lie ahead of the broker's.", at_least=0, broker="log.message.timestamp.after.max.ms")
+    message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, broker="log.message.timestamp.before.max.ms")
+    message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above, used where they are not set.", at_least=0, broker="log.message.timestamp.difference.max.ms")
+    message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=_TIMESTAMP_TYPES, broker="log.message.timestamp.type")
+    min_cleanable_dirty_ratio: float = double(0.5, "Compact when at least this share of the log is dirty.", at_least=0, at_most=1, broker="log.cleaner.min.cleanable.ratio")
+    min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, broker="log.cleaner.min.compaction.lag.ms")
+    min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, broker="min.insync.replicas")
+    preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", broker="log.preallocate")
+    retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", broker="log.retention.bytes")
+    retention_ms: int = long(7 * _DAY_MS, "Time that a record is kept; -1 is forever.", at_least=-1, broker="log.retention.ms log.retention.minutes*60000 log.retention.hours*3600000")
+    segment_bytes: int = integer(1 << 30, "Size at which a new segment begins.", at_least=14, broker="log.segment.bytes")
+    segment_index_bytes: int = integer(10 * _MIB, "Largest size of a segment's index; a full one begins a new segment.", at_least=4, broker="log.index.size.max.bytes")
+    segment_jitter_ms: int = long(0, "Random part taken off segment.ms, so that segments do not all roll at once.", at_least=0, broker="log.roll.jitter.ms log.roll.jitter.hours*3600000")
+    segment_ms: int = long(7 * _DAY_MS, "Age at which a new segment begins.", at_least=1, broker="log.roll.ms log.roll.hours*3600000")
+    unclean_leader_election_enable: bool = boolean(False, "Let a replica that is behind become leader, losing records.", broker="unclean.leader.election.enable")
+    # fmt: on
+
+    @classmethod
+    def build(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+        """The topic's own settings (by Kafka's names) over the broker's. Raises KafkaError(INVALID_CONFIG) saying why."""
+        values = {}
+        for setting in cls.settings:
+            text = overrides.get(setting.name)
+            try:
+                values[setting.attribute] = broker.topic_default(setting) if text is None else setting.parse(text)
+            except ValueError as fault:
+                raise KafkaError(
+                    ErrorCode.INVALID_CONFIG, f"Invalid value {_quote(text or '')} for {setting.name}: {fault}"
+                ) from None
+        for name in overrides.keys() - cls.by_name.keys():
+            _check_idle_topic_setting(name, overrides[name])
+        conflict = _topic_conflict(values)
+        if conflict:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, conflict)
+        for side in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
+            if values[side] == LONG_MAX:
+                values[side] = values["message_timestamp_difference_max_ms"]
+        return cls(**values)
+
+    @classmethod
+    def describe(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
+        """Every setting of a topic as DescribeConfigs answers it, with where each value comes from."""
+        entries = []
+        for setting in cls.settings:
+            synonyms = broker.synonyms(setting.broker[0][0])
+            value = broker.topic_default(setting)
+            if setting.name in overrides:
+                value = setting.parse(overrides[setting.name])
+                own = ConfigSynonym(setting.name, setting.format(value), ConfigSource.DYNAMIC_TOPIC_CONFIG)
+                synonyms = (own, *synonyms)
+            entries.append(_entry(setting, setting.format(value), synonyms, read_only=False))
+        return entries
+
+
+class BrokerConfig(Settings):
+    """What holds for the broker. `BrokerConfig()` is the defaults; `load` takes an operator's properties.
+
+    `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: those changed while running, for
+    this broker and for all of them. `warnings`: one line per property that has no effect here.
+    """
+
+    __slots__ = ("dynamic", "dynamic_default", "explicit", "warnings")
+    explicit: Mapping[str, str]
+    dynamic: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+    # fmt: off
+    _identity = section("Identity and data")
+    broker_id: int = integer(0, "The number of this broker in its cluster (Kafka's default: generated).", at_least=-1, sample="0")
+    node_id: int = integer(0, "KRaft's name for broker.id; the same number when both are set.", at_least=-1)
+    broker_rack: str | None = string(None, "The rack of this broker, told to clients.")
+    log_dirs: str | None = string(None, "The directory of all data (Kafka's own default: /tmp/kafka-logs).", convert=_one_directory, sample="kafkalite-data")
+    log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=_one_directory)
+
+    _listeners = section("Listeners and connections")
+    listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
+    advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners)
+    listener_security_protocol_map: Mapping[str, str] = string(",".join(f"{p}:{p}" for p in PROTOCOLS), "The security protocol of each listener's name; only PLAINTEXT is spoken so far.", convert=parse_protocol_map)
+    inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
+    num_network_threads: int = integer(3, "Processors that share the connections.", at_least=1)
+    socket_send_buffer_bytes: int = integer(102_400, "Send buffer of a socket; -1 leaves it to the system.", at_least=-1)
+    socket_receive_buffer_bytes: int = integer(102_400, "Receive buffer of a socket; -1 leaves it to the system.", at_least=-1)
+    socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
+    socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
+    queued_max_request_bytes: int = long(-1, "Bytes of requests in work after which no more are read; -1 is no limit.")
+    max_connections: int = integer(INT_MAX, "Connections at a time.", at_least=0, dynamic=True)
+    max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0, dynamic=True)
+    max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits, dynamic=True)
+    connections_max_idle_ms: int = long(600_000, "A connection that is silent for this long is closed; negative is never.")
+
+    _topics = section("Topics")
+    auto_create_topics_enable: bool = boolean(True, "Create a topic when a client asks for one that does not exist.")
+    delete_topic_enable: bool = boolean(True, "Let clients delete topics.")
+    num_partitions: int = integer(1, "Partitions of a new topic.", at_least=1, sample="1")
+    default_replication_factor: int = integer(1, "Replicas of a new topic.", at_least=1)
+    min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, dynamic=True)
+    unclean_leader_election_enable: bool = boolean(False, "Let a replica that is behind become leader, losing records.", dynamic=True)
+    message_max_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, dynamic=True)
+    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=_CODECS, dynamic=True)
+    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=_gzip_level, dynamic=True)
+    compression_lz4_level: int = integer(9, "Level of lz4 when the broker compresses.", at_least=1, at_most=17, dynamic=True)
+    compression_zstd_level: int = integer(3, "Level of zstd when the broker compresses.", at_least=-131_072, at_most=22, dynamic=True)
+
+    _log = section("The log")
+    log_segment_bytes: int = integer(1 << 30, "Size at which a new segment begins.", at_least=14, dynamic=True)
+    log_roll_ms: int | None = long(None, "Age at which a new segment begins; unset, log.roll.hours.", at_least=1, dynamic=True)
+    log_roll_hours: int = integer(168, "The same in hours.", at_least=1)
+    log_roll_jitter_ms: int | None = long(None, "Random part taken off the age; unset, log.roll.jitter.hours.", at_least=0, dynamic=True)
+    log_roll_jitter_hours: int = integer(0, "The same in hours.", at_least=0)
+    log_index_size_max_bytes: int = integer(10 * _MIB, "Largest size of a segment's index.", at_least=4, dynamic=True)
+    log_index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, dynamic=True)
+    log_preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", dynamic=True)
+    log_message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=_TIMESTAMP_TYPES, dynamic=True)
+    log_message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, dynamic=True)
+    log_message_timestamp_after_max_ms: int = long(LONG_MAX, "How far a record's time may lie ahead of the broker's.", at_least=0, dynamic=True)
+    log_message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above.", at_least=0, dynamic=True)
+    log_message_downconversion_enable: bool = boolean(True, "Rewrite records for consumers of old formats.", dynamic=True)
+    log_flush_interval_messages: int = long(LONG_MAX, "Records between two forced fsyncs of a log.", at_least=1, dynamic=True)
+    log_flush_interval_ms: int | None = long(None, "Longest time between two; unset, log.flush.scheduler.interval.ms.", dynamic=True)
+    log_flush_scheduler_interval_ms: int = long(LONG_MAX, "How often to look for logs that are due for one.")
+    log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written down.", at_least=0)
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often start offsets are written down.", at_least=0)
+    replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written down.")
+    num_recovery_threads_per_data_dir: int = integer(1, "Threads that check logs after an unclean stop.", at_least=1, dynamic=True)
+
+    _retention = section("Retention and compaction")
+    log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, dynamic=True)
+    log_retention_ms: int | None = long(None, "Time that a record is kept, -1 is forever; unset, log.retention.minutes.", at_least=-1, dynamic=True)
+    log_retention_minutes: int | None = integer(None, "The same in minutes; unset, log.retention.hours.", at_least=-1)
+    log_retention_hours: int = integer(168, "The same in hours.", at_least=-1, sample="168")
+    log_retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", dynamic=True)
+    log_retention_check_interval_ms: int = long(300_000, "How often to look for segments that are too old.", at_least=1)
+    log_segment_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, dynamic=True)
+    log_cleaner_delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = double(0.5, "Compact when at least this share of the log is dirty.", at_least=0, at_most=1, dynamic=True)
+
+    _fetch = section("Fetching")
+    fetch_max_bytes: int = integer(55 * _MIB, "Largest answer to a fetch.", at_least=1024)
+    max_incremental_fetch_session_cache_slots: int = integer(1000, "Fetch sessions that are remembered.", at_least=0)
+
+    _groups = section("Consumer groups")
+    group_initial_rebalance_delay_ms: int = integer(3_000, "How long a new group waits for more members.", sample="0")
+    group_min_session_timeout_ms: int = integer(6_000, "Shortest session timeout that a member may ask for.")
+    group_max_session_timeout_ms: int = integer(1_800_000, "Longest session timeout that a member may ask for.")
+    group_max_size: int = integer(INT_MAX, "Members of one group.", at_least=1)
+    offset_metadata_max_bytes: int = integer(4096, "Largest note that may be committed with an offset.")
+    offsets_commit_required_acks: int = short(-1, "Replicas that must have a committed offset.", at_least=-1)
+    offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may wait for them.", at_least=1)
+    offsets_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when offsets are loaded.", at_least=1)
+    offsets_retention_minutes: int = integer(10_080, "How long the offsets of a group without members are kept.", at_least=1)
+    offsets_retention_check_interval_ms: int = long(600_000, "How often to look for offsets that are too old.", at_least=1)
+    offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", at_least=1)
+    offsets_topic_replication_factor: int = short(1, "Replicas of __consumer_offsets (Kafka's default: 3).", at_least=1)
+    offsets_topic_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __consumer_offsets ends.", at_least=1)
+    offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
+
+    _producers = section("Producers")
+    producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1, dynamic=True)
+    producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
+    # fmt: on
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**values)
+        texts = {s.name: s.format(values[s.attribute]) for s in type(self).settings if s.attribute in values}
+        self._remember({name: text for name, text in texts.items() if text is not None}, {}, {}, ())
+
+    def _remember(
+        self,
+        explicit: Mapping[str, str],
+        dynamic: Mapping[str, str],
+        dynamic_default: Mapping[str, str],
+        warnings: tuple[str, ...],
+    ) -> None:
+        object.__setattr__(self, "explicit", explicit)
+        object.__setattr__(self, "dynamic", dynamic)
+        object.__setattr__(self, "dynamic_default", dynamic_default)
+        object.__setattr__(self, "warnings", warnings)
+
+    @property
+    def data_dir(self) -> str:
+        """The directory of all data."""
+        return self.log_dirs or self.log_dir
+
+    @classmethod
+    def load(
+        cls,
+        properties: Mapping[str, str],
+        dynamic: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """What an operator's properties mean, those changed while running (for all brokers, then for this one) on top.
+
+        Raises ConfigError, one line that names the setting, its value and what is allowed.
+        """
+        given = {**properties, **(dynamic_default or {}), **(dynamic or {})}
+        values: dict[str, Any] = {}
+        warnings: list[str] = []
+        for name, text in given.items():
+            setting = cls.by_name.get(name)
+            if setting is None:
+                from kafkalite.known_properties import no_effect  # 350 names that most starts never need
+
+                warnings.append(no_effect(name, cls.by_name))
+                continue
+            try:
+                values[setting.attribute] = setting.parse(text)
+            except ValueError as fault:
+                raise ConfigError(f"{name}={_quote(text)} {fault}") from None
+        _settle_identity(values)
+        settle_listeners(given, values, cls.by_name, warnings)
+        config = cls(**values)
+        config._remember(dict(properties), dict(dynamic or {}), dict(dynamic_default or {}), tuple(warnings))
+        conflict = config._conflict()
+        if conflict:
+            raise ConfigError(conflict)
+        return config
+
+    def _conflict(self) -> str | None:
+        """What is wrong between settings that are each well by themselves."""
+        if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
+            return f"queued.max.request.bytes={self.queued_max_request_bytes} must be at least socket.request.max.bytes, {self.socket_request_max_bytes}"
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
+            return "max.connections.per.ip=0 would refuse everyone; set max.connections.per.ip.overrides for those who may connect"
+        values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
+        if values["retention_ms"] == 0:
+            return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
+        return _topic_conflict(values)
+
+    def topic_default(self, setting: Setting) -> Any:
+        """The default that this broker gives to a topic's setting."""
+        for name, factor in setting.broker:
+            value = getattr(self, name.replace(".", "_"))
+            if value is not None:
+                return value if factor == 1 else value * factor if value >= 0 else -1  # -1 minutes is -1 ms: for ever
+        return setting.default
+
+    def advertised(self, listener_name: str) -> ListenerConfig | None:
+        """What to tell clients of this listener; None is the address that they dialled."""
+        return next((each for each in self.advertised_listeners if each.name == listener_name), None)
+
+    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+        """Where the value of broker setting `name` comes from, the deciding one first."""
+        names = next((group for group in _SYNONYM_GROUPS if name in group), (name,))
+        settings = type(self).by_name
+        layers = (
+            (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self.explicit, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        found = [ConfigSynonym(n, layer[n], source) for layer, source in layers for n in names if n in layer]
+        for n in names:
+            if settings[n].default_text is not None:
+                found.append(ConfigSynonym(n, settings[n].default_text, ConfigSource.DEFAULT_CONFIG))
+        while found and found[0].name != name:  # as Kafka does: what stands under another name first does not count
+            del found[0]
+        return tuple(found)
+
+    def describe(self) -> list[ConfigEntry]:
+        """Every setting of the broker as DescribeConfigs answers it, with where each value comes from."""
+        entries = []
+        for setting in type(self).settings:
+            synonyms = self.synonyms(setting.name)
+            value = (
+                synonyms[0].value if setting.convert and synonyms else setting.format(getattr(self, setting.attribute))
+            )
+            entries.append(_entry(setting, value, synonyms, read_only=not setting.dynamic))
+        return entries
+
+
+_SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig.settings if len(s.broker) > 1)
+
+
+def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -> ConfigEntry:
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    return ConfigEntry(setting.name, value, source, read_only, setting.sensitive, setting.type, setting.doc, synonyms)
+
+
+# Topic settings of Kafka that have no effect here. Accepted, so that tools that set them go on; never described.
+_IDLE_TOPIC_SETTINGS = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "message.format.version",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+    }
+)
+
+
+def _check_idle_topic_setting(name: str, text: str) -> None:
+    if name not in _IDLE_TOPIC_SETTINGS:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {_quote(name)}")
+    if name.startswith("remote.") and text.strip().lower() != "false":
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} can only be false: there is no tiered storage here")
+
+
+def _topic_conflict(values: Mapping[str, Any]) -> str | None:
+    """What is wrong between a topic's settings that are each well by themselves."""
+    low, high = values["min_compaction_lag_ms"], values["max_compaction_lag_ms"]
+    return f"min.compaction.lag.ms ({low}) must not be above max.compaction.lag.ms ({high})" if low > high else None
+
+
+def _settle_identity(values: dict[str, Any]) -> None:
+    """broker.id and node.id are one number; log.dirs wins over log.dir."""
+    broker_id, node_id = values.get("broker_id", -1), values.get("node_id", -1)
+    if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
+        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same setting and must not differ")
+    values["broker_id"] = values["node_id"] = max(broker_id, node_id, 0)
+    if values.get("log_dirs") is not None:
+        values["log_dir"] = values["log_dirs"]
+
+
+def _quote(text: str) -> str:
+    """A value for a message: on one line, and not endless."""
+    line = text.encode("unicode_escape").decode("ascii")
+    return f"'{line}'" if len(line) <= 80 else f"'{line[:77]}...'"

@@ -1,0 +1,177 @@
+"""Listeners: where the broker accepts connections, and the addresses that clients are told.
+
+A listener is written NAME://HOST:PORT. An empty host binds every interface; an IPv6 host stands in brackets. The name
+leads to a security protocol through listener.security.protocol.map; only PLAINTEXT is spoken so far.
+Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.listenerListToEndPoints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafkalite.errors import ConfigError
+from kafkalite.settings import Setting
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
+_PAIR = re.compile(r"\s*([^\s:,]+)\s*:\s*([^\s:,]+)\s*\Z")
+_IPV4 = re.compile(r"[0-9]+(\.[0-9]+){3}\Z", re.ASCII)
+
+
+class ListenerConfig(NamedTuple):
+    """One address. An empty `host` is every interface; an advertised listener always has one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
+
+    @property
+    def address(self) -> str:
+        """host:port, as bootstrap.servers wants it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listeners(text: str) -> tuple[ListenerConfig, ...]:
+    """The listeners of a comma-separated list, protocols not yet looked up. Raises ValueError naming a bad one."""
+    listeners = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        found = _LISTENER.match(part)
+        if found is None:
+            raise ValueError(f"must be a list of NAME://HOST:PORT, and '{part}' is not")
+        if int(found[4]) > 65535:
+            raise ValueError(f"must have ports from 0 to 65535, and '{part}' has not")
+        listeners.append(ListenerConfig(found[1].upper(), found[2] or found[3], int(found[4])))
+    return tuple(listeners)
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """NAME:PROTOCOL pairs. Raises ValueError naming what is wrong."""
+    protocols: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        found = _PAIR.match(part)
+        if found is None or found[2].upper() not in PROTOCOLS:
+            raise ValueError(f"must be a list of NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}, and '{part}' is not")
+        if found[1].upper() in protocols:
+            raise ValueError(f"must name each listener once, and '{found[1]}' stands twice")
+        protocols[found[1].upper()] = found[2].upper()
+    return protocols
+
+
+def parse_host_limits(text: str) -> dict[str, int]:
+    """The host:count pairs of max.connections.per.ip.overrides. Raises ValueError naming what is wrong."""
+    limits: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        host, colon, count = part.rpartition(":")
+        host = host.strip().removeprefix("[").removesuffix("]")
+        if not colon or not host or not (count.strip().isascii() and count.strip().isdigit()) or len(count) > 10:
+            raise ValueError(f"must be a list of host:count, and '{part}' is not")
+        limits[host] = int(count)
+    return limits
+
+
+def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
+    """The listeners with their security protocols. Raises ValueError for one that kafkalite does not speak."""
+    result = []
+    for listener in listeners:
+        protocol = protocols.get(listener.name)
+        if protocol is None:
+            raise ValueError(
+                f"the listener {listener.name} has no security protocol; "
+                f"add {listener.name}:PLAINTEXT to listener.security.protocol.map"
+            )
+        if protocol != "PLAINTEXT":
+            raise ValueError(
+                f"the listener {listener.name} wants {protocol}, and kafkalite speaks only PLAINTEXT so far"
+            )
+        result.append(listener._replace(protocol=protocol))
+    return tuple(result)
+
+
+def settle_listeners(
+    given: Mapping[str, str], values: dict[str, Any], settings: Mapping[str, Setting], warnings: list[str]
+) -> None:
+    """Look up protocols, leave out KRaft's controller listeners (one warning each), check that the rest fits together.
+
+    `given` is the operator's text for messages; `values` the parsed settings, changed in place. Raises ConfigError.
+    """
+    protocols = values.get("listener_security_protocol_map") or settings["listener.security.protocol.map"].default
+    controllers = {name.strip().upper() for name in given.get("controller.listener.names", "").split(",")}
+    for name in ("listeners", "advertised.listeners"):
+        attribute = name.replace(".", "_")
+        listeners = values.get(attribute, settings[name].default)
+        for listener in listeners:
+            if listener.name in controllers and name == "listeners":
+                warnings.append(
+                    f"{name}: {listener} is left out, it is for a KRaft controller and kafkalite needs none"
+                )
+        try:
+            kept = with_protocols(tuple(each for each in listeners if each.name not in controllers), protocols)
+        except ValueError as fault:
+            raise ConfigError(f"{name}={given.get(name, '')}: {fault}") from None
+        values[attribute] = kept
+    bound = {(listener.name, listener.port) for listener in values["listeners"]}
+    values["advertised_listeners"] = tuple(  # NAME://:PORT says nothing that the client does not know: it dialled it
+        each for each in values["advertised_listeners"] if each.host or (each.name, each.port) not in bound
+    )
+    fault_text = _listener_fault(
+        values["listeners"], values["advertised_listeners"], values.get("inter_broker_listener_name")
+    )
+    if fault_text:
+        raise ConfigError(fault_text)
+
+
+def _listener_fault(
+    listeners: tuple[ListenerConfig, ...], advertised: tuple[ListenerConfig, ...], inter_broker: str | None
+) -> str | None:
+    names = {listener.name for listener in listeners}
+    if not listeners:
+        return "listeners leaves nothing to listen on; give at least one, such as PLAINTEXT://127.0.0.1:9092"
+    bind = bind_fault(listeners)
+    if bind:
+        return f"listeners={','.join(map(str, listeners))}: {bind}"
+    told = [listener.name for listener in advertised]
+    for listener in advertised:
+        if listener.host in ("0.0.0.0", "::", "0:0:0:0:0:0:0:0"):
+            return (
+                f"advertised.listeners={listener}: no client can dial {listener.host}; "
+                "give a host name or address that clients reach"
+            )
+        if not listener.host:
+            return f"advertised.listeners={listener} needs a host name or address that clients reach"
+        if listener.port == 0:
+            return f"advertised.listeners={listener}: no client can dial port 0; give the port that clients reach"
+        if listener.name not in names:
+            return (
+                f"advertised.listeners={listener}: there is no such listener; listeners has {', '.join(sorted(names))}"
+            )
+        if told.count(listener.name) > 1:
+            return f"advertised.listeners={listener}: each listener may be advertised once"
+    if inter_broker and inter_broker.upper() not in names:
+        return (
+            f"inter.broker.listener.name={inter_broker} is none of the listeners; they are {', '.join(sorted(names))}"
+        )
+    return None
+
+
+def bind_fault(listeners: tuple[ListenerConfig, ...]) -> str | None:
+    """Why these cannot all be bound: a name or an address twice. One port may serve one IPv4 and one IPv6 host."""
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            return f"each listener must have its own name, and {name} stands twice"
+    for i, one in enumerate(listeners):
+        for other in listeners[i + 1 :]:
+            if one.port and one.port == other.port and _family(one.host) + _family(other.host) != 10:
+                return f"each listener must have its own port, and {one.port} stands twice"
+    return None
+
+
+def _family(host: str) -> int:
+    """4, 6, or 0 for a name or every interface. Only 4 and 6 add up to 10."""
+    return 6 if ":" in host else 4 if _IPV4.match(host) else 0

@@ -1,0 +1,253 @@
+"""Record batches, format v2: the 61 bytes in front, the checksum, and how a batch is made.
+
+    0 base offset i64    8 length i32 (of what follows)  12 leader epoch i32   16 magic i8 = 2   17 crc u32
+    21 attributes i16   23 last offset delta i32         27 base timestamp i64 35 max timestamp i64
+    43 producer id i64  51 producer epoch i16            53 base sequence i32  57 record count i32   61 records
+
+The CRC-32C covers byte 21 to the end. Base offset and leader epoch lie before it, so a broker stamps both into the
+memory that it received and never touches a record. `parse_header`, `stamp` and `iterate` are on the way of every
+produce: one struct call and one tuple each.
+Source: org.apache.kafka.common.record.DefaultRecordBatch, DefaultRecord; KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from kafkalite.errors import Malformed
+from kafkalite.log.compression import NONE, compress
+
+Buffer = bytes | bytearray | memoryview
+Headers = Sequence[tuple[str | bytes, bytes | None]]
+
+HEADER_BYTES = 61
+PREFIX_BYTES = 12  # base offset and length: what `batch_length` does not count
+CRC_FROM = 21  # the checksum covers everything from here on
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAGIC_AT = 16
+_BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """The first 61 bytes of a batch as they stand; nothing is checked but that they are there."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """Also right when compaction took the last record: the delta stays."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + PREFIX_BYTES
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: each record has its own (CreateTime); 1: all have `max_timestamp` (LogAppendTime)."""
+        return self.attributes >> 3 & 1
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """`base_timestamp` holds the time from which compaction may drop the batch's tombstones."""
+        return self.attributes & DELETE_HORIZON != 0
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequences wrap from 2^31-1 to 0. -1 without a producer id."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+
+# 0.33 us instead of 0.60 us for BatchHeader(*fields): the tuple is made from the struct's own
+_unpack = _HEADER.unpack_from
+_make = tuple.__new__
+
+
+def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`. Malformed when fewer than 61 bytes are there; the fields may still be nonsense."""
+    try:
+        return _make(BatchHeader, _unpack(data, position))
+    except struct.error:
+        raise Malformed(f"{len(data) - position} bytes are no record batch: its header alone takes 61") from None
+
+
+def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch its place in the log, in place. The checksum stays right."""
+    _BASE_OFFSET.pack_into(data, 0, base_offset)
+    _LEADER_EPOCH.pack_into(data, 12, leader_epoch)
+
+
+def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
+    """Make `now_ms` the time of every record, in place, and the checksum right again."""
+    (attributes,) = _ATTRIBUTES.unpack_from(data, 21)
+    _ATTRIBUTES.pack_into(data, 21, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(data, 35, now_ms)
+    _CRC.pack_into(data, 17, compute_crc(data))
+
+
+def compute_crc(data: Buffer) -> int:
+    """CRC-32C of one whole batch, to be compared with its header's `crc`."""
+    return crc32c(memoryview(data)[CRC_FROM:])
+
+
+def iterate(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The whole batches in `data`, front to back. Ends quietly at a batch that is cut off.
+
+    Raises Malformed where no v2 batch can begin. Checksums are the caller's business.
+    """
+    view = memoryview(data)
+    size = len(view)
+    position = 0
+    while size - position >= HEADER_BYTES:
+        header = _make(BatchHeader, _unpack(view, position))
+        if header[3] != MAGIC or header[1] < _BATCH_LENGTH_MIN:
+            break
+        end = position + header[1] + PREFIX_BYTES
+        if end > size:
+            return
+        yield header, view[position:end]
+        position = end
+    if size - position > _MAGIC_AT and view[position + _MAGIC_AT] != MAGIC:
+        raise Malformed(f"no v2 record batch at position {position}: its magic is {view[position + _MAGIC_AT]}")
+    if size - position >= HEADER_BYTES:
+        raise Malformed(f"no record batch at position {position}: its length says {parse_header(view, position)[1]}")
+
+
+class RecordLike(Protocol):
+    """What a batch is built of: `NewRecord`, or a `Record` that was read elsewhere (its offset is not looked at)."""
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+    @property
+    def timestamp(self) -> int: ...
+
+
+class NewRecord(NamedTuple):
+    """A record that has no offset yet. `timestamp` is in milliseconds."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int = -1
+
+
+def build_batch(
+    records: Sequence[RecordLike],
+    *,
+    base_offset: int = 0,
+    codec: int = NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    leader_epoch: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: int = 0,
+    level: int | None = None,
+    offset_deltas: Sequence[int] | None = None,
+    last_offset_delta: int | None = None,
+) -> bytearray:
+    """One batch of `records`, checksum included, in memory that may be stamped.
+
+    Offsets count up from `base_offset` unless `offset_deltas` says otherwise (compaction leaves gaps). Without records
+    it is the header that compaction keeps to remember a producer by.
+    """
+    timestamps = [record.timestamp for record in records]
+    base_timestamp = timestamps[0] if timestamps else -1
+    deltas = range(len(records)) if offset_deltas is None else offset_deltas
+    body = encode_records(records, deltas, base_timestamp)
+    packed = compress(codec, body, level) if codec and records else body
+    if last_offset_delta is None:
+        last_offset_delta = deltas[-1] if records else 0
+    attributes = (codec if records else NONE) | timestamp_type << 3
+    attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    out = bytearray(HEADER_BYTES + len(packed))
+    _HEADER.pack_into(
+        out, 0, base_offset, len(out) - PREFIX_BYTES, leader_epoch, MAGIC, 0, attributes, last_offset_delta,
+        base_timestamp, max(timestamps, default=-1), producer_id, producer_epoch, base_sequence, len(records),
+    )  # fmt: skip
+    out[HEADER_BYTES:] = packed
+    _CRC.pack_into(out, 17, compute_crc(out))
+    return out
+
+
+def encode_records(records: Iterable[RecordLike], deltas: Iterable[int], base_timestamp: int) -> bytearray:
+    """The records of a batch as they lie behind its header, before compression."""
+    out = bytearray()
+    for record, delta in zip(records, deltas, strict=True):
+        body = bytearray(1)  # attributes of a record: none are in use
+        append_varint(body, record.timestamp - base_timestamp)
+        append_varint(body, delta)
+        _append_bytes(body, record.key)
+        _append_bytes(body, record.value)
+        append_varint(body, len(record.headers))
+        for name, content in record.headers:
+            _append_bytes(body, name.encode() if isinstance(name, str) else name)
+            _append_bytes(body, content)
+        append_varint(out, len(body))
+        out += body
+    return out
+
+
+def append_varint(out: bytearray, value: int) -> None:
+    """Zig-zag, seven bits a byte, low bits first: for 32 and 64 bits alike."""
+    value = value << 1 ^ value >> 63
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _append_bytes(out: bytearray, data: bytes | None) -> None:
+    if data is None:
+        out.append(1)  # -1
+        return
+    append_varint(out, len(data))
+    out += data

@@ -1,0 +1,355 @@
+"""All logs of one data directory: who may use it, what is in it, and how it is left behind.
+
+    .lock                              held while a broker runs here
+    meta.properties                    whose directory it is: cluster id and broker id
+    .kafka_cleanshutdown               there if the last stop was orderly; taken away before anything is loaded
+    recovery-point-offset-checkpoint   up to where each log is on the disk for sure
+    log-start-offset-checkpoint        where logs begin that begin inside a segment
+    replication-offset-checkpoint      high watermarks
+    <topic>-<partition>/               the logs
+
+Slow work goes to `run_in_background`; its outcome waits in a queue until the owner's thread next looks (`checkpoint`,
+`close`), for nobody needs it earlier.
+Source: kafka.log.LogManager, CleanShutdownFileHandler, MetaPropertiesEnsemble.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import queue
+import resource
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.errors import ConfigError, StorageError
+from kafkalite.log.checkpoint import MetaProperties, encode_offsets, read_meta_properties, read_offsets
+from kafkalite.log.files import (
+    Done,
+    Job,
+    OpenSegments,
+    capacity_for_limit,
+    storage_error,
+    sync,
+    sync_all,
+    unlink_if_exists,
+    write_atomically,
+)
+from kafkalite.log.names import (
+    CLEAN_SHUTDOWN,
+    DELETE_DIRECTORY,
+    FUTURE_DIRECTORY,
+    HIGH_WATERMARKS,
+    LOCK,
+    LOG_STARTS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    STRAY_DIRECTORY,
+    delete_directory,
+    parse_partition_directory,
+    partition_directory,
+)
+from kafkalite.log.partition_log import LogServices, PartitionLog
+from kafkalite.log.recovery import Known
+from kafkalite.region import OpenFile
+
+logger = logging.getLogger(__name__)
+
+RunInBackground = Callable[[Job], object]
+
+_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
+_SYNC_THREADS = 16  # fsyncs that wait together share the disk's journal commits
+_BACKGROUND_WAIT_SECONDS = 60
+
+
+class LogManager:
+    """Owns the directory from construction to `close`. `logs` maps (topic, partition) to its log."""
+
+    def __init__(
+        self, data_dir: str | Path, clock: Clock, config: BrokerConfig, run_in_background: RunInBackground | None = None
+    ) -> None:
+        """Make the directory if need be and lock it. Raises ConfigError with one line for the operator."""
+        self.data_dir = os.path.abspath(data_dir)
+        self.logs: dict[tuple[str, int], PartitionLog] = {}
+        self.high_watermarks: dict[tuple[str, int], int] = {}
+        self._clock = clock
+        self._config = config
+        self._run_in_background = run_in_background
+        self._finished: queue.SimpleQueue[tuple[Done, Exception | None]] = queue.SimpleQueue()
+        self._pending = 0
+        self._timers: dict[Timer, None] = {}
+        self._loaded = False
+        self._lock: OpenFile | None = _lock(self.data_dir)
+        self._meta = read_meta_properties(self._path(META_PROPERTIES))
+        self._services = LogServices(
+            clock,
+            self._background,
+            OpenSegments(capacity_for_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])),
+            config.producer_id_expiration_ms,
+        )
+
+    @property
+    def stored_cluster_id(self) -> str | None:
+        """The cluster that the directory's meta.properties names; None for a new directory."""
+        return self._meta.cluster_id if self._meta is not None else None
+
+    def load(self, cluster_id: str, topic_config_for: Callable[[str], TopicConfig]) -> None:
+        """Take possession for `cluster_id`, and open every log; after an unclean stop, recover them.
+
+        Raises ConfigError for a directory of another cluster or broker, StorageError.
+        """
+        started = time.perf_counter()
+        self._claim(cluster_id)
+        try:
+            clean = os.path.exists(self._path(CLEAN_SHUTDOWN))
+            unlink_if_exists(self._path(CLEAN_SHUTDOWN))
+            with os.scandir(self.data_dir) as entries:
+                names = sorted(entry.name for entry in entries if entry.is_dir())
+        except OSError as error:
+            raise storage_error("cannot load the logs", self.data_dir, error) from error
+        recovery_points = read_offsets(self._path(RECOVERY_POINTS))
+        start_offsets = read_offsets(self._path(LOG_STARTS))
+        self.high_watermarks = read_offsets(self._path(HIGH_WATERMARKS))
+        configs: dict[str, TopicConfig] = {}
+        for name in names:
+            found = parse_partition_directory(name)
+            if found is None:
+                self._not_a_log(name)
+                continue
+            topic, partition = found
+            config = configs.get(topic)
+            if config is None:
+                config = configs[topic] = topic_config_for(topic)
+            known = Known(clean, recovery_points.get(found, 0), start_offsets.get(found, 0))
+            self.logs[found] = PartitionLog.open(
+                topic, partition, f"{self.data_dir}/{name}", config, known, self._services
+            )
+        self._loaded = True
+        if self.logs:
+            took_ms = (time.perf_counter() - started) * 1000
+            how = "loaded" if clean else "recovered after an unclean stop"
+            lost_bytes = sum(log.lost_bytes for log in self.logs.values())
+            lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
+            logger.info("%d logs %s in %.0f ms%s", len(self.logs), how, took_ms, lost)
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None:
+        return self.logs.get((topic, partition))
+
+    def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
+        """A new, empty log. Raises StorageError."""
+        directory = self._path(partition_directory(topic, partition))
+        log = PartitionLog.create(topic, partition, directory, topic_id, config, self._services)
+        self.logs[topic, partition] = log
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Remove a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""
+        log = self.logs.pop((topic, partition), None)
+        if log is None:
+            return
+        self.high_watermarks.pop((topic, partition), None)
+        log.abandon()
+        aside = self._path(delete_directory(topic, partition))
+        try:
+            os.rename(log.directory, aside)
+        except OSError as error:
+            raise storage_error(f"cannot delete {topic}-{partition}", self.data_dir, error) from error
+        self._remove_later(aside, log.config.file_delete_delay_ms)
+
+    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Write down recovery points, start offsets and high watermarks, in the background.
+
+        `high_watermarks` of None: every record of every log is committed.
+        """
+        self._look_at_finished()
+        contents = self._checkpoints(high_watermarks)
+
+        def write() -> None:
+            for path, content in contents.items():
+                write_atomically(path, content)
+
+        self._background(write, self._checkpointed)
+
+    def flush_if_due(self) -> None:
+        """Flush the logs whose flush.ms has passed since their last flush. Raises StorageError."""
+        now_ms = self._clock.wall_ms()
+        for log in self.logs.values():
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.flush()
+
+    def close(self) -> None:
+        """Leave the directory as after an orderly stop, and let go of it. What fails is logged: then the next start
+        recovers. Does nothing the second time."""
+        if self._lock is None:
+            return
+        self._await_background()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        try:
+            if self._loaded:
+                self._shut_logs()
+        except (StorageError, OSError) as error:
+            logger.error("%s was not closed cleanly: %s", self.data_dir, error)
+        finally:
+            for log in self.logs.values():
+                log.abandon()
+            self.logs.clear()
+            self._lock = None  # the descriptor goes, and with it the lock
+
+    def _shut_logs(self) -> None:
+        contents = self._checkpoints({}, clean=True)
+        paths: dict[str, None] = {}
+        for log in self.logs.values():
+            paths.update(dict.fromkeys(log.shut()))
+        _sync_together(list(paths))
+        for path, content in contents.items():
+            write_atomically(path, content, durable=False)
+        sync_all([*contents, self.data_dir])
+        write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
+
+    def _checkpoints(
+        self, high_watermarks: Mapping[tuple[str, int], int] | None, *, clean: bool = False
+    ) -> dict[str, bytes]:
+        """The three files. `clean`: everything is about to be on the disk."""
+        logs = self.logs
+        starts = {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset}
+        ends = {key: log.end_offset for key, log in logs.items()}
+        points = ends if clean else {key: log.recovery_point for key, log in logs.items()}
+        return {
+            self._path(RECOVERY_POINTS): encode_offsets(points),
+            self._path(LOG_STARTS): encode_offsets(starts),
+            self._path(HIGH_WATERMARKS): encode_offsets(ends | dict(high_watermarks or {})),
+        }
+
+    def _checkpointed(self, error: Exception | None) -> None:
+        if error is not None:
+            logger.error("cannot write the checkpoints in %s: %s", self.data_dir, error)
+
+    # background work
+
+    def _background(self, job: Job, done: Done) -> None:
+        if self._run_in_background is None:
+            _run(job, lambda error: done(error))
+            return
+        self._pending += 1
+        finished = self._finished
+        self._run_in_background(lambda: _run(job, lambda error: finished.put((done, error))))
+        self._look_at_finished()
+
+    def _look_at_finished(self) -> None:
+        """Hear what became of the work that was handed out: called on the owner's thread only."""
+        while not self._finished.empty():
+            done, error = self._finished.get()
+            self._pending -= 1
+            done(error)
+
+    def _await_background(self) -> None:
+        try:
+            while self._pending:
+                done, error = self._finished.get(timeout=_BACKGROUND_WAIT_SECONDS)
+                self._pending -= 1
+                done(error)
+        except queue.Empty:
+            logger.error("%d background jobs on %s never ended", self._pending, self.data_dir)
+
+    # the directory
+
+    def _claim(self, cluster_id: str) -> None:
+        """Check meta.properties, or write it in a new directory."""
+        path = self._path(META_PROPERTIES)
+        broker_id = self._config.broker_id
+        meta = self._meta
+        if meta is None:
+            meta = MetaProperties(cluster_id, broker_id)
+        else:
+            if meta.cluster_id not in (None, cluster_id):
+                raise ConfigError(
+                    f"{path} says that the directory belongs to cluster {meta.cluster_id}, but this broker is of "
+                    f"cluster {cluster_id}; use another data directory (log.dirs), or remove that file to take it over"
+                )
+            if meta.broker_id not in (None, broker_id):
+                raise ConfigError(
+                    f"{path} says that the directory belongs to broker {meta.broker_id}, but broker.id is "
+                    f"{broker_id}; set broker.id={meta.broker_id}, or use another data directory (log.dirs)"
+                )
+            if None not in meta:
+                return
+            meta = MetaProperties(cluster_id, broker_id)
+        try:
+            write_atomically(path, meta.encode(self._clock.wall_ms()))
+        except OSError as error:
+            raise storage_error(f"cannot write {path}", self.data_dir, error) from error
+        self._meta = meta
+
+    def _not_a_log(self, name: str) -> None:
+        if name.endswith(DELETE_DIRECTORY):
+            self._remove_later(self._path(name), self._config.log_segment_delete_delay_ms)
+        elif name.endswith((FUTURE_DIRECTORY, STRAY_DIRECTORY)):
+            logger.warning("%s/%s is left alone: this broker has one data directory", self.data_dir, name)
+
+    def _remove_later(self, directory: str, delay_ms: int) -> None:
+        def hand_out() -> None:
+            del self._timers[timer]
+            self._background(lambda: _remove_directory(directory), removed)
+
+        def removed(error: Exception | None) -> None:
+            if error is not None:
+                logger.warning("cannot remove %s: %s; the next start tries again", directory, error)
+
+        timer = self._clock.call_later(delay_ms, hand_out)
+        self._timers[timer] = None
+
+    def _path(self, name: str) -> str:
+        return f"{self.data_dir}/{name}"
+
+
+def _run(job: Job, done: Done) -> None:
+    try:
+        job()
+    except Exception as error:
+        done(error)
+    else:
+        done(None)
+
+
+def _lock(data_dir: str) -> OpenFile:
+    """Make and lock the directory: against our own kind (flock) and against Apache Kafka (a POSIX record lock)."""
+    try:
+        os.makedirs(data_dir, exist_ok=True)
+        lock = OpenFile(f"{data_dir}/{LOCK}", os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot use {data_dir} as the data directory: {error.strerror}; choose another one (log.dirs)"
+        ) from error
+    try:
+        fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        raise ConfigError(
+            f"{data_dir} is in use: another broker holds {lock.path}; stop it, or choose another directory (log.dirs)"
+        ) from error
+    return lock
+
+
+def _sync_together(paths: list[str]) -> None:
+    """fsync many files. Raises OSError."""
+    if len(paths) <= _SYNC_THREADS:
+        sync_all(paths)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkalite-sync") as pool:
+        for _ in pool.map(sync, paths):
+            pass
+
+
+def _remove_directory(directory: str) -> None:
+    for name in os.listdir(directory):
+        unlink_if_exists(f"{directory}/{name}")
+    os.rmdir(directory)

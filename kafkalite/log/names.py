@@ -1,0 +1,71 @@
+"""What the files and directories of a log are called.
+
+    orders-0/                          one directory per partition
+    00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
+    00000000000000000042.snapshot      what is known of the producers up to that offset
+    orders-0.<32 hex digits>-delete/   a partition on its way out
+
+Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+TXN_INDEX = ".txnindex"
+SNAPSHOT = ".snapshot"
+SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+
+DELETED = ".deleted"  # unlinked after file.delete.delay.ms
+CLEANED = ".cleaned"  # the cleaner is still writing it
+SWAP = ".swap"  # the cleaner has finished it; it awaits the switch
+
+DELETE_DIRECTORY = "-delete"
+FUTURE_DIRECTORY = "-future"
+STRAY_DIRECTORY = "-stray"
+
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_FILE_NAME_BYTES = 255
+_SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap)?)\Z")
+_PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})\Z")
+
+
+def segment_stem(base_offset: int) -> str:
+    """The 20 digits that the names of a segment's files begin with."""
+    return f"{base_offset:020d}"
+
+
+def parse_segment_file(name: str) -> tuple[int, str, str] | None:
+    """(base offset, suffix such as ".log", "" or one of DELETED, CLEANED, SWAP), or None for any other file."""
+    found = _SEGMENT_FILE.match(name)
+    if found is None:
+        return None
+    return int(found[1]), found[2], found[3]
+
+
+def partition_directory(topic: str, partition: int) -> str:
+    return f"{topic}-{partition}"
+
+
+def parse_partition_directory(name: str) -> tuple[str, int] | None:
+    """(topic, partition), or None if `name` is not a live partition's directory."""
+    found = _PARTITION_DIRECTORY.match(name)
+    return (found[1], int(found[2])) if found is not None else None
+
+
+def delete_directory(topic: str, partition: int) -> str:
+    """A name nobody else has for a partition that is being deleted, cut to what a file system takes."""
+    rest = f"-{partition}.{uuid.uuid4().hex}{DELETE_DIRECTORY}"
+    return topic[: _FILE_NAME_BYTES - len(rest)] + rest

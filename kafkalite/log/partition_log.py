@@ -1,0 +1,598 @@
+"""The log of one partition: a list of segments, the last of which grows.
+
+    append: validate -> is it a duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
+    read:   segment by bisect -> sparse index -> hop over headers -> a region of the file, sent without being read
+
+Memory follows disk: offsets, indexes and producers move only after the bytes were taken, so an append that failed has
+changed nothing. The event loop owns the log; a thread may only fsync or unlink the paths that it was handed. The way of
+an append touches a fixed number of objects, whatever the number of segments and partitions.
+Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import random
+import uuid
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.log.batch import parse_header, stamp
+from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
+from kafkalite.log.files import (
+    Background,
+    OpenSegments,
+    run_inline,
+    storage_error,
+    sync_all,
+    unlink_if_exists,
+    write_atomically,
+)
+from kafkalite.log.names import DELETED, PARTITION_METADATA, SNAPSHOT, segment_stem
+from kafkalite.log.producer_state import EXPIRATION_MS
+from kafkalite.log.record import read_records
+from kafkalite.log.recovery import Known, LoadedLog, load
+from kafkalite.log.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.validate import Rules, rewrite, validate
+from kafkalite.region import FileRegion
+
+logger = logging.getLogger(__name__)
+
+
+class AppendResult(NamedTuple):
+    """`log_append_time_ms` is -1 unless the broker's time counts. A `duplicate` was in the log already: the offsets
+    are those of its first coming, and nothing was written."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+
+
+class TimestampOffset(NamedTuple):
+    """One record: its timestamp, its offset, and the epoch of the leader that wrote it (-1: unknown)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogServices:
+    """What all logs of a broker share: time, hands for slow work, a bound on open files, how long producers last."""
+
+    __slots__ = ("background", "clock", "open_segments", "producer_expiration_ms")
+
+    def __init__(
+        self,
+        clock: Clock,
+        background: Background = run_inline,
+        open_segments: OpenSegments | None = None,
+        producer_expiration_ms: int = EXPIRATION_MS,
+    ) -> None:
+        self.clock = clock
+        self.background = background
+        self.open_segments = open_segments or OpenSegments(256)
+        self.producer_expiration_ms = producer_expiration_ms
+
+
+class PartitionLog:
+    """Fields: `end_offset` is the next record's, `start_offset` the first that may be read; everything below
+    `recovery_point` is on the disk for sure. `lost_bytes` is what the last start had to cut off.
+
+    Invariant: start_offset <= end_offset; segments ascend by base offset, the first one's is <= start_offset.
+    """
+
+    __slots__ = (
+        "_active", "_bases", "_config", "_flush_at", "_roll_age_ms", "_rules", "_sealed_bytes", "_segment_bytes",
+        "_services", "_timers", "_topic_id", "_truncations", "_unsynced", "directory", "end_offset", "epochs",
+        "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments", "start_offset", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self, topic: str, partition: int, directory: str, config: TopicConfig, loaded: LoadedLog, services: LogServices
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.directory = directory
+        self.segments = loaded.segments
+        self.producers = loaded.producers
+        self.epochs = loaded.epochs
+        self.start_offset = loaded.start_offset
+        self.end_offset = loaded.end_offset
+        self.recovery_point = loaded.recovery_point
+        self.lost_bytes = loaded.lost_bytes
+        self.last_flush_ms = services.clock.wall_ms()
+        self._services = services
+        self._timers: dict[Timer, None] = {}
+        self._topic_id: uuid.UUID | None = None
+        self._truncations = 0
+        self._unsynced: dict[str, None] = {}  # paths that the next flush must take along
+        self._take_stock()
+        self.config = config
+
+    @classmethod
+    def open(
+        cls, topic: str, partition: int, directory: str, config: TopicConfig, known: Known, services: LogServices
+    ) -> PartitionLog:
+        """The log in an existing directory. Raises StorageError."""
+        try:
+            now_ms = services.clock.wall_ms()
+            loaded = load(directory, config, known, now_ms, services.open_segments, services.producer_expiration_ms)
+        except OSError as error:
+            raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
+        return cls(topic, partition, directory, config, loaded, services)
+
+    @classmethod
+    def create(
+        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, services: LogServices
+    ) -> PartitionLog:
+        """A new log in a directory that does not exist yet. Raises StorageError."""
+        try:
+            os.mkdir(directory)
+        except OSError as error:
+            raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
+        log = cls.open(topic, partition, directory, config, Known(clean=True), services)
+        log.set_topic_id(topic_id)
+        log._unsynced[os.path.dirname(directory)] = None
+        log._unsynced[directory] = None
+        return log
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic}-{self.partition}, {self.start_offset}..{self.end_offset})"
+
+    # the hot path
+
+    def append(
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        produce_version: int = 9,
+        trusted: bool = False,
+    ) -> AppendResult:
+        """Append exactly one v2 batch, which is stamped where it lies. `trusted`: this broker made it, do not check it.
+
+        Raises KafkaError with the code for the producer, StorageError when the disk refuses; then nothing has changed.
+        """
+        rules = self._rules
+        header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
+        if rules.rewrites:
+            records, header = rewrite(records, header, rules, now_ms)
+        _, length, _, _, _, _, delta, _, max_timestamp_ms, producer_id, producer_epoch, sequence, _ = header
+        if producer_id >= 0:
+            earlier = self.producers.check(producer_id, producer_epoch, sequence, delta)
+            if earlier is not None:
+                return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
+        base_offset = self.end_offset
+        last_offset = base_offset + delta
+        size = length + 12
+        segment = self._active
+        try:
+            if segment.fd < 0:
+                segment.open_for_append()
+            segment.used = True
+            if (
+                segment.size_bytes + size > self._segment_bytes
+                or max_timestamp_ms > segment.roll_timestamp_ms
+                or now_ms > segment.roll_wall_ms
+                or segment.index_is_full
+                or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+            ) and segment.size_bytes:
+                segment = self._roll(now_ms)
+            if leader_epoch != self.epochs.latest and leader_epoch >= 0:
+                self._enter_epoch(leader_epoch)
+            stamp(records, base_offset, leader_epoch)
+            segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
+        except OSError as error:
+            raise storage_error(f"cannot append to {self.topic}-{self.partition}", self.directory, error) from error
+        if producer_id >= 0:
+            self.producers.update(producer_id, producer_epoch, sequence, last_offset, delta, max_timestamp_ms)
+        self.end_offset = last_offset + 1
+        if last_offset >= self._flush_at:
+            self.flush()
+        return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
+
+    def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
+        """Whole batches from the one that holds `offset` on, below `limit_offset`; None where nothing is to be read.
+
+        At most `max_bytes`, the last batch possibly cut off; but with `min_one` the first batch whole, however large,
+        and without it nothing rather than a part of the first. Raises KafkaError(OFFSET_OUT_OF_RANGE), StorageError.
+        """
+        end_offset = self.end_offset
+        if offset < self.start_offset or offset > end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not between {self.start_offset} and {end_offset} in {self.topic}-{self.partition}",
+            )
+        if offset >= limit_offset or offset == end_offset:
+            return None
+        segment = self._active
+        at = -1
+        if offset < segment.base_offset:
+            at = bisect_right(self._bases, offset) - 1
+            segment = self.segments[at]
+        try:
+            while (found := segment.find(offset)) is None:
+                if at == -1:
+                    return None
+                at += 1  # what compaction left of the segment ends before the offset
+                segment = self.segments[at]
+                if segment is self._active:
+                    at = -1
+            position, batch_bytes = found
+            end = segment.size_bytes
+            if limit_offset < end_offset and (at == -1 or limit_offset < self._bases[at + 1]):
+                behind = segment.find(limit_offset)
+                if behind is not None:
+                    end = behind[0]
+            available = end - position
+            if available > max_bytes:
+                if batch_bytes <= max_bytes:
+                    available = max_bytes
+                elif min_one:
+                    available = batch_bytes
+                else:
+                    return None
+            elif available <= 0:
+                return None
+            file = segment.file
+            if file is None:
+                file = segment.open_file()
+            segment.used = True
+        except OSError as error:
+            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
+        return FileRegion(file, position, available)
+
+    # settings
+
+    @property
+    def config(self) -> TopicConfig:
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        """Takes effect with the next append; the index settings with the next segment."""
+        self._config = config
+        self._rules = Rules(config)
+        self._segment_bytes = config.segment_bytes
+        age_ms = config.segment_ms
+        if self._rules.compacted and config.max_compaction_lag_ms > 0:
+            age_ms = min(age_ms, config.max_compaction_lag_ms)
+        self._roll_age_ms = age_ms
+        self._active.set_roll_age(age_ms)
+        self._set_recovery_point(self.recovery_point)
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """From partition.metadata, read when first asked for."""
+        if self._topic_id is None:
+            self._topic_id = read_topic_id(f"{self.directory}/{PARTITION_METADATA}")
+        return self._topic_id
+
+    def set_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Raises StorageError."""
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        try:
+            write_atomically(path, encode_topic_id(topic_id), durable=False)
+        except OSError as error:
+            raise storage_error(f"cannot write {path}", self.directory, error) from error
+        self._topic_id = topic_id
+        self._unsynced[path] = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_bytes + self._active.size_bytes
+
+    # looking things up
+
+    def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
+        """The first record at or after `timestamp_ms`, if it lies below `limit_offset`. Raises StorageError."""
+        try:
+            for segment in self.segments:
+                if segment.largest_timestamp_ms() < timestamp_ms:
+                    continue
+                position = segment.position_before(timestamp_ms, self.start_offset)
+                for _, header, batch in segment.walk(position):
+                    if header.max_timestamp < timestamp_ms or header.last_offset < self.start_offset:
+                        continue
+                    for record in read_records(batch):
+                        if record.timestamp >= timestamp_ms and record.offset >= self.start_offset:
+                            if record.offset >= limit_offset:
+                                return None
+                            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                return None
+        except OSError as error:
+            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
+        except Malformed as error:
+            raise self._damaged(error) from error
+        return None
+
+    def max_timestamp_offset(self, limit_offset: int) -> TimestampOffset | None:
+        """The first record that carries the latest timestamp of all, if it lies below `limit_offset`."""
+        try:
+            segment = max(self.segments, key=lambda s: s.latest()[0])  # the first of equals
+            timestamp_ms, offset = segment.latest()
+            found = segment.find(offset) if timestamp_ms >= 0 else None
+            if found is None:
+                return None
+            for _, header, batch in segment.walk(found[0]):
+                if header.max_timestamp == timestamp_ms:
+                    for record in read_records(batch):
+                        if record.timestamp == timestamp_ms and self.start_offset <= record.offset < limit_offset:
+                            return TimestampOffset(timestamp_ms, record.offset, header.leader_epoch)
+                    return None
+        except OSError as error:
+            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
+        except Malformed as error:
+            raise self._damaged(error) from error
+        return None
+
+    def batches(self, from_offset: int) -> Iterator[memoryview]:
+        """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
+        try:
+            for segment, end in [(s, s.size_bytes) for s in self.segments[self._index_of(from_offset) :]]:
+                found = segment.find(from_offset)
+                if found is not None:
+                    for _, _, batch in segment.walk(found[0], end):
+                        yield batch
+        except OSError as error:
+            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
+        except Malformed as error:
+            raise self._damaged(error) from error
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, -1 if there is none."""
+        return self.epochs.latest
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if nobody knows."""
+        return self.epochs.epoch_at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(that epoch or the one before it that is known, the offset behind its last record); (-1, -1) if unknown."""
+        return self.epochs.end_offset_for(epoch, self.end_offset)
+
+    # cutting
+
+    def delete_records_before(self, offset: int) -> None:
+        """Nothing below `offset` is to be read any more; segments that lie below it altogether are removed.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError.
+        """
+        if offset > self.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        gone = bisect_right(self._bases, offset) - 1
+        try:
+            if gone > 0:
+                self._remove(self.segments[:gone])
+            self.epochs.truncate_from_start(offset)
+        except OSError as error:
+            raise storage_error(f"cannot delete from {self.topic}-{self.partition}", self.directory, error) from error
+
+    def truncate_to(self, offset: int) -> None:
+        """The log ends before `offset` now: everything at or past it is dropped. Raises StorageError."""
+        if offset >= self.end_offset:
+            return
+        self._truncations += 1
+        try:
+            if offset < self.segments[0].base_offset:
+                self._start_anew(offset)
+            else:
+                keep = bisect_right(self._bases, offset)
+                self._remove(self.segments[keep:])
+                self.segments[-1].truncate_to(offset)
+                self.end_offset = offset
+            self.start_offset = min(self.start_offset, offset)
+            self.epochs.truncate_from_end(offset)
+            self._take_stock()
+            self._active.set_roll_age(self._roll_age_ms)
+            self._reload_producers()
+        except OSError as error:
+            raise storage_error(f"cannot truncate {self.topic}-{self.partition}", self.directory, error) from error
+        self._set_recovery_point(min(self.recovery_point, offset))
+
+    def _start_anew(self, offset: int) -> None:
+        """Drop every segment; the next record gets `offset`."""
+        new = Segment.create(
+            self.directory, offset, self._config, self._services.clock.wall_ms(), self._services.open_segments
+        )
+        old = self.segments.copy()
+        self.segments.insert(0, new)
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._active = new
+        self._remove(old)
+        self.end_offset = offset
+
+    def _reload_producers(self) -> None:
+        covered = self.producers.restore(
+            self.start_offset, self.end_offset, self._services.clock.wall_ms(), self._services.producer_expiration_ms
+        )
+        for batch in self.batches(covered) if covered < self.end_offset else ():
+            self.producers.apply(parse_header(batch), batch)
+
+    def _remove(self, segments: list[Segment]) -> None:
+        """Take `segments` out of the log: their files are renamed now and unlinked after file.delete.delay.ms."""
+        if not segments:
+            return
+        renamed = []
+        for segment in segments:
+            segment.abandon()
+            snapshot = f"{self.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
+            for path in (*segment.files(), snapshot):
+                try:
+                    os.rename(path, path + DELETED)
+                    renamed.append(path + DELETED)
+                except FileNotFoundError:
+                    pass
+            self.producers.forget_snapshot(segment.base_offset)
+        gone = set(map(id, segments))
+        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        self._take_stock()
+        self._unlink_later(renamed)
+
+    def _unlink_later(self, paths: list[str]) -> None:
+        def unlink_all() -> None:
+            for path in paths:
+                unlink_if_exists(path)
+
+        def hand_out() -> None:
+            del self._timers[timer]
+            self._services.background(unlink_all, self._unlinked)
+
+        timer = self._services.clock.call_later(self._config.file_delete_delay_ms, hand_out)
+        self._timers[timer] = None
+
+    def _unlinked(self, error: Exception | None) -> None:
+        if error is not None:
+            logger.warning("cannot unlink files in %s: %s; the next start tries again", self.directory, error)
+
+    # growing
+
+    def _roll(self, now_ms: int) -> Segment:
+        """Begin a new segment at the end of the log. Raises OSError; then nothing has changed."""
+        config = self._config
+        old = self._active
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_ms = random.randrange(jitter) if jitter > 0 else 0
+        new = Segment.create(self.directory, self.end_offset, config, now_ms, self._services.open_segments, jitter_ms)
+        try:
+            new.set_roll_age(self._roll_age_ms)
+            new.open_for_append()
+            snapshot = self.producers.take_snapshot(self.end_offset)
+            old.seal()
+        except OSError:
+            new.delete_files()
+            if old.fd < 0:
+                old.open_for_append()
+            raise
+        if snapshot is not None:
+            self._unsynced[snapshot] = None
+        # its indexes too, even when every record of it was flushed before: nobody looks at them again after a crash
+        self._unsynced.update(dict.fromkeys([*old.files(), self.directory]))
+        self.segments.append(new)
+        self._bases.append(new.base_offset)
+        self._sealed_bytes += old.size_bytes
+        self._active = new
+        self._flush_sealed()
+        return new
+
+    def _enter_epoch(self, leader_epoch: int) -> None:
+        self.epochs.assign(leader_epoch, self.end_offset)
+        self._unsynced[self.epochs.path] = None
+        self._unsynced[self.directory] = None
+
+    # flushing
+
+    def flush(self) -> None:
+        """Wait until everything appended is on the disk. Raises StorageError."""
+        self.last_flush_ms = self._services.clock.wall_ms()
+        if self.recovery_point >= self.end_offset and not self._unsynced:
+            return
+        # the active segment's indexes are made again after a crash: its batches are enough
+        paths = [path for segment in self._unflushed() for path in segment.files()]
+        active = self._active
+        try:
+            sync_all([*paths, active.path, *self._unsynced])
+        except OSError as error:
+            raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
+        self._unsynced.clear()
+        self._set_recovery_point(self.end_offset)
+
+    def _flush_sealed(self) -> None:
+        """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done."""
+        upto = self._active.base_offset
+        truncations = self._truncations
+        taken = self._unsynced | dict.fromkeys(path for segment in self._unflushed() for path in segment.files())
+        self._unsynced = {}
+
+        def flushed(error: Exception | None) -> None:
+            if error is not None:
+                logger.error("cannot flush %s up to offset %d: %s", self.directory, upto, error)
+                self._unsynced = taken | self._unsynced
+            elif truncations == self._truncations and upto > self.recovery_point:
+                self._set_recovery_point(upto)
+
+        self._services.background(lambda: sync_all(taken), flushed)
+
+    def _unflushed(self) -> list[Segment]:
+        """The sealed segments that hold something at or past the recovery point."""
+        first = self._index_of(self.recovery_point)
+        return self.segments[first:-1]
+
+    def _set_recovery_point(self, offset: int) -> None:
+        self.recovery_point = offset
+        self._flush_at = min(NEVER, offset + self._config.flush_messages - 1)
+
+    # the end
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers that were silent for producer.id.expiration.ms; returns how many."""
+        return self.producers.expire(now_ms, self._services.producer_expiration_ms)
+
+    def shut(self) -> list[str]:
+        """Bring every file into its final form, without waiting for the disk; the paths that a clean stop must sync.
+
+        Raises StorageError. The log is closed afterwards in any case.
+        """
+        touched = self.end_offset > self.recovery_point or bool(self._unsynced)
+        try:
+            paths = [path for segment in self._unflushed() for path in segment.files()]
+            if self._active.is_touched:
+                touched = True
+                paths += self._active.files()
+            if touched:
+                snapshot = self.producers.take_snapshot(self.end_offset)
+                if snapshot is not None:
+                    self._unsynced[snapshot] = None
+                self._unsynced[self.directory] = None
+            self._active.seal()
+        except OSError as error:
+            raise storage_error(f"cannot close {self.topic}-{self.partition}", self.directory, error) from error
+        finally:
+            self.abandon()
+        return [*paths, *self._unsynced]
+
+    def close(self) -> None:
+        """`shut`, and wait until all of it is on the disk. Raises StorageError."""
+        paths = self.shut()
+        try:
+            sync_all(paths)
+        except OSError as error:
+            raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
+        self.recovery_point = self.end_offset
+
+    def abandon(self) -> None:
+        """Give every descriptor and timer back and leave the files as they are, as after a crash or a deletion."""
+        for segment in self.segments:
+            segment.abandon()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _index_of(self, offset: int) -> int:
+        """Which segment `offset` belongs to; the first one for what lies before it."""
+        return max(0, bisect_right(self._bases, offset) - 1)
+
+    def _take_stock(self) -> None:
+        self._bases = [segment.base_offset for segment in self.segments]
+        self._active = self.segments[-1]
+        self._sealed_bytes = sum(segment.size_bytes for segment in self.segments) - self._active.size_bytes
+
+    def _damaged(self, error: Malformed) -> KafkaError:
+        return storage_error(
+            f"{self.topic}-{self.partition} is damaged", self.directory, OSError(errno.EIO, str(error))
+        )
+
+
+_result = tuple.__new__  # 0.15 us less than AppendResult(...)

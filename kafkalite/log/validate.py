@@ -1,0 +1,252 @@
+"""May this be appended? What a leader asks of a producer's batch, and what it does to it.
+
+On the way of every produce only the header and the checksum are looked at: one v2 batch, its own length, offsets that
+count from 0, no bits that are the broker's to set. Apache Kafka also looks at every record, and unpacks compressed
+batches for that; here records are read only where the topic asks for it: compacted topics (a null key), a bound on how
+old a record may be, another codec than the producer's. What is taken on trust otherwise is that the records are as
+many as the header says and that its largest timestamp is theirs; readers check both when they unpack.
+Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.common.requests.ProduceRequest
+(validateRecords), kafka.log.UnifiedLog.analyzeAndValidateRecords: same conditions, order and codes.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.log.batch import (
+    CONTROL,
+    CRC_FROM,
+    LOG_APPEND_TIME,
+    MAGIC,
+    PREFIX_BYTES,
+    TRANSACTIONAL,
+    BatchHeader,
+    build_batch,
+    parse_header,
+    stamp_log_append_time,
+)
+from kafkalite.log.compression import CODEC_NAMES, CODECS
+from kafkalite.log.record import Record, read_records
+
+_BROKERS_BITS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+_CODEC_MAX = len(CODEC_NAMES) - 1
+_ZSTD = CODECS["zstd"]
+_ZSTD_PRODUCE_VERSION_MIN = 7
+_KEEP_CODEC = -1
+_FAR = (1 << 63) - 1
+
+
+class InvalidRecords(KafkaError):
+    """Some records of the batch are to blame: (index in the batch, message) each. Produce v8 and later tell them."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class Rules:
+    """A topic's settings in the form that the check of a batch needs: `rewrites` when a batch may have to change."""
+
+    __slots__ = (
+        "after_max_ms", "batch_bytes_max", "before_max_ms", "codec", "codec_level", "compacted", "log_append_time",
+        "max_message_bytes", "reads_records", "rewrites", "segment_bytes",
+    )  # fmt: skip
+
+    def __init__(self, config: TopicConfig) -> None:
+        self.max_message_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self.compacted = "compact" in config.cleanup_policy
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        bounded = not self.log_append_time
+        self.before_max_ms = config.message_timestamp_before_max_ms if bounded else _FAR
+        self.after_max_ms = config.message_timestamp_after_max_ms if bounded else _FAR
+        name = config.compression_type
+        self.codec = _KEEP_CODEC if name == "producer" else CODECS.get(name, 0)  # "uncompressed" is codec 0
+        levels = {
+            "gzip": config.compression_gzip_level,
+            "lz4": config.compression_lz4_level,
+            "zstd": config.compression_zstd_level,
+        }
+        self.codec_level = levels.get(name)
+        self.reads_records = self.compacted or self.before_max_ms < _FAR
+        self.rewrites = self.log_append_time or self.codec != _KEEP_CODEC
+
+
+def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: int) -> BatchHeader:
+    """The header of the one batch that `records` must be. Raises KafkaError with the code for the producer."""
+    try:
+        header = parse_header(records)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
+    size = length + PREFIX_BYTES
+    if (
+        size != len(records)
+        or magic != MAGIC
+        or base_offset
+        or size > rules.batch_bytes_max
+        or crc != crc32c(records[CRC_FROM:])
+        or delta + 1 != count
+        or count <= 0
+        or attributes & _BROKERS_BITS
+        or (producer_id >= 0 and sequence < 0)
+        or max_timestamp_ms - now_ms > rules.after_max_ms
+        or (attributes & 7 >= _ZSTD and (attributes & 7 > _ZSTD or produce_version < _ZSTD_PRODUCE_VERSION_MIN))
+    ):
+        raise _fault(records, header, rules, now_ms, produce_version)
+    if rules.reads_records:
+        _check_records(records, rules, now_ms)
+    return header
+
+
+def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
+    """What is wrong with the batch, in the order in which Kafka finds it."""
+    size = header.size_bytes
+    found: tuple[tuple[bool, ErrorCode, str], ...] = (
+        (
+            header.batch_length < 0 or size > len(records),
+            ErrorCode.CORRUPT_MESSAGE,
+            f"The record batch says that it has {size} bytes, but {len(records)} came",
+        ),
+        (
+            header.magic != MAGIC,
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {produce_version} may only contain record batches with magic version 2, "
+            f"not {header.magic}",
+        ),
+        (
+            size != len(records),
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {produce_version} must contain exactly one record batch per partition",
+        ),
+        (
+            header.codec == _ZSTD and produce_version < _ZSTD_PRODUCE_VERSION_MIN,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {produce_version} may not use ZStandard compression",
+        ),
+        (
+            header.codec > _CODEC_MAX,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Unknown compression type id: {header.codec}",
+        ),
+        (
+            header.base_offset != 0,
+            ErrorCode.INVALID_RECORD,
+            f"The base offset of an appended record batch should be 0, but it is {header.base_offset}",
+        ),
+        (size > rules.max_message_bytes, ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes)),
+        (
+            header.crc != crc32c(records[CRC_FROM:]),
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record is corrupt (stored crc = {header.crc})",
+        ),
+        (
+            header.last_offset_delta < 0,
+            ErrorCode.INVALID_RECORD,
+            f"Batch has an invalid offset range: [0, {header.last_offset_delta}]",
+        ),
+        (
+            header.record_count <= 0,
+            ErrorCode.INVALID_RECORD,
+            f"Invalid reported count for record batch: {header.record_count}",
+        ),
+        (
+            header.last_offset_delta + 1 != header.record_count,
+            ErrorCode.INVALID_RECORD,
+            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records "
+            f"{header.record_count}",
+        ),
+        (header.is_control, ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"),
+        (
+            header.producer_id >= 0 and header.base_sequence < 0,
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
+        ),
+        (
+            header.timestamp_type != 0,
+            ErrorCode.INVALID_TIMESTAMP,
+            "Invalid timestamp type: a producer should not set it to LogAppendTime",
+        ),
+        (
+            header.max_timestamp - now_ms > rules.after_max_ms,
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamp {header.max_timestamp} is out of range: it should not be later than "
+            f"{now_ms + rules.after_max_ms}",
+        ),
+        (
+            size > rules.segment_bytes,
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"The record batch has {size} bytes, more than the maximum segment size of {rules.segment_bytes}",
+        ),
+        (
+            header.is_transactional,
+            ErrorCode.INVALID_TXN_STATE,
+            "The record batch is not part of an ongoing transaction",
+        ),
+    )
+    for is_wrong, code, message in found:
+        if is_wrong:
+            return KafkaError(code, message)
+    raise AssertionError(f"nothing is wrong with {header}")
+
+
+def _too_large(size: int, limit: int) -> str:
+    return f"The record batch has {size} bytes, more than the maximum configured value of {limit}"
+
+
+def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
+    """Look at every record, where the topic asks for it."""
+    null_keys = []
+    too_old = []
+    for index, record in enumerate(_read(records)):
+        if rules.compacted and record.key is None:
+            null_keys.append((index, "Compacted topic cannot accept message without key"))
+        elif record.timestamp >= 0 and now_ms - record.timestamp > rules.before_max_ms:
+            earliest = now_ms - rules.before_max_ms
+            too_old.append((index, f"Timestamp {record.timestamp} of message is out of range: before {earliest}"))
+    if null_keys:
+        raise InvalidRecords(ErrorCode.INVALID_RECORD, "One or more records have been rejected", null_keys)
+    if too_old:
+        raise InvalidRecords(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            too_old,
+        )
+
+
+def _read(records: memoryview) -> list[Record]:
+    try:
+        return read_records(records)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+
+
+def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    """The batch as the topic wants it on disk: its codec, and its time if that is the broker's. Raises KafkaError.
+
+    The time is stamped in place; another codec means new memory.
+    """
+    if rules.codec not in (_KEEP_CODEC, header.codec):
+        records = memoryview(
+            build_batch(
+                _read(records),
+                codec=rules.codec,
+                level=rules.codec_level,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+                transactional=header.is_transactional,
+                control=header.is_control,
+            )
+        )
+        size = len(records)
+        if size > rules.max_message_bytes:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes))
+        if size > rules.segment_bytes:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, _too_large(size, rules.segment_bytes))
+    if rules.log_append_time:
+        stamp_log_append_time(records, now_ms)
+    return records, parse_header(records)

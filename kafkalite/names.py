@@ -1,0 +1,75 @@
+"""The rules for names: topics, groups, and Kafka's printable ids.
+
+Source: org.apache.kafka.common.internals.Topic, org.apache.kafka.common.Uuid, java.lang.String.hashCode.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit a file name of 255 bytes
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+ZERO_UUID = uuid.UUID(int=0)
+
+
+def topic_name_fault(name: str) -> str | None:
+    """Why `name` cannot be a topic's, or None if it can."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return f"Topic name is invalid: '{name}' is longer than the max allowed length {TOPIC_NAME_LENGTH_MAX}"
+    if not _TOPIC_NAME.match(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than "
+            "ASCII alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def collides(a: str, b: str) -> bool:
+    """Whether two topic names would share one metric name: '.' and '_' count as the same there."""
+    return a.replace(".", "_") == b.replace(".", "_")
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode()`: over UTF-16 code units, wrapped to a signed 32-bit integer."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(data), 2):
+        value = (value * 31 + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for_id(name: str, partition_count: int) -> int:
+    """The partition of an internal topic that holds a group's or a transactional id's state."""
+    value = java_hash(name)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+def format_uuid(value: uuid.UUID) -> str:
+    """Kafka's 22 characters: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
+
+
+def parse_uuid(text: str) -> uuid.UUID:
+    """The inverse of `format_uuid`. Raises ValueError if `text` is not such an id."""
+    data = base64.urlsafe_b64decode(text + "==")
+    if len(data) != 16:
+        raise ValueError(f"not a 22-character Kafka id: {text!r}")
+    return uuid.UUID(bytes=data)
+
+
+def random_uuid() -> uuid.UUID:
+    """A new id whose text does not start with '-', so that it is safe on command lines."""
+    while True:
+        value = uuid.uuid4()
+        if not format_uuid(value).startswith("-"):
+            return value

@@ -1,0 +1,38 @@
+"""Log lines about peers that misbehave: one line for each peer and reason in a while, not one for each attempt.
+
+A client with a wrong port or a wrong protocol reconnects many times a second; the operator wants one line of it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafkalite.clock import Clock
+
+SILENCE_MS = 60_000
+REMEMBERED_MAX = 1000
+
+_log = logging.getLogger("kafkalite.network")
+
+
+class Complaints:
+    """Writes a warning unless one of the same kind about the same host was written less than `SILENCE_MS` ago."""
+
+    __slots__ = ("_clock", "_last")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last: dict[tuple[str, str], tuple[int, int]] = {}  # -> (when written, how many kept silent since)
+
+    def about(self, host: str, kind: str, message: str) -> None:
+        """`kind` says which messages count as the same one, for `message` may carry a number."""
+        now_ms = self._clock.wall_ms()
+        key = (host, kind)
+        written_ms, silent_count = self._last.pop(key, (0, 0))
+        if written_ms and now_ms - written_ms < SILENCE_MS:
+            self._last[key] = (written_ms, silent_count + 1)
+            return
+        if len(self._last) >= REMEMBERED_MAX:
+            self._last.pop(next(iter(self._last)))
+        self._last[key] = (now_ms, 0)
+        _log.warning("%s: %s%s", host, message, f" ({silent_count} more times before)" if silent_count else "")

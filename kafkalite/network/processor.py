@@ -1,0 +1,151 @@
+"""A group of connections: their receive memory, their counters, and the sweep that closes the idle ones.
+
+In Kafka a processor is a thread with a selector. Here the event loop is the selector of all of them, and
+`num.network.threads` says over how many groups the connections are spread.
+Source: kafka.network.Processor; idle expiry: org.apache.kafka.common.network.Selector.IdleExpiryManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop, Future
+from typing import Protocol
+
+from kafkalite.clock import Clock, Timer
+from kafkalite.network.complaints import Complaints
+from kafkalite.network.framing import FrameMemory
+from kafkalite.network.hangups import Hangups
+from kafkalite.network.peer import Handler, Peer
+from kafkalite.network.quotas import ConnectionQuotas, NetworkLimits
+from kafkalite.region import Part
+
+SWEEPS_PER_IDLE_TIME = 8
+SWEEP_MS_MAX = 30_000
+
+
+class Served(Protocol):
+    """What a processor asks of its connections."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def active_ms(self) -> int:
+        """The processor's `now_ms` when bytes last moved."""
+        ...
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a request waits for its answer."""
+        ...
+
+    def drain(self) -> None:
+        """Take no more requests; close when the one in flight is answered."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Processor:
+    """What its connections share. The counters are plain ints for whoever reports them.
+
+    Invariants: a connection is in `connections` from its start to its `close`; a parked answer is in `parked` until it
+    is done, also when its connection is gone.
+    """
+
+    __slots__ = (
+        "_draining",
+        "_idle_ms_max",
+        "_quotas",
+        "_sweep_ms",
+        "_timer",
+        "bytes_in",
+        "bytes_out",
+        "clock",
+        "complaints",
+        "connections",
+        "connections_accepted",
+        "emptied",
+        "frame_bytes_max",
+        "handler",
+        "hangups",
+        "loop",
+        "memory",
+        "now_ms",
+        "number",
+        "parked",
+        "requests",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        loop: AbstractEventLoop,
+        handler: Handler,
+        limits: NetworkLimits,
+        clock: Clock,
+        quotas: ConnectionQuotas,
+        complaints: Complaints,
+    ) -> None:
+        self.number = number
+        self.loop = loop
+        self.handler = handler
+        self.clock = clock
+        self.complaints = complaints
+        self.memory = FrameMemory()
+        self.hangups = Hangups(loop)
+        self.frame_bytes_max = limits.socket_request_max_bytes
+        self.connections: set[Served] = set()
+        self.parked: set[Future[list[Part] | None]] = set()
+        self.connections_accepted = 0
+        self.requests = 0
+        self.bytes_in = 0
+        self.bytes_out = 0  # of answers begun
+        self.emptied = asyncio.Event()
+        self._draining = False
+        self._quotas = quotas
+        self._idle_ms_max = limits.connections_max_idle_ms
+        self._sweep_ms = max(1, min(self._idle_ms_max // SWEEPS_PER_IDLE_TIME, SWEEP_MS_MAX))
+        self._timer: Timer | None = None
+        # A coarse clock: asking the real one for each request costs more than counting the request.
+        self.now_ms = clock.wall_ms()
+        if self._idle_ms_max >= 0:
+            self._timer = clock.call_later(self._sweep_ms, self._sweep)
+
+    def add(self, connection: Served) -> None:
+        self.connections.add(connection)
+        self.connections_accepted += 1
+
+    def release(self, connection: Served) -> None:
+        """`connection` is closed."""
+        self.connections.discard(connection)
+        self._quotas.release(connection.peer.host)
+        if self._draining and not self.connections:
+            self.emptied.set()
+
+    def drain(self) -> None:
+        """Let each connection finish the request in flight and close; `emptied` tells when the last one has."""
+        self._draining = True
+        for connection in list(self.connections):
+            connection.drain()
+        if not self.connections:
+            self.emptied.set()
+
+    def close(self) -> None:
+        """Close all connections, which cancels what is parked (but does not wait for it), and the sweep."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for connection in list(self.connections):
+            connection.close()
+        self.hangups.close()
+
+    def _sweep(self) -> None:
+        """Close who was silent for the idle time; at the latest two sweeps after it, never before it."""
+        self._timer = self.clock.call_later(self._sweep_ms, self._sweep)
+        self.now_ms = self.clock.wall_ms()
+        # `active_ms` was read from a clock that may have been one sweep behind
+        expired_ms = self.now_ms - self._idle_ms_max - self._sweep_ms
+        for connection in list(self.connections):
+            if connection.active_ms <= expired_ms and not connection.is_parked:
+                connection.close()

@@ -1,0 +1,135 @@
+"""One partition as its leader sees it: the log, the leader epoch, the high watermark, and those who wait for more.
+
+A fetch that found too little leaves a `Waiter` here; an append tells every waiter how many bytes came, and a waiter
+that has enough is woken once, from the event loop rather than from inside the append. With one replica a record is
+committed as soon as it is in the log, so the high watermark follows the end offset.
+Source: kafka.cluster.Partition, kafka.server.DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from kafkalite.log.partition_log import AppendResult, PartitionLog, TimestampOffset
+    from kafkalite.region import FileRegion
+
+
+class CallSoon(Protocol):
+    """What a waiter needs of the event loop."""
+
+    def __call__(self, callback: Callable[[], None], /) -> object: ...
+
+
+class Waiter:
+    """Somebody who waits for `missing_bytes` more in any of some partitions.
+
+    `wake` runs at most once, in a turn of the loop of its own. Invariant: it is registered with exactly `partitions`
+    until `withdraw`.
+    """
+
+    __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "woken")
+
+    def __init__(self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon) -> None:
+        self.missing_bytes = missing_bytes
+        self.partitions: list[Partition] = []
+        self.woken = False
+        self._wake = wake
+        self._call_soon = call_soon
+
+    def wait_on(self, partition: Partition) -> None:
+        partition.waiters[self] = None
+        self.partitions.append(partition)
+
+    def arrived(self, size_bytes: int) -> None:
+        """`size_bytes` more can be read somewhere."""
+        self.missing_bytes -= size_bytes
+        if self.missing_bytes <= 0:
+            self.wake()
+
+    def wake(self) -> None:
+        """Stop waiting, whatever is there: time is up, or a partition went away."""
+        if not self.woken:
+            self.woken = True
+            self._call_soon(self._wake)
+
+    def withdraw(self) -> None:
+        for partition in self.partitions:
+            partition.waiters.pop(self, None)
+        self.partitions.clear()
+
+
+class Partition:
+    """Leader of one partition. Fields: `leader_epoch` stamps every batch; `high_watermark` is the first offset that is
+    not committed. Invariant: start_offset <= high_watermark <= end_offset."""
+
+    __slots__ = ("high_watermark", "index", "leader_epoch", "log", "topic", "waiters")
+
+    def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self.high_watermark = log.end_offset
+        self.waiters: dict[Waiter, None] = {}
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a read_committed fetch ends. Without open transactions that is the high watermark."""
+        return self.high_watermark
+
+    def append(self, records: memoryview, now_ms: int, produce_version: int) -> AppendResult:
+        """Append one batch and commit it. Raises KafkaError with the code for the producer."""
+        result = self.log.append(records, self.leader_epoch, now_ms, produce_version=produce_version)
+        self.high_watermark = self.log.end_offset
+        if self.waiters and not result.duplicate:
+            size_bytes = len(records)
+            for waiter in tuple(self.waiters):
+                waiter.arrived(size_bytes)
+        return result
+
+    def read(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        """Committed bytes from `offset` on, None where there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+        return self.log.read(offset, max_bytes, self.high_watermark, min_one)
+
+    def check_epoch(self, known_by_client: int) -> None:
+        """KIP-320: refuse a client whose idea of the leader is older (74) or newer (75) than ours; -1 skips."""
+        if known_by_client < 0 or known_by_client == self.leader_epoch:
+            return
+        if known_by_client < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
+        return self.log.offset_for_timestamp(timestamp_ms, self.high_watermark)
+
+    def max_timestamp_offset(self) -> TimestampOffset | None:
+        return self.log.max_timestamp_offset(self.high_watermark)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when `epoch` is not known here."""
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
+    def delete_records_before(self, offset: int) -> int:
+        """Raise the start offset to `offset` (-1: the high watermark); returns the new start.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) above the high watermark, POLICY_VIOLATION on a compacted-only topic.
+        """
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "cleanup.policy of this topic does not contain 'delete'")
+        target = self.high_watermark if offset == -1 else offset
+        if target < 0 or target > self.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if target > self.log.start_offset:
+            self.log.delete_records_before(target)
+        return self.log.start_offset
+
+    def retire(self) -> None:
+        """The partition is going away: everyone who waits looks again, and learns it."""
+        for waiter in tuple(self.waiters):
+            waiter.wake()

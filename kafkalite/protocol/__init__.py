@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: how messages are declared, compiled, framed, and which of them this broker answers."""

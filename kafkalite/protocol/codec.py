@@ -1,0 +1,45 @@
+"""Messages to bytes and back, by code that is compiled when a (message, version) is first used.
+
+A decoder gives a message or raises `Malformed`, whatever the bytes are. An encoder appends pieces to a list; the
+records of a message pass through as they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from kafkalite.protocol.decoder_source import DecoderSource
+from kafkalite.protocol.encoder_source import EncoderSource
+from kafkalite.protocol.schema import Message
+from kafkalite.region import Part
+
+M = TypeVar("M", bound=Message)
+
+
+def decoder(message_type: type[M], version: int) -> Callable[[memoryview, int], tuple[M, int]]:
+    """A function from (frame, position) to the message there and the position behind it."""
+    return _decoder(message_type, version)
+
+
+def encoder(message_type: type[M], version: int) -> Callable[[M, list[Part]], None]:
+    """A function that appends a message's bytes to a list of parts."""
+    return _encoder(message_type, version)
+
+
+def decode(message_type: type[M], version: int, data: memoryview, position: int = 0) -> tuple[M, int]:
+    """The message of this type at `position`, and the position behind it. Raises Malformed."""
+    return cast("tuple[M, int]", _decoder(message_type, version)(data, position))
+
+
+@cache
+def _decoder(message_type: type[Message], version: int) -> Callable[..., Any]:
+    source = DecoderSource(message_type, version).write()
+    return source.compile("decode(data, p)", f"decode {message_type.__name__} v{version}")
+
+
+@cache
+def _encoder(message_type: type[Message], version: int) -> Callable[..., Any]:
+    source = EncoderSource(message_type, version).write()
+    return source.compile("encode(o1, out)", f"encode {message_type.__name__} v{version}")

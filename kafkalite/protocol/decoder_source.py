@@ -1,0 +1,287 @@
+"""Writes the decoder of one (message, version): straight-line Python over a memoryview.
+
+Names in the written code: `data` the frame, `size` its length, `p` the position, o1, o2, ... objects in the making.
+Fields of fixed width that follow each other, and the length before the next field of variable width, are read with
+one struct call into the slots; a run behind a nullable field is read in the same call as if the field were null,
+which is right for most requests and costs nothing when it is not: those bytes are there in any valid message.
+Every count and length is compared with the bytes left before something is made of it. What struct, an index or UTF-8
+refuse becomes `Malformed`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NoReturn
+from uuid import UUID
+
+from kafkalite.errors import Malformed
+from kafkalite.protocol.primitives import Kind, read_uvarint, skip_tags
+from kafkalite.protocol.schema import Field, Message
+from kafkalite.protocol.source import Source, length_code, size_min, travelling
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Step: read one `struct` code into `target` (a slot or a variable)."""
+
+    code: str
+    target: str
+    is_uuid: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Step: what follows a length that a `Fixed` has put into the variable `length`."""
+
+    field: Field
+    name: str
+    target: str
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Step: the tagged fields of `owner`; their number is in the variable `count`."""
+
+    owner: str
+    fields: list[tuple[str, Field]]
+    count: str
+
+
+Step = Fixed | Sized | Tags
+
+
+def refuse(what: str, length: int, left: int) -> NoReturn:
+    raise Malformed(f"{what}: length {length} where {left} bytes are left")
+
+
+def refuse_null(what: str) -> NoReturn:
+    raise Malformed(f"{what}: null where null is not allowed")
+
+
+class DecoderSource:
+    """The body of `decode(data, p)` for one message in one version."""
+
+    def __init__(self, message_type: type[Message], version: int) -> None:
+        self.message_type = message_type
+        self.version = version
+        self.flexible = version in message_type.flexible
+        self.source = Source()
+        self.source.constants |= {
+            "Malformed": Malformed,
+            "UUID": UUID,
+            "new": object.__new__,
+            "read_uvarint": read_uvarint,
+            "refuse": refuse,
+            "refuse_null": refuse_null,
+            "skip_tags": skip_tags,
+            "unpack_from": struct.unpack_from,
+            "not_there": (struct.error, IndexError, UnicodeDecodeError),
+        }
+
+    def write(self) -> Source:
+        source = self.source
+        title = f"{self.message_type.__name__} v{self.version}"
+        with source.block("try:"):
+            source.line("size = len(data)")
+            target = self._struct(self.message_type)
+            source.line(f"return {target}, p")
+        with source.block("except not_there as error:"):
+            source.line(f'raise Malformed(f"{title}: {{error}}") from None')
+        return source
+
+    def _struct(self, cls: type[Message]) -> str:
+        """Writes how an object of `cls` is read; returns the variable that holds it."""
+        target = self.source.fresh("o")
+        self.source.line(f"{target} = new({self.source.constant(cls.__name__, cls)})")
+        plain, tagged = travelling(cls, self.version)
+        read_always = {name for name, _ in plain}
+        for name, field in cls.__fields__.items():
+            if name not in read_always:
+                default = "[]" if field.is_array else self._literal(field.default)
+                self.source.line(f"{target}.{name} = {default}")
+        steps: list[Step] = []
+        for name, field in plain:
+            steps += self._steps(field, f"{cls.__name__}.{name}", f"{target}.{name}")
+        if self.flexible:
+            count = self.source.fresh("t")
+            steps += [Fixed("B", count), Tags(target, tagged, count)]
+        self._perform(steps)
+        return target
+
+    def _literal(self, value: Any) -> str:
+        if value is None or isinstance(value, bool | int | str | bytes):
+            return repr(value)
+        return self.source.constant(type(value).__name__ + "_default", value)
+
+    def _steps(self, field: Field, name: str, target: str) -> list[Step]:
+        if isinstance(field.kind, Kind) and not field.is_array and field.kind.code is not None:
+            return [Fixed(field.kind.code, target, field.kind.name == "uuid")]
+        length = self.source.fresh("n")
+        return [Fixed(length_code(field, self.flexible), length), Sized(field, name, target, length)]
+
+    def _perform(self, steps: list[Step]) -> None:
+        position = 0
+
+        def run() -> list[Fixed]:
+            nonlocal position
+            found = []
+            while position < len(steps) and isinstance(step := steps[position], Fixed):
+                found.append(step)
+                position += 1
+            return found
+
+        while position < len(steps):
+            before = run()
+            step = steps[position] if position < len(steps) else None
+            position += 1
+            if isinstance(step, Sized) and before and not step.field.is_array and self._nullable(step.field):
+                after = run()
+                if after:
+                    self._perform_optional(before, step, after)
+                    continue
+                self._read(before)
+                self._sized(step)
+            else:
+                self._read(before)
+                if isinstance(step, Sized):
+                    self._sized(step)
+                elif isinstance(step, Tags):
+                    self._tags(step)
+
+    def _perform_optional(self, before: list[Fixed], step: Sized, after: list[Fixed]) -> None:
+        """One struct call for both runs around a field that is mostly null."""
+        source = self.source
+        width_before = self._unpack([*before, *after])
+        null = f"{step.length} == 0" if self.flexible else f"{step.length} < 0"
+        with source.block(f"if {null}:"):
+            source.line(f"{step.target} = None")
+            source.line(f"p += {width_before}")
+        with source.block("else:"):
+            source.line(f"p += {struct.calcsize('>' + ''.join(fixed.code for fixed in before))}")
+            # The byte behind the length is read already, whatever it was read as.
+            self._sized(step, null_excluded=True, next_byte=after[0].target if after[0].code == "B" else "data[p]")
+            source.line(f"p += {self._unpack(after)}")
+        self._convert([*before, *after])
+
+    def _unpack(self, run: list[Fixed]) -> int:
+        """Writes one struct call at `p`; returns the number of bytes that it reads."""
+        targets, codes = [fixed.target for fixed in run], [fixed.code for fixed in run]
+        if codes == ["B"]:
+            self.source.line(f"{targets[0]} = data[p]")
+        else:
+            unpack = self.source.struct_method("unpack_from", codes)
+            self.source.line(f"{', '.join(targets)}{',' * (len(run) == 1)} = {unpack}(data, p)")
+        return struct.calcsize(">" + "".join(codes))
+
+    def _convert(self, run: list[Fixed]) -> None:
+        for fixed in run:
+            if fixed.is_uuid:
+                self.source.line(f"{fixed.target} = UUID(bytes={fixed.target})")
+
+    def _read(self, run: list[Fixed]) -> None:
+        if run:
+            self.source.line(f"p += {self._unpack(run)}")
+            self._convert(run)
+
+    def _nullable(self, field: Field) -> bool:
+        return self.version in field.nullable
+
+    def _sized(self, step: Sized, null_excluded: bool = False, next_byte: str = "data[p]") -> None:
+        """What follows a length: null, or so many bytes, or so many elements."""
+        source, length = self.source, step.length
+        if self.flexible:
+            self._compact_length(length, next_byte)
+        if null_excluded:
+            self._content(step)
+        elif self._nullable(step.field):
+            with source.block(f"if {length} < 0:"):
+                source.line(f"{step.target} = None")
+            with source.block("else:"):
+                self._content(step)
+        else:
+            with source.block(f"if {length} < 0:"):
+                source.line(f"refuse_null({step.name!r})")
+            self._content(step)
+
+    def _compact_length(self, length: str, next_byte: str) -> None:
+        """The rest of a varint whose first byte is read, less one. Two bytes are common enough to do on the spot."""
+        source = self.source
+        with source.block(f"if {length} > 127:"):
+            high = next_byte
+            if next_byte == "data[p]":
+                high = source.fresh("h")
+                source.line(f"{high} = data[p]")
+            with source.block(f"if {high} < 128:"):
+                source.line(f"{length} += ({high} << 7) - 129")
+                source.line("p += 1")
+            with source.block("else:"):
+                source.line(f"{length}, p = read_uvarint(data, p - 1)")
+                source.line(f"{length} -= 1")
+        with source.block("else:"):
+            source.line(f"{length} -= 1")
+
+    def _content(self, step: Sized) -> None:
+        source, length, kind = self.source, step.length, step.field.kind
+        if step.field.is_array:
+            self._elements(step)
+            return
+        assert isinstance(kind, Kind)
+        end = source.fresh("e")
+        source.line(f"{end} = p + {length}")
+        with source.block(f"if {end} > size:"):
+            source.line(f"refuse({step.name!r}, {length}, size - p)")
+        suffix = {"string": ".tobytes().decode()", "bytes": ".tobytes()", "records": ""}[kind.name]
+        source.line(f"{step.target} = data[p:{end}]{suffix}")
+        source.line(f"p = {end}")
+
+    def _elements(self, step: Sized) -> None:
+        source, count, kind = self.source, step.length, step.field.kind
+        width = size_min(kind, self.version, self.flexible)
+        needed = count if width == 1 else f"{count} * {width}"
+        with source.block(f"if {needed} > size - p:"):
+            source.line(f"refuse({step.name!r}, {count}, size - p)")
+        if isinstance(kind, Kind) and kind.code is not None and kind.name != "uuid":
+            source.line(f'{step.target} = list(unpack_from(f">{{{count}}}{kind.code}", data, p))')
+            source.line(f"p += {count} * {kind.width}")
+            return
+        elements = source.fresh("x")
+        source.line(f"{step.target} = {elements} = []")
+        with source.block(f"for _ in range({count}):"):
+            if isinstance(kind, Kind):
+                element = source.fresh("v")
+                self._perform(self._steps(Field(kind, step.field.versions, None), step.name, element))
+            else:
+                element = self._struct(kind)
+            source.line(f"{elements}.append({element})")
+
+    def _tags(self, step: Tags) -> None:
+        source, count = self.source, step.count
+        with source.block(f"if {count}:"):
+            with source.block(f"if {count} > 127:"):
+                source.line(f"{count}, p = read_uvarint(data, p - 1)")
+            with source.block(f"if {count} * 2 > size - p:"):
+                source.line(f"refuse('tagged fields', {count}, size - p)")
+            if not step.fields:
+                source.line(f"p = skip_tags(data, p, {count})")
+                return
+            tag, end = source.fresh("g"), source.fresh("e")
+            with source.block(f"for _ in range({count}):"):
+                source.line(f"{tag}, p = read_uvarint(data, p)")
+                source.line(f"{end}, p = read_uvarint(data, p)")
+                source.line(f"{end} += p")
+                with source.block(f"if {end} > size:"):
+                    source.line(f"refuse('tagged field', {end} - p, size - p)")
+                for name, field in step.fields:
+                    with source.block(f"if {tag} == {field.tag}:"):
+                        self._tagged(field, name, f"{step.owner}.{name}")
+                        with source.block(f"if p != {end}:"):
+                            source.line(f"refuse({name!r}, {end} - p, 0)")
+                source.line(f"p = {end}")
+
+    def _tagged(self, field: Field, name: str, target: str) -> None:
+        if isinstance(field.kind, type) and not field.is_array:
+            self.source.line(f"{target} = {self._struct(field.kind)}")
+        else:
+            self._perform(self._steps(field, name, target))

@@ -1,0 +1,103 @@
+"""OffsetCommit (8) and OffsetFetch (9): how far a group has read."""
+
+from __future__ import annotations
+
+from kafkalite.protocol.primitives import INT32
+from kafkalite.protocol.schema import Message, array, boolean, int16, int32, int64, string
+
+
+class OffsetCommitRequestPartition(Message):
+    partition_index: int = int32("0+")
+    committed_offset: int = int64("0+")
+    committed_leader_epoch: int = int32("6+", default=-1)
+    committed_metadata: str | None = string("0+", nullable="0+", default="")
+
+
+class OffsetCommitRequestTopic(Message):
+    name: str = string("0+")
+    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition, "0+")
+
+
+class OffsetCommitRequest(Message, flexible="8+"):
+    group_id: str = string("0+")
+    generation_id_or_member_epoch: int = int32("1+", default=-1)
+    member_id: str = string("1+")
+    group_instance_id: str | None = string("7+", nullable="7+")
+    retention_time_ms: int = int64("2-4", default=-1)
+    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic, "0+")
+
+
+class OffsetCommitResponsePartition(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class OffsetCommitResponseTopic(Message):
+    name: str = string("0+")
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition, "0+")
+
+
+class OffsetCommitResponse(Message, flexible="8+"):
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic, "0+")
+
+
+class OffsetFetchRequestTopic(Message):
+    name: str = string("0-7")
+    partition_indexes: list[int] = array(INT32, "0-7")
+
+
+class OffsetFetchRequestTopics(Message):
+    name: str = string("8+")
+    partition_indexes: list[int] = array(INT32, "8+")
+
+
+class OffsetFetchRequestGroup(Message):
+    group_id: str = string("8+")
+    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+")
+
+
+class OffsetFetchRequest(Message, flexible="6+"):
+    group_id: str = string("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "0-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, "8+")
+    require_stable: bool = boolean("7+")
+
+
+class OffsetFetchResponsePartition(Message):
+    partition_index: int = int32("0-7")
+    committed_offset: int = int64("0-7")
+    committed_leader_epoch: int = int32("5-7", default=-1)
+    metadata: str | None = string("0-7", nullable="0-7", default="")
+    error_code: int = int16("0-7")
+
+
+class OffsetFetchResponseTopic(Message):
+    name: str = string("0-7")
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
+
+
+class OffsetFetchResponsePartitions(Message):
+    partition_index: int = int32("8+")
+    committed_offset: int = int64("8+")
+    committed_leader_epoch: int = int32("8+", default=-1)
+    metadata: str | None = string("8+", nullable="8+", default="")
+    error_code: int = int16("8+")
+
+
+class OffsetFetchResponseTopics(Message):
+    name: str = string("8+")
+    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
+
+
+class OffsetFetchResponseGroup(Message):
+    group_id: str = string("8+")
+    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
+    error_code: int = int16("8+")
+
+
+class OffsetFetchResponse(Message, flexible="6+"):
+    throttle_time_ms: int = int32("3+")
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
+    error_code: int = int16("2-7")
+    groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")

@@ -1,0 +1,77 @@
+"""Metadata (3) and DescribeCluster (60): which brokers there are, and who leads what."""
+
+from __future__ import annotations
+
+from kafkalite.protocol.primitives import INT32
+from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, string
+
+AUTHORIZED_OPERATIONS_OMITTED = -2147483648  # the bit field that means "not asked for"
+
+
+class MetadataRequestTopic(Message):
+    name: str = string("0+")
+
+
+class MetadataRequest(Message, flexible="9+"):
+    # All topics: null from version 1 on, the empty list in version 0.
+    topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, "0+", nullable="1+")
+    allow_auto_topic_creation: bool = boolean("4+", default=True)
+    include_cluster_authorized_operations: bool = boolean("8-10")
+    include_topic_authorized_operations: bool = boolean("8+")
+
+
+class MetadataResponseBroker(Message):
+    node_id: int = int32("0+")
+    host: str = string("0+")
+    port: int = int32("0+")
+    rack: str | None = string("1+", nullable="1+")
+
+
+class MetadataResponsePartition(Message):
+    error_code: int = int16("0+")
+    partition_index: int = int32("0+")
+    leader_id: int = int32("0+")
+    leader_epoch: int = int32("7+", default=-1)
+    replica_nodes: list[int] = array(INT32, "0+")
+    isr_nodes: list[int] = array(INT32, "0+")
+    offline_replicas: list[int] = array(INT32, "5+")
+
+
+class MetadataResponseTopic(Message):
+    error_code: int = int16("0+")
+    name: str = string("0+")
+    is_internal: bool = boolean("1+")
+    partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition, "0+")
+    topic_authorized_operations: int = int32("8+", default=AUTHORIZED_OPERATIONS_OMITTED)
+
+
+class MetadataResponse(Message, flexible="9+"):
+    throttle_time_ms: int = int32("3+")
+    brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker, "0+")
+    cluster_id: str | None = string("2+", nullable="2+")
+    controller_id: int = int32("1+", default=-1)
+    topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
+    cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
+
+
+class DescribeClusterRequest(Message, flexible="0+"):
+    include_cluster_authorized_operations: bool = boolean("0+")
+    endpoint_type: int = int8("1+", default=1)
+
+
+class DescribeClusterBroker(Message):
+    broker_id: int = int32("0+")
+    host: str = string("0+")
+    port: int = int32("0+")
+    rack: str | None = string("0+", nullable="0+")
+
+
+class DescribeClusterResponse(Message, flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    endpoint_type: int = int8("1+", default=1)
+    cluster_id: str = string("0+")
+    controller_id: int = int32("0+", default=-1)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker, "0+")
+    cluster_authorized_operations: int = int32("0+", default=AUTHORIZED_OPERATIONS_OMITTED)

@@ -1,0 +1,236 @@
+"""How a message is declared: one line per field, with version ranges as in the KIP.
+
+    class HeartbeatResponse(Message, flexible="4+"):
+        throttle_time_ms: int = int32("1+")
+        error_code: int = int16("0+")
+
+Left: what we use. Right: what travels. The metaclass takes the declarations out of the class body, gives the class
+slots, and puts them in `__fields__`; `codec` compiles them for a version when that version is first used. To a type
+checker a declaration is a field with a default, so constructors are known: keywords, all optional, with the schema's
+defaults. A field outside its versions is left out when encoding and has its default after decoding.
+
+None travels as null; in a version that has no null there it travels as the empty value. A tagged field travels when
+it differs from its default; a tagged struct has the default None.
+Source: org.apache.kafka.message.MessageGenerator; the JSON files of clients/src/main/resources/common/message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, overload
+from uuid import UUID
+
+from kafkalite.names import ZERO_UUID
+from kafkalite.protocol.primitives import (
+    BOOL,
+    BYTES,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    UINT16,
+    UUID16,
+    Kind,
+)
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Message")
+
+VERSION_MAX = 32767
+NO_VERSIONS = range(0)
+_UNSET = object()
+
+
+def parse_versions(text: str) -> range:
+    """`"3+"`, `"4-10"`, `"0"` or `"none"` as a range of versions."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return range(int(text[:-1]), VERSION_MAX + 1)
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declaration, without the name: the type, an array of it or not, the versions, and what is sent when unset."""
+
+    kind: Kind[Any] | type[Message]
+    versions: range
+    default: Any
+    nullable: range = NO_VERSIONS
+    tag: int | None = None  # the field is tagged in all of its versions
+    is_array: bool = False
+    null_sent_as_empty: bool = False  # null is understood, but never sent
+    mostly_empty: bool = False  # a hint for the encoder
+
+
+def _declare(
+    kind: Kind[Any] | type[Message],
+    versions: str,
+    default: T,
+    nullable: str | None = None,
+    tag: int | None = None,
+    is_array: bool = False,
+    null_sent_as_empty: bool = False,
+    mostly_empty: bool = False,
+) -> T:
+    # What a class body holds is a Field, what its readers see is the field's value: the type says the latter.
+    hints = (null_sent_as_empty, mostly_empty)
+    field = Field(kind, parse_versions(versions), default, parse_versions(nullable or "none"), tag, is_array, *hints)
+    return cast(T, field)
+
+
+def boolean(versions: str, *, default: bool = False, tag: int | None = None) -> bool:
+    return _declare(BOOL, versions, default, tag=tag)
+
+
+def int8(versions: str, *, default: int = 0, tag: int | None = None) -> int:
+    return _declare(INT8, versions, default, tag=tag)
+
+
+def int16(versions: str, *, default: int = 0, tag: int | None = None) -> int:
+    return _declare(INT16, versions, default, tag=tag)
+
+
+def uint16(versions: str, *, default: int = 0, tag: int | None = None) -> int:
+    return _declare(UINT16, versions, default, tag=tag)
+
+
+def int32(versions: str, *, default: int = 0, tag: int | None = None) -> int:
+    return _declare(INT32, versions, default, tag=tag)
+
+
+def int64(versions: str, *, default: int = 0, tag: int | None = None) -> int:
+    return _declare(INT64, versions, default, tag=tag)
+
+
+def float64(versions: str, *, default: float = 0.0, tag: int | None = None) -> float:
+    return _declare(FLOAT64, versions, default, tag=tag)
+
+
+def uuid(versions: str, *, default: UUID = ZERO_UUID, tag: int | None = None) -> UUID:
+    return _declare(UUID16, versions, default, tag=tag)
+
+
+@overload
+def string(versions: str, *, default: str = "", tag: int | None = None) -> str: ...
+@overload
+def string(versions: str, *, nullable: str, default: str | None = None, tag: int | None = None) -> str | None: ...
+def string(
+    versions: str, *, nullable: str | None = None, default: str | None = None, tag: int | None = None
+) -> str | None:
+    """A string; the default is null where some version can say null, else the empty string."""
+    return _declare(STRING, versions, "" if default is None and nullable is None else default, nullable, tag)
+
+
+@overload
+def blob(versions: str, *, tag: int | None = None) -> bytes: ...
+@overload
+def blob(versions: str, *, nullable: str, tag: int | None = None) -> bytes | None: ...
+def blob(versions: str, *, nullable: str | None = None, tag: int | None = None) -> bytes | None:
+    """Kafka's `bytes`: copied out of the frame."""
+    return _declare(BYTES, versions, None if nullable else b"", nullable, tag)
+
+
+def records(versions: str, *, nullable: str, null_sent_as_empty: bool = False) -> Any:
+    """Record batches. Decoded to a view of the frame; encoded from a `Part`, a list of them, or None."""
+    return _declare(RECORDS, versions, None, nullable, null_sent_as_empty=null_sent_as_empty)
+
+
+@overload
+def array(of: type[M], versions: str, *, tag: int | None = None, mostly_empty: bool = False) -> list[M]: ...
+@overload
+def array(of: type[M], versions: str, *, nullable: str, mostly_empty: bool = False) -> list[M] | None: ...
+@overload
+def array(of: Kind[T], versions: str) -> list[T]: ...
+@overload
+def array(of: Kind[T], versions: str, *, nullable: str) -> list[T] | None: ...
+def array(
+    of: Any, versions: str, *, nullable: str | None = None, tag: int | None = None, mostly_empty: bool = False
+) -> Any:
+    """An array of structs or of plain values. The default is a new empty list, also where null is possible."""
+    return _declare(of, versions, [], nullable, tag, is_array=True, mostly_empty=mostly_empty)
+
+
+def struct(of: type[M], versions: str, *, tag: int) -> M | None:
+    """A struct in a tagged field; None when it does not travel."""
+    return _declare(of, versions, None, versions, tag)
+
+
+@dataclass_transform(kw_only_default=True)
+class MessageType(type):
+    """The class of message classes: turns a body of declarations into slots."""
+
+    __fields__: dict[str, Field]
+    flexible: range
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], *, flexible: str = "none"
+    ) -> MessageType:
+        fields = {key: value for key, value in body.items() if isinstance(value, Field)}
+        for key in fields:
+            del body[key]
+        body["__slots__"] = tuple(fields)
+        body["__fields__"] = fields
+        body["flexible"] = parse_versions(flexible)
+        return super().__new__(mcs, name, bases, body)
+
+    def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], *, flexible: str = "none") -> None:
+        super().__init__(name, bases, body)
+
+
+class Message(metaclass=MessageType):
+    """A message or a struct in one. Two of the same class are equal when all fields are. Not hashable: fields change.
+
+    `flexible`, given in the class statement, are the versions with compact types and tagged fields (KIP-482); the
+    structs of a message follow the message.
+    """
+
+    __fields__: ClassVar[dict[str, Field]]
+    flexible: ClassVar[range]
+
+    def __init__(self, **values: Any) -> None:
+        # The constructor proper is compiled when the first object is made: a broker uses half of its classes.
+        cls = type(self)
+        cls.__init__ = _compile_constructor(cls)  # type: ignore[method-assign]
+        cls.__init__(self, **values)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__fields__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.__fields__)
+        return f"{type(self).__name__}({values})"
+
+
+def _shown(value: object) -> str:
+    return f"<{len(value)} bytes>" if isinstance(value, memoryview) else repr(value)
+
+
+def _compile_constructor(cls: type[Message]) -> Callable[..., None]:
+    """`__init__` with one keyword per field: a generic one costs several times as much."""
+    parameters, lines, constants = [], [], {}
+    for index, (name, field) in enumerate(cls.__fields__.items()):
+        if field.is_array:
+            # A list is made anew for each object; the marker tells "not given" from None.
+            constants["unset"] = _UNSET
+            parameters.append(f"{name}=unset")
+            lines.append(f" self.{name} = [] if {name} is unset else {name}")
+        else:
+            constants[f"default_{index}"] = field.default
+            parameters.append(f"{name}=default_{index}")
+            lines.append(f" self.{name} = {name}")
+    keywords = "*, " + ", ".join(parameters) if parameters else ""
+    source = f"def __init__(self, {keywords}):\n" + ("\n".join(lines) or " pass")
+    namespace: dict[str, Any] = {}
+    exec(compile(source, f"<{cls.__name__}>", "exec"), constants, namespace)
+    return cast("Callable[..., None]", namespace["__init__"])

@@ -1,0 +1,312 @@
+"""How a setting is declared: one line in a class body, from which everything else is derived.
+
+    class TopicConfig(Settings):
+        segment_ms: int = long(604_800_000, "how long ...", at_least=1, broker="log.roll.ms log.roll.hours*3600000")
+
+The left side is what Python sees (name, type), the right side what the operator writes: Kafka's type, default, bounds,
+meaning. The property's name is the attribute's with dots. The metaclass takes the lines out of the class body, keeps
+them in `settings` in the order of the file, and gives the class slots; instances never change.
+Source: org.apache.kafka.common.config.ConfigDef (types, ranges), DescribeConfigsResponse (the numbers of types and
+sources).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, NamedTuple, Self
+
+LONG_MAX = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
+SHORT_MAX = (1 << 15) - 1
+
+
+class ConfigType(IntEnum):
+    """A setting's type as DescribeConfigs tells it."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, as DescribeConfigs tells it."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One place that could have given the value; the first of an entry's synonyms did."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class ConfigEntry(NamedTuple):
+    """One setting as DescribeConfigs answers it. `value` is None when unset or secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: ConfigType
+    doc: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
+_INTEGER_BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
+_NOUNS = {
+    ConfigType.INT: "an integer",
+    ConfigType.SHORT: "an integer",
+    ConfigType.LONG: "an integer",
+    ConfigType.DOUBLE: "a number",
+}
+
+
+class Setting:
+    """One declared line. `parse` turns the operator's text into the value, `format` the value into text.
+
+    `broker`: for a topic's setting, the broker's settings that give its default, with factors to this unit; the first
+    that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: what the generated
+    server.properties sets; None leaves the line commented out. `convert`: parses the text (and the default) instead.
+    """
+
+    __slots__ = (
+        "at_least",
+        "at_most",
+        "attribute",
+        "broker",
+        "convert",
+        "default",
+        "default_text",
+        "doc",
+        "dynamic",
+        "name",
+        "one_of",
+        "sample",
+        "section",
+        "sensitive",
+        "type",
+    )
+
+    def __init__(
+        self,
+        type: ConfigType,
+        default: Any,
+        doc: str,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        one_of: tuple[str, ...] = (),
+        broker: str = "",
+        dynamic: bool = False,
+        sample: str | None = None,
+        convert: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.attribute = self.name = self.section = ""  # given by the class that holds the line
+        self.type = type
+        self.default = convert(default) if convert is not None and default is not None else default
+        self.default_text = default if convert is not None else self.format(default)
+        self.doc = doc
+        self.at_least = at_least
+        self.at_most = at_most
+        self.one_of = one_of
+        self.broker = tuple(_synonym(word) for word in broker.split())
+        self.dynamic = dynamic
+        self.sample = sample
+        self.convert = convert
+        self.sensitive = type is ConfigType.PASSWORD
+
+    def parse(self, text: str) -> Any:
+        """The value. Raises ValueError saying what is allowed, without repeating the name."""
+        if self.convert is not None:
+            return self.convert(text)
+        word = text.strip()
+        kind = self.type
+        if kind in _INTEGER_BITS:
+            limit = 1 << (_INTEGER_BITS[kind] - 1)
+            # the length is checked first: int() of millions of digits takes time, and no long has more than 20
+            if len(word) > 40 or not _INTEGER.match(word) or not -limit <= int(word) < limit:
+                raise ValueError(f"must be {self.allowed()}")
+            return self._bounded(int(word))
+        if kind is ConfigType.DOUBLE:
+            if len(word) > 400 or not _DOUBLE.match(word) or abs(float(word)) == float("inf"):
+                raise ValueError(f"must be {self.allowed()}")
+            return self._bounded(float(word))
+        if kind is ConfigType.BOOLEAN:
+            if word.lower() not in ("true", "false"):
+                raise ValueError("must be true or false")
+            return word.lower() == "true"
+        if kind is ConfigType.LIST:
+            words = tuple(part.strip() for part in word.split(",")) if word else ()
+            if self.one_of and not set(words) <= set(self.one_of):
+                raise ValueError(f"must be {self.allowed()}")
+            return words
+        if self.one_of and word not in self.one_of:
+            raise ValueError(f"must be {self.allowed()}")
+        return word
+
+    def _bounded(self, value: float) -> float:
+        low, high = self.at_least, self.at_most
+        if (low is not None and value < low) or (high is not None and value > high):
+            raise ValueError(f"must be {self.allowed()}")
+        return value
+
+    def format(self, value: Any) -> str | None:
+        """The value as Kafka's tools print it; None stays None (unset)."""
+        if value is None:
+            return None
+        if value is True or value is False:
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(map(str, value))
+        if isinstance(value, dict):
+            return ",".join(f"[{key}]:{item}" if ":" in key else f"{key}:{item}" for key, item in value.items())
+        return str(value)
+
+    def allowed(self) -> str:
+        """The valid values in words: "an integer from 0 to 9", "one of: a, b"."""
+        if self.one_of:
+            return ("a comma-separated list of: " if self.type is ConfigType.LIST else "one of: ") + ", ".join(
+                self.one_of
+            )
+        if self.type is ConfigType.BOOLEAN:
+            return "true or false"
+        noun = _NOUNS.get(self.type)
+        if noun is None:
+            return ""
+        low, high = self.at_least, self.at_most
+        if self.type in _INTEGER_BITS and high is None:
+            high = (1 << (_INTEGER_BITS[self.type] - 1)) - 1
+        if low is not None:
+            return (
+                f"{noun} from {low} to {high}" if high is not None and high != LONG_MAX else f"{noun} of at least {low}"
+            )
+        return noun if high is None or high == LONG_MAX else f"{noun} of at most {high}"
+
+
+def _synonym(word: str) -> tuple[str, int]:
+    name, _, factor = word.partition("*")
+    return name, int(factor or 1)
+
+
+class Section:
+    """A heading in a class body: the lines that follow belong to it."""
+
+    __slots__ = ("title",)
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+
+class SettingsType(type):
+    """Takes the declared lines out of a class body and gives the class slots of their names instead."""
+
+    settings: tuple[Setting, ...]
+    by_name: dict[str, Setting]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any]) -> SettingsType:
+        title = ""
+        settings = []
+        for attribute, value in list(body.items()):
+            if isinstance(value, Section):
+                title = value.title
+                del body[attribute]
+            elif isinstance(value, Setting):
+                value.attribute = attribute
+                value.name = attribute.replace("_", ".")
+                value.section = title
+                settings.append(value)
+                del body[attribute]
+        body["__slots__"] = (*body.get("__slots__", ()), *(setting.attribute for setting in settings))
+        cls = super().__new__(mcs, name, bases, body)
+        cls.settings = tuple(settings)
+        cls.by_name = {setting.name: setting for setting in settings}
+        return cls
+
+
+class Settings(metaclass=SettingsType):
+    """Values of declared lines: `Config(retention_ms=5)` is every default but one. Immutable, compared by value."""
+
+    def __init__(self, **values: Any) -> None:
+        for setting in type(self).settings:
+            object.__setattr__(self, setting.attribute, values.pop(setting.attribute, setting.default))
+        if values:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(values))}")
+
+    def replace(self, **values: Any) -> Self:
+        """A copy with some values changed."""
+        return type(self)(**{**self.values(), **values})
+
+    def values(self) -> dict[str, Any]:
+        """Every setting by attribute."""
+        return {setting.attribute: getattr(self, setting.attribute) for setting in type(self).settings}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} does not change; make another with replace({name}=...)")
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.values() == self.values()
+
+    def __repr__(self) -> str:
+        changed = (
+            f"{s.attribute}={getattr(self, s.attribute)!r}"
+            for s in type(self).settings
+            if getattr(self, s.attribute) != s.default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+
+# The words of the declarations. They return Any, so that `retention_ms: int = long(...)` reads and checks as an int.
+
+
+def section(title: str) -> Any:
+    return Section(title)
+
+
+def integer(default: Any, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.INT, default, doc, **limits)
+
+
+def short(default: int, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.SHORT, default, doc, **limits)
+
+
+def long(default: int | None, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.LONG, default, doc, **limits)
+
+
+def double(default: float, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.DOUBLE, default, doc, **limits)
+
+
+def boolean(default: bool, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.BOOLEAN, default, doc, **limits)
+
+
+def string(default: Any, doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.STRING, default, doc, **limits)
+
+
+def words(default: tuple[str, ...], doc: str, **limits: Any) -> Any:
+    return Setting(ConfigType.LIST, default, doc, **limits)

@@ -1,0 +1,145 @@
+"""Columns of records as Arrow record batches in the shape that Spark wants, without a Python object per record.
+
+Keys and values become Arrow arrays over the buffer that they lie in: offsets [start0, end0, start1, end1, ...] describe
+the values and the gaps between them alternately, and `take` of every other one copies the values together.
+The columns are those of Spark's Kafka source: key, value binary; topic string; partition int; offset long; timestamp
+timestamp; timestampType int (0 create, 1 log append); headers array<struct<key string, value binary>>, null if none.
+Source: org.apache.spark.sql.kafka010.KafkaRecordToRowConverter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kafkalite.log.columns import Columns
+from kafkalite.log.header_columns import HeaderColumns
+
+Array = npt.NDArray[np.int64]
+
+_HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+TYPES: Mapping[str, Any] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+
+_MILLIS_MAX = (1 << 63) // 1000 - 1  # in microseconds it still fits 64 bits
+
+
+class Rows(NamedTuple):
+    """The records `start` to `stop` of `columns`, which are those of one partition."""
+
+    columns: Columns
+    start: int
+    stop: int
+    topic: str
+    partition: int
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.stop)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
+    """One record batch with the columns that `schema` names, a selection of TYPES."""
+    return pa.RecordBatch.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
+
+
+def _key(rows: Rows) -> pa.Array:
+    columns = rows.columns
+    return _binary(columns, columns.key_start[rows.rows], columns.key_end[rows.rows])
+
+
+def _value(rows: Rows) -> pa.Array:
+    columns = rows.columns
+    return _binary(columns, columns.value_start[rows.rows], columns.value_end[rows.rows])
+
+
+def _binary(columns: Columns, starts: Array, ends: Array) -> pa.Array:
+    """Pieces of the buffer as binary values; an end before its start is a null. Starts and ends must ascend."""
+    count = len(starts)
+    null = ends < starts
+    if count == 0 or null.all():
+        return pa.nulls(count, pa.binary())
+    assert len(columns.data) < 1 << 31, "Arrow's binary has offsets of 32 bits"
+    offsets = np.empty(2 * count, np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = np.maximum(starts, ends)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(columns.data)]
+    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers, 0)
+    wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return with_gaps.take(pa.array(wanted, mask=null) if null.any() else pa.array(wanted))
+
+
+def _topic(rows: Rows) -> pa.Array:
+    return pa.repeat(pa.scalar(rows.topic, pa.string()), len(rows))
+
+
+def _partition(rows: Rows) -> pa.Array:
+    return pa.repeat(pa.scalar(rows.partition, pa.int32()), len(rows))
+
+
+def _offset(rows: Rows) -> pa.Array:
+    return pa.array(rows.columns.offset[rows.rows])
+
+
+def _timestamp(rows: Rows) -> pa.Array:
+    """Microseconds. A time that they cannot express (someone sent nanoseconds as milliseconds) is null."""
+    millis = rows.columns.timestamp[rows.rows]
+    beyond = (millis > _MILLIS_MAX) | (millis < -_MILLIS_MAX)
+    micros = pa.array(millis * 1000, mask=beyond) if beyond.any() else pa.array(millis * 1000)
+    return micros.view(TYPES["timestamp"])
+
+
+def _timestamp_type(rows: Rows) -> pa.Array:
+    return pa.array(rows.columns.timestamp_type[rows.rows])
+
+
+def _headers(rows: Rows) -> pa.Array:
+    headers = rows.columns.headers
+    assert headers is not None
+    first = headers.first[rows.start : rows.stop + 1]
+    none = rows.columns.header_count[rows.rows] == 0
+    lists = (first - first[0]).astype(np.int32)
+    used = slice(int(first[0]), int(first[-1]))
+    entries = pa.StructArray.from_arrays(
+        [_header_keys(rows.columns, headers, used),
+         _binary(rows.columns, headers.value_start[used], headers.value_end[used])],
+        fields=list(_HEADER),
+    )  # fmt: skip
+    # the last slot is not a list but where the last one ends
+    offsets = pa.array(lists, mask=np.append(none, False)) if none.any() else pa.array(lists)
+    return pa.ListArray.from_arrays(offsets, entries, type=TYPES["headers"])
+
+
+def _header_keys(columns: Columns, headers: HeaderColumns, used: slice) -> pa.Array:
+    keys = _binary(columns, headers.key_start[used], headers.key_end[used])
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:  # not all are UTF-8; as Java does, read on with replacement characters
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+
+
+_COLUMNS: Mapping[str, Callable[[Rows], pa.Array]] = {
+    "key": _key,
+    "value": _value,
+    "topic": _topic,
+    "partition": _partition,
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "timestampType": _timestamp_type,
+    "headers": _headers,
+}

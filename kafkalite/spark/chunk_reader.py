@@ -1,0 +1,87 @@
+"""Reads a chunk of a segment as Arrow record batches: what a Spark task does.
+
+A few megabytes at a time into one buffer that is used again, whole batches of it decoded to columns, the columns to
+Arrow. Between planning and reading, retention may have renamed the file (it is found under its new name for a while)
+or compaction may have put another in its place (the chunk's first header tells).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalite.errors import Malformed, StorageError
+from kafkalite.log.batch import HEADER_BYTES, parse_header
+from kafkalite.log.columns import Columns, decode_groups
+from kafkalite.log.names import DELETED
+from kafkalite.region import OpenFile
+from kafkalite.spark.arrow import Rows, to_arrow
+from kafkalite.spark.plan import Chunk
+
+READ_BYTES = 16 << 20
+"""Also about what compressed batches may unpack to before they become an Arrow batch."""
+
+
+def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
+    """The records of `chunk` with the columns that `schema` names.
+
+    Raises StorageError when the file is not what it was at planning, Malformed for a corrupt batch; both name the file.
+    """
+    file = _open(chunk)
+    buffer = np.empty(min(read_bytes, chunk.size_bytes), np.uint8)
+    position = chunk.position
+    end = chunk.position + chunk.size_bytes
+    while position < end:
+        data = buffer.data[: min(len(buffer), end - position)]
+        _read(file, data, position, chunk)
+        if position == chunk.position and data[:HEADER_BYTES] != chunk.head:
+            raise _changed(chunk)
+        consumed_bytes = 0
+        try:
+            for columns in decode_groups(
+                data, group_bytes=read_bytes, headers="headers" in schema.names, check_crc=True
+            ):
+                consumed_bytes = columns.batches.consumed_bytes
+                rows = _wanted(columns, chunk)
+                if len(rows):
+                    yield to_arrow(rows, schema)
+        except Malformed as error:
+            raise Malformed(f"{chunk.path}: {error}") from None
+        if not consumed_bytes:  # one batch larger than the buffer
+            if len(data) == end - position:
+                raise _changed(chunk)
+            buffer = np.empty(min(parse_header(data).size_bytes, end - position), np.uint8)
+        position += consumed_bytes
+
+
+def _wanted(columns: Columns, chunk: Chunk) -> Rows:
+    """Offsets only ascend in a log, so the wanted ones are one run."""
+    start, stop = np.searchsorted(columns.offset, [chunk.start_offset, chunk.end_offset]).tolist()
+    return Rows(columns, start, stop, chunk.topic, chunk.partition)
+
+
+def _open(chunk: Chunk) -> OpenFile:
+    for path in (chunk.path, chunk.path + DELETED):
+        try:
+            return OpenFile(path, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise StorageError(f"cannot open {path}: {error.strerror}") from error
+    raise StorageError(f"{chunk.path} was deleted by retention or compaction after planning; run the query again")
+
+
+def _read(file: OpenFile, data: memoryview, position: int, chunk: Chunk) -> None:
+    done = 0
+    while done < len(data):
+        count = os.preadv(file.fd, [data[done:]], position + done)
+        if not count:
+            raise _changed(chunk)
+        done += count
+
+
+def _changed(chunk: Chunk) -> StorageError:
+    return StorageError(f"{chunk.path} was changed by compaction or recovery after planning; run the query again")

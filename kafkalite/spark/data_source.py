@@ -1,0 +1,78 @@
+"""The format "kafkalite": what Spark asks of a Python data source, answered by plan and chunk reader.
+
+Planning runs once per query, in a Python process beside the driver; each chunk is one Spark partition, read in a Python
+worker of an executor. A schema given by the user may leave columns out, which saves the work of making them: Spark does
+not tell a Python source which columns a query needs.
+Source: pyspark.sql.datasource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from kafkalite.errors import ConfigError
+from kafkalite.spark.arrow import TYPES
+from kafkalite.spark.chunk_reader import read_chunk
+from kafkalite.spark.options import ReadOptions, parse_options
+from kafkalite.spark.plan import Chunk, plan
+
+_DDL = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+
+
+class KafkaliteDataSource(DataSource):
+    """Topics of a data directory as rows. See `kafkalite.spark.options` for what can be asked."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafkalite"
+
+    def schema(self) -> str:
+        options = parse_options(self.options)
+        return ", ".join(
+            f"{name} {kind}" for name, kind in _DDL.items() if name != "headers" or options.include_headers
+        )
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return KafkaliteReader(parse_options(self.options), schema)
+
+
+class ChunkPartition(InputPartition):
+    """One chunk is one Spark partition; None where there is nothing to read."""
+
+    def __init__(self, chunk: Chunk | None) -> None:
+        super().__init__(chunk)
+
+
+class KafkaliteReader(DataSourceReader):
+    """Plans in one process, reads in others: only the options and the schema travel."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = [(field.name, field.nullable) for field in schema.fields]
+        for field in schema.fields:
+            kind = field.dataType.simpleString()
+            if _DDL.get(field.name) != kind:
+                known = ", ".join(f"{name} {kind}" for name, kind in _DDL.items())
+                raise ConfigError(f"there is no column '{field.name} {kind}'; choose among {known}")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [ChunkPartition(chunk) for chunk in plan(self.options)] or [ChunkPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return iter(())
+        schema = pa.schema([pa.field(name, TYPES[name], nullable) for name, nullable in self.columns])
+        return read_chunk(partition.value, schema)

@@ -1,0 +1,264 @@
+"""The registry of a single node: a journal file beside the logs, replayed into memory at start.
+
+An operation is checked against memory, written and fsynced on a thread of its own, then applied to memory and told to
+the listeners; one at a time, in order. The file is rewritten with only what still holds when it has doubled. The first
+entry names the cluster and the format.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from kafkalite.errors import ConfigError, ErrorCode, KafkaError, StorageError
+from kafkalite.names import format_uuid, parse_uuid, random_uuid
+from kafkalite.zk.journal import Entry, Journal, encode
+from kafkalite.zk.registry import PRODUCER_ID_BLOCK, Change, Listener, PartitionRecord, Registry, TopicRecord
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_NAME = "kafkalite-registry.journal"
+_FORMAT_VERSION = 1
+_SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
+
+
+class EmbeddedRegistry(Registry):
+    """The registry in `data_dir`. `cluster_id` is taken for a directory that has no registry yet; None makes one up."""
+
+    def __init__(self, data_dir: str | Path, *, cluster_id: str | None = None) -> None:
+        self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
+        self._first_cluster_id = cluster_id
+        self._cluster_id = ""
+        self._topics: dict[str, TopicRecord] = {}
+        self._broker_configs: dict[str, dict[str, str]] = {}
+        self._next_producer_id = 0
+        self._listeners: list[Listener] = []
+        self._turn = asyncio.Lock()
+        self._writer: ThreadPoolExecutor | None = None
+        self._rewrite_at_bytes = 0
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def topics(self) -> Mapping[str, TopicRecord]:
+        return self._topics
+
+    @property
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return self._broker_configs
+
+    async def start(self) -> None:
+        path = self._journal.path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._load(self._journal.load())
+            if not self._cluster_id:
+                self._cluster_id = self._first_cluster_id or format_uuid(random_uuid())
+                self._journal.rewrite(self._snapshot())
+            self._plan_rewrite(sum(len(encode(entry)) for entry in self._snapshot()))
+            if self._journal.size_bytes > self._rewrite_at_bytes:
+                self._journal.rewrite(self._snapshot())
+        except OSError as error:
+            self._journal.close()
+            raise ConfigError(f"cannot keep the registry in {path}: {error.strerror or error}") from None
+        except ConfigError:
+            self._journal.close()
+            raise
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-registry")
+
+    def _load(self, entries: list[Entry]) -> None:
+        for number, entry in enumerate(entries, start=1):
+            try:
+                if number > 1 and not self._cluster_id:
+                    raise ValueError("the first entry names no cluster")
+                self._replay(entry)
+            except (KeyError, TypeError, ValueError, AttributeError) as fault:
+                raise ConfigError(
+                    f"{self._journal.path}: entry {number} is whole but not understood ({fault!r}); "
+                    "was it written by a newer kafkalite?"
+                ) from None
+
+    async def stop(self) -> None:
+        async with self._turn:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.shutdown()
+            self._journal.close()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def create_topic(self, topic: TopicRecord) -> None:
+        def check() -> None:
+            if topic.name in self._topics:
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+
+        await self._commit(check, lambda: _topic_entry(topic), Change.TOPIC_CREATED, topic.name)
+
+    async def delete_topic(self, name: str) -> None:
+        entry = {"op": "delete", "name": name}
+        await self._commit(lambda: self._require(name), lambda: entry, Change.TOPIC_DELETED, name)
+
+    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
+        def check() -> None:
+            first = len(self._require(name).partitions)
+            if not partitions or sorted(partitions) != list(range(first, first + len(partitions))):
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"New partitions of {name} must begin at {first}.")
+
+        entry = {"op": "partitions", "name": name, "partitions": _partitions_entry(partitions)}
+        await self._commit(check, lambda: entry, Change.PARTITIONS_ADDED, name)
+
+    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
+        entry = {"op": "config", "name": name, "config": dict(config)}
+        await self._commit(lambda: self._require(name), lambda: entry, Change.TOPIC_CONFIG, name)
+
+    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        entry = {"op": "broker", "broker": broker, "config": dict(config)}
+        await self._commit(lambda: None, lambda: entry, Change.BROKER_CONFIG, broker)
+
+    async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
+        def check() -> None:
+            state = self._require(name).partitions.get(partition)
+            if state is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if leader_epoch <= state.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+
+        entry = {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
+        await self._commit(check, lambda: entry, Change.PARTITION_STATE, name)
+
+    async def next_producer_id_block(self) -> range:
+        block = range(0)
+
+        def reserve() -> Entry:
+            nonlocal block
+            block = range(self._next_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK)
+            return {"op": "producer_ids", "next": block.stop}
+
+        await self._commit(lambda: None, reserve, None, "")
+        return block
+
+    def _require(self, name: str) -> TopicRecord:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    async def _commit(
+        self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
+    ) -> None:
+        """Check, write, apply, tell: one operation at a time. Goes to its end even if the caller is cancelled,
+        so that memory never misses what the file has."""
+        task = asyncio.ensure_future(self._commit_in_turn(check, make, change, name))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if nobody waits any more
+        await asyncio.shield(task)
+
+    async def _commit_in_turn(
+        self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
+    ) -> None:
+        async with self._turn:
+            check()
+            entry = make()
+            await self._write(lambda: self._journal.append(entry))
+            self._replay(entry)
+            if change is not None:
+                for listener in tuple(self._listeners):
+                    listener(change, name)
+            if self._journal.size_bytes > self._rewrite_at_bytes:
+                await self._rewrite()
+
+    async def _write(self, work: Callable[[], None]) -> None:
+        if self._writer is None or not self._journal.is_open:
+            raise StorageError(f"{self._journal.path} is not open for writing")
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, work)
+        except OSError as error:
+            raise StorageError(f"cannot write {self._journal.path}: {error.strerror or error}") from None
+
+    async def _rewrite(self) -> None:
+        """Leave out of the file what no longer holds. A failure costs nothing but space: the old file goes on."""
+        entries = self._snapshot()
+        try:
+            await self._write(lambda: self._journal.rewrite(entries))
+        except StorageError as error:
+            logger.warning("%s; it is tried again later", error)
+        self._plan_rewrite(self._journal.size_bytes)
+
+    def _plan_rewrite(self, live_bytes: int) -> None:
+        self._rewrite_at_bytes = _SLACK_BYTES + 2 * live_bytes
+
+    def _snapshot(self) -> list[Entry]:
+        """The shortest list of entries that leads to what is in memory."""
+        entries: list[Entry] = [{"op": "cluster", "version": _FORMAT_VERSION, "id": self._cluster_id}]
+        if self._next_producer_id:
+            entries.append({"op": "producer_ids", "next": self._next_producer_id})
+        entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self._broker_configs.items()]
+        entries += map(_topic_entry, self._topics.values())
+        return entries
+
+    def _replay(self, entry: Entry) -> None:
+        """Apply one entry to memory. It was checked before it was written. Errors: see `start`."""
+        op = entry["op"]
+        if op == "cluster":
+            if entry["version"] != _FORMAT_VERSION:
+                raise ValueError(f"format version {entry['version']}")
+            self._cluster_id = str(entry["id"])
+        elif op == "topic":
+            self._topics[entry["name"]] = TopicRecord(
+                entry["name"], parse_uuid(entry["id"]), _partitions(entry["partitions"]), dict(entry["config"])
+            )
+        elif op == "delete":
+            del self._topics[entry["name"]]
+        elif op == "partitions":
+            topic = self._topics[entry["name"]]
+            self._topics[topic.name] = topic._replace(
+                partitions={**topic.partitions, **_partitions(entry["partitions"])}
+            )
+        elif op == "config":
+            topic = self._topics[entry["name"]]
+            self._topics[topic.name] = topic._replace(config=dict(entry["config"]))
+        elif op == "epoch":
+            topic = self._topics[entry["name"]]
+            state = topic.partitions[entry["partition"]]
+            state = state._replace(leader_epoch=entry["epoch"], partition_epoch=state.partition_epoch + 1)
+            self._topics[topic.name] = topic._replace(partitions={**topic.partitions, entry["partition"]: state})
+        elif op == "broker":
+            self._broker_configs[entry["broker"]] = dict(entry["config"])
+            if not entry["config"]:
+                del self._broker_configs[entry["broker"]]
+        elif op == "producer_ids":
+            self._next_producer_id = int(entry["next"])
+        else:
+            raise ValueError(f"operation {op}")
+
+
+def _topic_entry(topic: TopicRecord) -> Entry:
+    return {
+        "op": "topic",
+        "name": topic.name,
+        "id": format_uuid(topic.topic_id),
+        "partitions": _partitions_entry(topic.partitions),
+        "config": dict(topic.config),
+    }
+
+
+def _partitions_entry(partitions: Mapping[int, PartitionRecord]) -> list[list[Any]]:
+    """Rows of number, replicas, leader, leader epoch, in-sync replicas, partition epoch."""
+    return [
+        [number, list(p.replicas), p.leader, p.leader_epoch, list(p.isr), p.partition_epoch]
+        for number, p in partitions.items()
+    ]
+
+
+def _partitions(rows: list[list[Any]]) -> dict[int, PartitionRecord]:
+    return {
+        int(number): PartitionRecord(tuple(replicas), leader, leader_epoch, tuple(isr), partition_epoch)
+        for number, replicas, leader, leader_epoch, isr, partition_epoch in rows
+    }

@@ -1,0 +1,88 @@
+"""Fetch sessions as a client and a broker play them (KIP-227)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.api.fetch_sessions import EVICTION_MS, FetchSessions
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+
+
+def request(session_id: int = 0, epoch: int = 0, wants: str = "", forgets: str = "") -> FetchRequest:
+    """`wants` and `forgets` name partitions of topic t: "0 1 2"."""
+    return FetchRequest(
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=int(p)) for p in wants.split()])],
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[int(p) for p in forgets.split()])],
+    )
+
+
+def indexes(context: object) -> list[int]:
+    return [wanted.index for wanted in context.partitions.values()]  # type: ignore[attr-defined]
+
+
+def test_a_session_remembers_what_was_asked_and_applies_changes() -> None:
+    sessions = FetchSessions(10)
+    first = sessions.context(request(wants="0 1 2"), 0)
+    assert first.session_id != 0 and not first.incremental
+    second = sessions.context(request(first.session_id, 1), 0)
+    assert second.incremental and indexes(second) == [0, 1, 2]
+    third = sessions.context(request(first.session_id, 2, wants="7", forgets="1"), 0)
+    assert indexes(third) == [0, 2, 7]
+
+
+def test_a_partition_that_gave_data_goes_to_the_end() -> None:
+    sessions = FetchSessions(10)
+    session_id = sessions.context(request(wants="0 1 2"), 0).session_id
+    context = sessions.context(request(session_id, 1), 0)
+    assert context.session is not None
+    context.session.served([context.partitions["t", 0]])
+    assert indexes(sessions.context(request(session_id, 2), 0)) == [1, 2, 0]
+
+
+def test_only_news_travels_in_an_incremental_answer() -> None:
+    sessions = FetchSessions(10)
+    wanted = sessions.context(request(wants="0"), 0).partitions["t", 0]
+    quiet = PartitionData(partition_index=0, high_watermark=5, log_start_offset=0)
+    assert wanted.is_news(quiet)
+    assert not wanted.is_news(quiet)
+    assert wanted.is_news(PartitionData(partition_index=0, high_watermark=6, log_start_offset=0))
+    assert wanted.is_news(PartitionData(partition_index=0, high_watermark=6, log_start_offset=1))
+    assert wanted.is_news(PartitionData(partition_index=0, high_watermark=6, log_start_offset=1, records=b"x"))
+    assert wanted.is_news(PartitionData(partition_index=0, error_code=3, high_watermark=-1))
+    assert wanted.is_news(PartitionData(partition_index=0, high_watermark=6, log_start_offset=1))  # after an error
+
+
+@pytest.mark.parametrize(
+    ("session_id", "epoch", "code"),
+    [
+        (12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (None, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (None, -2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    ],
+)
+def test_a_session_that_is_not_there_or_out_of_step_is_refused(session_id: int | None, epoch: int, code: int) -> None:
+    sessions = FetchSessions(10)
+    open_id = sessions.context(request(wants="0"), 0).session_id
+    with pytest.raises(KafkaError) as caught:
+        sessions.context(request(open_id if session_id is None else session_id, epoch), 0)
+    assert caught.value.code == code
+
+
+def test_a_final_epoch_closes_and_epoch_zero_replaces() -> None:
+    sessions = FetchSessions(10)
+    old = sessions.context(request(wants="0"), 0).session_id
+    new = sessions.context(request(old, 0, wants="1"), 0)
+    assert new.session_id != old and len(sessions) == 1
+    assert sessions.context(request(new.session_id, -1, wants="1"), 0).session_id == 0
+    assert len(sessions) == 0
+
+
+def test_a_full_cache_serves_without_a_session_until_one_has_been_idle_long_enough() -> None:
+    sessions = FetchSessions(1)
+    old = sessions.context(request(wants="0"), 0).session_id
+    assert sessions.context(request(wants="1"), EVICTION_MS).session_id == 0
+    assert sessions.context(request(wants="1"), EVICTION_MS + 1).session_id not in (0, old)
+    assert len(sessions) == 1

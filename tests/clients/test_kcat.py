@@ -1,0 +1,55 @@
+"""kcat, as people debug with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+
+def test_metadata_names_broker_topic_and_leader(kcat: Any, bootstrap: str, topic: str) -> None:
+    told = json.loads(kcat("-L", "-J", "-t", topic))
+    (broker,) = told["brokers"]
+    assert broker["name"] == bootstrap.replace("localhost", "127.0.0.1")
+    (found,) = told["topics"]
+    assert found["topic"] == topic
+    assert found["partitions"] == [
+        {"partition": 0, "leader": broker["id"], "replicas": [{"id": broker["id"]}], "isrs": [{"id": broker["id"]}]}
+    ]
+
+
+def test_lines_in_lines_out(kcat: Any, topic: str) -> None:
+    kcat("-P", "-t", topic, "-p", "0", typed="one\ntwo\nthree\n")
+    assert kcat("-C", "-t", topic, "-o", "beginning", "-e", "-q") == "one\ntwo\nthree\n"
+    assert kcat("-C", "-t", topic, "-o", "-1", "-e", "-q") == "three\n"
+    assert kcat("-C", "-t", topic, "-o", "1", "-c", "1", "-q") == "two\n"
+    assert kcat("-C", "-t", topic, "-o", "end", "-e", "-q") == ""
+
+
+def test_offsets_by_timestamp(kcat: Any, confluent: Any, topic: str) -> None:
+    confluent.send(topic, [{"value": b"x", "timestamp": 1_700_000_000_000 + n} for n in range(10)])
+    assert kcat("-Q", "-t", f"{topic}:0:1700000000004").split() == [topic, "[0]", "offset", "4"]
+    from_four_to_seven = ("-o", "s@1700000000004", "-o", "e@1700000000007")
+    assert kcat("-C", "-t", topic, *from_four_to_seven, "-f", "%o ", "-q").split() == ["4", "5", "6"]
+
+
+def test_a_balanced_group_reads_and_the_next_goes_on(
+    kcat: Any, topic: str, unique: Callable[[str], str]
+) -> None:
+    group = unique("kcat")
+    first_time = ("-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=100", "-q", "-e")
+    kcat("-P", "-t", topic, typed="one\ntwo\n")
+    assert kcat("-G", group, *first_time, topic) == "one\ntwo\n"
+    kcat("-P", "-t", topic, typed="three\n")
+    assert kcat("-G", group, *first_time, topic) == "three\n"
+
+
+def test_idempotent_and_compressed(kcat: Any, topic: str) -> None:
+    lines = "".join(f"{n}\n" for n in range(5000))
+    kcat("-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true", "-z", "lz4", typed=lines)
+    assert kcat("-C", "-t", topic, "-e", "-q") == lines
+
+
+def test_an_unknown_topic_is_said_to_be_unknown(kcat: Any, unique: Callable[[str], str]) -> None:
+    said = kcat("-C", "-t", unique("nowhere"), "-e", "-X", "allow.auto.create.topics=false", check=False)
+    assert "Unknown topic" in said

@@ -1,0 +1,69 @@
+"""Clients that speak as they did years ago: pinned protocol versions down to 0.11, where record batches v2 began.
+
+kafka-python takes the versions of its requests from `api_version`, librdkafka from `broker.version.fallback` when it is
+told not to ask (`api.version.request=false`). Both then use the oldest requests that modern libraries still carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import TopicPartition
+from kafka.admin import NewTopic
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("version", [(0, 11), (1, 0), (1, 1), (2, 0), (2, 3), (3, 5)], ids=str)
+def test_kafka_python_speaks_as_of(
+    version: tuple[int, ...], topic: str, kafka_python: Any, unique: Callable[[str], str], until: Callable[..., Any]
+) -> None:
+    pinned = {"api_version": version}
+    producer = kafka_python.producer(**pinned, compression_type="lz4", enable_idempotence=False)
+    headers = [("h", b"1")]
+    answers = [
+        producer.send(topic, b"%d" % n, b"key", headers, timestamp_ms=START_MS + n).get(timeout=15) for n in range(20)
+    ]
+    assert [a.offset for a in answers] == list(range(20))
+    idempotent = kafka_python.producer(**pinned, enable_idempotence=True, acks="all")
+    assert idempotent.send(topic, b"20").get(timeout=15).offset == 20
+
+    partition = TopicPartition(topic, 0)
+    consumer = kafka_python.consumer(topic, **pinned, group_id=unique("old"))
+    records = kafka_python.take(consumer, 21)
+    assert [int(r.value) for r in records] == list(range(21))
+    assert records[0].headers in (headers, tuple(headers))
+    assert consumer.offsets_for_times({partition: START_MS + 7})[partition].offset == 7
+    assert consumer.end_offsets([partition]) == {partition: 21}
+    consumer.commit()
+    assert consumer.committed(partition) == 21
+
+    admin = kafka_python.admin(**pinned)
+    name = unique("old")
+    admin.create_topics([NewTopic(name, 2, 1)])
+    until(lambda: name in admin.list_topics(), "the topic in the list")
+    admin.delete_topics([name])
+
+
+@pytest.mark.parametrize("version", ["0.11.0.0", "1.0.0", "2.0.0"])
+def test_librdkafka_that_does_not_ask(
+    version: str, topic: str, confluent: Any, unique: Callable[[str], str]
+) -> None:
+    pinned = {"api_version_request": False, "broker_version_fallback": version}
+    records = [{"value": b"%d" % n, "headers": [("h", b"1")], "timestamp": START_MS + n} for n in range(100)]
+    sent = confluent.send(topic, records, **pinned, compression_codec="snappy")
+    assert [m.offset() for m in sent] == list(range(100))
+    assert confluent.send(topic, [{"value": b"100"}], **pinned, enable_idempotence=True)[0].offset() == 100
+
+    group = unique("old")
+    consumer = confluent.consumer(**pinned, group_id=group)
+    consumer.subscribe([topic])
+    messages = confluent.take(consumer, 101)
+    assert [int(m.value()) for m in messages] == list(range(101))
+    assert messages[0].headers() == [("h", b"1")]
+    assert messages[5].timestamp() == (1, START_MS + 5)
+    consumer.commit(asynchronous=False)
+    told = confluent.consumer(**pinned, group_id=group).committed(consumer.assignment(), timeout=10)
+    assert told[0].offset == 101

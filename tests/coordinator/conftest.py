@@ -1,0 +1,337 @@
+"""A coordinator in a world without a loop: time moves when told, the log is a list that can refuse or dawdle."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from kafkalite.clock import ManualClock
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.errors import ErrorCode
+from kafkalite.log.batch import build_batch
+from kafkalite.log.record import Record
+from kafkalite.protocol.messages.group_admin import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+)
+from kafkalite.protocol.messages.group_membership import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kafkalite.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+PARTITIONS = 3
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+class Call:
+    """A request that was sent: `answer` is the response, or None while it waits."""
+
+    def __init__(self, outcome):
+        self.outcome = outcome
+
+    @property
+    def answer(self):
+        if isinstance(self.outcome, asyncio.Future):
+            return self.outcome.result() if self.outcome.done() else None
+        return self.outcome
+
+    @property
+    def waits(self):
+        return self.answer is None
+
+    @property
+    def error(self):
+        return None if self.waits else ErrorCode(self.answer.error_code)
+
+    def give_up(self):
+        """The client is gone: the network cancels what is parked for it."""
+        self.outcome.cancel()
+
+
+class World:
+    def __init__(self, **overrides):
+        self.config = SimpleNamespace(
+            **{
+                "offsets_topic_num_partitions": PARTITIONS,
+                "group_initial_rebalance_delay_ms": 0,
+                "group_min_session_timeout_ms": 6_000,
+                "group_max_session_timeout_ms": 1_800_000,
+                "group_max_size": 2**31 - 1,
+                "offset_metadata_max_bytes": 4096,
+                "offsets_retention_minutes": 10_080,
+                "offsets_retention_check_interval_ms": 600_000,
+                "offsets_commit_timeout_ms": 5_000,
+            }
+            | overrides
+        )
+        self.clock = ManualClock()
+        self.loop = asyncio.new_event_loop()  # never runs: it only makes futures
+        self.topics = {"orders": 100, "clicks": 2}
+        self.log = []  # (partition, key, value) in the order written
+        self.refuses = ErrorCode.NONE
+        self.dawdles = False
+        self.held = []  # what a dawdling log has not answered yet
+        self.coordinator = self._new_coordinator()
+        for partition in range(PARTITIONS):
+            self.coordinator.load(partition, [])
+
+    def _new_coordinator(self):
+        count = itertools.count(1)
+        return GroupCoordinator(
+            self.config,
+            self.clock,
+            self._append,
+            lambda topic, index: 0 <= index < self.topics.get(topic, 0),
+            new_uuid=lambda: f"u{next(count)}",
+            new_future=self.loop.create_future,
+        )
+
+    def _append(self, partition, records, done):
+        def answer(error=None):
+            error = self.refuses if error is None else error
+            if not error:
+                self.log += [(partition, key, value) for key, value in records]
+            done(error)
+
+        if self.dawdles:
+            self.held.append(answer)
+        else:
+            answer()
+
+    def log_answers(self, error=None):
+        """The log gets round to the oldest append that it has not answered."""
+        self.held.pop(0)(error)
+
+    def batches(self, partition):
+        return [
+            memoryview(build_batch([Record(0, self.clock.wall_ms(), key, value, ())], base_offset=offset))
+            for offset, (at, key, value) in enumerate(self.log)
+            if at == partition
+        ]
+
+    def restart(self):
+        """Another broker process on the same log."""
+        self.coordinator.close()
+        self.dawdles, self.refuses = False, ErrorCode.NONE
+        self.coordinator = self._new_coordinator()
+        for partition in range(PARTITIONS):
+            self.coordinator.load(partition, self.batches(partition))
+
+    def passes(self, ms):
+        self.clock.advance(ms)
+
+    # --- what clients do
+
+    def join(
+        self,
+        member_id="",
+        *,
+        group="g",
+        instance=None,
+        protocols=(("range", b"m"),),
+        version=5,
+        client="c",
+        session_ms=SESSION_MS,
+        rebalance_ms=REBALANCE_MS,
+        protocol_type="consumer",
+    ):
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms if version else -1,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
+        )
+        return Call(self.coordinator.join_group(request, version, client, "/10.0.0.1"))
+
+    def sync(self, member_id, generation, assignments=(), *, group="g", instance=None, version=3, **protocol):
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each, assignment=assignment)
+                for each, assignment in dict(assignments).items()
+            ],
+            **protocol,
+        )
+        return Call(self.coordinator.sync_group(request, version))
+
+    def heartbeat(self, member_id, generation, *, group="g", instance=None):
+        request = HeartbeatRequest(
+            group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return ErrorCode(self.coordinator.heartbeat(request).error_code)
+
+    def leave(self, *identities, group="g", version=3):
+        """Each identity is a member id, or (member id, instance id)."""
+        members = [
+            MemberIdentity(member_id=each[0], group_instance_id=each[1])
+            if isinstance(each, tuple)
+            else MemberIdentity(member_id=each)
+            for each in identities
+        ]
+        request = LeaveGroupRequest(group_id=group, member_id=members[0].member_id, members=members)
+        return self.coordinator.leave_group(request, version)
+
+    def commit(
+        self,
+        offsets,
+        member_id="",
+        generation=-1,
+        *,
+        group="g",
+        instance=None,
+        metadata="",
+        version=7,
+        retention_ms=-1,
+        epoch=-1,
+    ):
+        """`offsets` maps (topic, partition) to an offset. The codes come back in the same order."""
+        call = self.commits(offsets, member_id, generation, group, instance, metadata, version, retention_ms, epoch)
+        return [ErrorCode(each.error_code) for topic in call.answer.topics for each in topic.partitions]
+
+    def commits(
+        self,
+        offsets,
+        member_id="",
+        generation=-1,
+        group="g",
+        instance=None,
+        metadata="",
+        version=7,
+        retention_ms=-1,
+        epoch=-1,
+    ):
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_leader_epoch=epoch,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, index), offset in offsets.items()
+            ],
+        )
+        return Call(self.coordinator.commit_offsets(request, version))
+
+    def fetch(self, topics=None, *, group="g", version=7):
+        """The raw response; `topics` maps names to partitions, None asks for all."""
+        if version >= 8:
+            asked = (
+                None
+                if topics is None
+                else [OffsetFetchRequestTopics(name=name, partition_indexes=list(i)) for name, i in topics.items()]
+            )
+            groups = [
+                OffsetFetchRequestGroup(group_id=each, topics=asked)
+                for each in ([group] * isinstance(group, str) or group)
+            ]
+            return self.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), version)
+        asked = (
+            None
+            if topics is None
+            else [OffsetFetchRequestTopic(name=name, partition_indexes=list(i)) for name, i in topics.items()]
+        )
+        return self.coordinator.fetch_offsets(OffsetFetchRequest(group_id=group, topics=asked), version)
+
+    def offsets(self, group="g"):
+        """{(topic, partition): offset} of everything committed."""
+        return {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in self.fetch(group=group).topics
+            for each in topic.partitions
+        }
+
+    def describe(self, group="g"):
+        return self.coordinator.describe_groups(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+
+    def state(self, group="g"):
+        return self.describe(group).group_state
+
+    def groups(self, *states):
+        response = self.coordinator.list_groups(ListGroupsRequest(states_filter=list(states)), 4)
+        return {each.group_id: each.group_state for each in response.groups}
+
+    def delete(self, *groups):
+        response = self.coordinator.delete_groups(DeleteGroupsRequest(groups_names=list(groups)))
+        return {each.group_id: ErrorCode(each.error_code) for each in response.results}
+
+    # --- short cuts
+
+    def stable(self, *names, group="g", **joining):
+        """A stable group of new members, the first of which leads. Returns their ids; each is assigned its own name."""
+        ids = []
+        for name in names:
+            call = self.join(group=group, client=name, version=5, **joining)
+            ids.append(call.answer.member_id)
+        calls = [self.join(each, group=group, client=name, **joining) for each, name in zip(ids, names, strict=True)]
+        calls = [
+            self.join(each, group=group, client=name, **joining) if not call.waits else call
+            for each, name, call in zip(ids, names, calls, strict=True)
+        ]
+        generation = next(call.answer.generation_id for call in calls if not call.waits)
+        leader = calls[0].answer.leader
+        self.sync(leader, generation, {each: name.encode() for each, name in zip(ids, names, strict=True)}, group=group)
+        for each in ids:
+            self.sync(each, generation, group=group)
+        return ids, generation
+
+
+@pytest.fixture
+def world_class():
+    return World
+
+
+@pytest.fixture
+def new_world():
+    """Makes worlds: `new_world(group_max_size=2)`."""
+    worlds = []
+
+    def make(**overrides):
+        worlds.append(World(**overrides))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.coordinator.close()
+        assert not world.coordinator._timers, "a closed coordinator has no timers"
+        world.loop.close()
+
+
+@pytest.fixture
+def world(new_world):
+    return new_world()

@@ -1,0 +1,93 @@
+"""A group by itself: what it asks the world to do, as lists."""
+
+import pytest
+
+from kafkalite.coordinator import group_records
+from kafkalite.coordinator.effects import (
+    AnswerJoin,
+    AnswerSync,
+    Append,
+    AssignmentStored,
+    CancelTimer,
+    GroupTimer,
+    JoinedMember,
+    JoinResult,
+    SetTimer,
+    SyncResult,
+)
+from kafkalite.coordinator.group import Group, GroupSettings, Joining
+from kafkalite.coordinator.group_state import COMMIT_ANSWER, ENTERED_FROM, HEARTBEAT_ANSWER, SYNC_ANSWER, GroupState
+from kafkalite.errors import ErrorCode
+
+NOW_MS = 1_000_000
+SESSION_MS, REBALANCE_MS, DELAY_MS = 10_000, 60_000, 3_000
+
+
+@pytest.fixture
+def group():
+    return Group("g", 7, GroupSettings(DELAY_MS, 100), NOW_MS)
+
+
+def joining(member_id="", **changes):
+    known = Joining(
+        member_id, None, "c", "/h", REBALANCE_MS, SESSION_MS, "consumer", (("range", b"m"),), "u", False, False
+    )
+    return known._replace(**changes)
+
+
+def test_one_round_as_effects(group):
+    assert group.join(joining(), "a waits", NOW_MS) == [
+        SetTimer(GroupTimer.SESSION, NOW_MS + 300_000),  # a new member cannot heartbeat yet
+        SetTimer(GroupTimer.JOIN, NOW_MS + DELAY_MS),
+    ]
+    later_ms = NOW_MS + DELAY_MS
+    result = JoinResult(ErrorCode.NONE, "c-u", 1, "consumer", "range", "c-u", False, [JoinedMember("c-u", None, b"m")])
+    assert group.expire(GroupTimer.JOIN, later_ms) == [
+        CancelTimer(GroupTimer.JOIN),
+        AnswerJoin("a waits", result),
+        SetTimer(GroupTimer.SESSION, later_ms + SESSION_MS),
+        SetTimer(GroupTimer.SYNC, later_ms + REBALANCE_MS),
+    ]
+    stop, store = group.sync("c-u", None, 1, None, None, {"c-u": b"all", "nobody": b"?"}, "a syncs", later_ms)
+    assert stop == CancelTimer(GroupTimer.SYNC)
+    assert isinstance(store, Append)
+    (key, value), then = store.records[0], store.then
+    assert group_records.read_key(key) == group_records.GroupKey("g")
+    assert [each.assignment for each in group_records.read_group_value(value).members] == [b"all"]
+    assert then == AssignmentStored(1, {"c-u": b"all"})
+    assert group.appended(then, ErrorCode.NONE, later_ms + 5) == [
+        AnswerSync("a syncs", SyncResult(ErrorCode.NONE, "consumer", "range", b"all"))
+    ]
+    assert group.state is GroupState.STABLE
+
+
+def test_a_heartbeat_has_no_effects_and_the_session_timer_catches_up_by_itself(group):
+    group.join(joining(), "a", NOW_MS)
+    group.expire(GroupTimer.JOIN, NOW_MS)
+    for second in range(1, 9):
+        assert group.heartbeat("c-u", None, 1, NOW_MS + 1000 * second) == (ErrorCode.NONE, ())
+    assert group.expire(GroupTimer.SESSION, NOW_MS + SESSION_MS) == [
+        SetTimer(GroupTimer.SESSION, NOW_MS + 8_000 + SESSION_MS)
+    ]
+
+
+def test_the_tables_speak_of_every_state():
+    states = set(GroupState)
+    for table in (ENTERED_FROM, HEARTBEAT_ANSWER, COMMIT_ANSWER, SYNC_ANSWER):
+        assert set(table) == states
+    assert GroupState.DEAD not in set().union(*ENTERED_FROM.values())
+
+
+def test_a_closed_group_answers_whoever_waits_and_stays_silent(group):
+    group.join(joining(), "a", NOW_MS)
+    assert group.close(ErrorCode.NOT_COORDINATOR) == [
+        AnswerJoin("a", JoinResult(ErrorCode.NOT_COORDINATOR, "c-u")),
+        *(CancelTimer(timer) for timer in GroupTimer),
+    ]
+    for timer in GroupTimer:
+        assert group.expire(timer, NOW_MS + 1) == []
+    dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.heartbeat("c-u", None, 0, NOW_MS) == (dead, ())
+    assert group.check_commit("", None, -1, NOW_MS) == (dead, ())
+    assert group.join(joining(), "b", NOW_MS) == [AnswerJoin("b", JoinResult(dead, ""))]
+    assert group.sync("c-u", None, 0, None, None, {}, "b", NOW_MS) == [AnswerSync("b", SyncResult(dead))]

@@ -1,0 +1,170 @@
+"""Reading `__consumer_offsets` back: tombstones, transactions of another broker, and rubbish."""
+
+import struct
+
+import pytest
+
+from kafkalite.coordinator import group_records
+from kafkalite.coordinator.group_loading import StoredGroups
+from kafkalite.coordinator.offset_store import CommittedOffset
+from kafkalite.errors import ErrorCode
+from kafkalite.log.batch import build_batch
+from kafkalite.log.record import Record
+
+COMMIT, ABORT = 1, 0
+
+
+class OffsetsLog:
+    """A partition of `__consumer_offsets` in the making."""
+
+    def __init__(self):
+        self.batches = []
+
+    def write(self, *records, **attributes):
+        rows = [Record(0, 5, key, value, ()) for key, value in records]
+        self.batches.append(memoryview(build_batch(rows, base_offset=len(self.batches), **attributes)))
+
+    def commits(self, offset, topic="orders", index=0, **attributes):
+        value = group_records.offset_value(CommittedOffset(offset, 0, "", 5))
+        self.write((group_records.offset_key("g", topic, index), value), **attributes)
+
+    def forgets(self, topic="orders", index=0, **attributes):
+        self.write((group_records.offset_key("g", topic, index), None), **attributes)
+
+    def in_transaction(self, producer_id):
+        return {"transactional": True, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
+
+    def ends(self, producer_id, kind):
+        marker = (struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
+        self.write(marker, transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
+
+    def read(self):
+        stored = StoredGroups()
+        stored.read(self.batches)
+        return stored
+
+    def offsets(self):
+        store = self.read().offsets.get("g")
+        return {} if store is None else {each: store.get(*each).offset for each in store}
+
+
+@pytest.fixture
+def log():
+    return OffsetsLog()
+
+
+def test_the_last_word_counts_and_tombstones_delete(log):
+    log.commits(1)
+    log.commits(2, index=1)
+    log.commits(3)
+    log.forgets(index=1)
+    log.forgets(index=7)
+    assert log.offsets() == {("orders", 0): 3}
+
+
+def test_offsets_of_a_transaction_count_from_its_commit_marker_on(log):
+    log.commits(1, **log.in_transaction(9))
+    assert log.offsets() == {}
+    log.ends(9, COMMIT)
+    assert log.offsets() == {("orders", 0): 1}
+    log.commits(2, **log.in_transaction(9))
+    log.ends(9, ABORT)
+    log.commits(3, **log.in_transaction(9))
+    log.forgets(**log.in_transaction(9))
+    log.ends(9, COMMIT)
+    assert log.offsets() == {("orders", 0): 1}
+
+
+def test_a_transaction_never_turns_a_later_commit_back(log):
+    log.commits(1, **log.in_transaction(9))
+    log.commits(1, index=1, **log.in_transaction(9))
+    log.commits(5)
+    log.ends(9, COMMIT)
+    log.ends(8, COMMIT)
+    assert log.offsets() == {("orders", 0): 5, ("orders", 1): 1}
+
+
+def test_rubbish_is_passed_over_and_what_is_good_is_kept(log):
+    log.commits(1)
+    log.write((None, b"no key"))
+    log.write((b"", b"no version"))
+    log.write((b"\0\1short", b""))
+    log.write((b"\0\7some other protocol's", b"record"))
+    log.write((group_records.offset_key("g", "orders", 0), b"\0\x09from the future"))
+    log.write((group_records.group_key("g"), b"\0\3"))
+    log.write((group_records.offset_key("g", "orders", 1), b"\0\3" + bytes(50)))
+    torn = bytearray(log.batches[0])
+    torn[-3] ^= 0xFF
+    log.batches.append(memoryview(torn))
+    log.batches.append(memoryview(b"\xff" * 100))
+    log.commits(2, index=2)
+    assert log.offsets() == {("orders", 0): 1, ("orders", 1): 0, ("orders", 2): 2}
+    assert log.read().groups == {}
+
+
+def test_many_batches_may_come_in_one_view_and_compressed(log):
+    log.commits(1)
+    log.commits(2, index=1, codec=1)
+    log.batches = [memoryview(b"".join(log.batches))]
+    assert log.offsets() == {("orders", 0): 1, ("orders", 1): 2}
+
+
+def test_a_loaded_commit_is_overtaken_by_the_next(world):
+    for offset in range(1, 6):
+        world.commit({("orders", 1): offset})
+    world.restart()
+    assert world.offsets() == {("orders", 1): 5}
+    world.commit({("orders", 1): 3})  # somebody seeks back
+    assert world.offsets() == {("orders", 1): 3}
+
+
+def test_members_come_back_stable_with_a_fresh_session(world):
+    (a, b), generation = world.stable("a", "b")
+    before = world.describe()
+    world.passes(9_999)
+    world.restart()
+    assert world.describe() == before
+    world.passes(9_999)
+    assert world.heartbeat(a, generation) == ErrorCode.NONE
+    assert world.sync(b, generation).answer.assignment == b"b"
+    assert world.join(b).answer.leader == a
+
+
+def test_records_of_corrupt_groups_do_no_harm(world):
+    member = group_records.MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
+    twin = group_records.MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
+    value = group_records.GroupMetadataValue(
+        protocol_type="", generation=2**31 - 1, protocol=None, leader="gone", members=[member, member, twin]
+    )
+    world.log.append(
+        (world.coordinator.partition_for("g"), group_records.group_key("g"), group_records.group_value(value))
+    )
+    world.restart()
+    assert [each.member_id for each in world.describe().members] == ["m"]
+    assert world.heartbeat("m", 2**31 - 1, instance="i") == ErrorCode.NONE
+    world.leave("m")
+    assert world.state() == "Empty"
+    world.restart()
+    assert world.join(version=3).answer.generation_id == 2  # generations begin again at 1
+
+
+def test_loading_twice_is_loading_afresh(world):
+    world.commit({("orders", 1): 1})
+    partition = world.coordinator.partition_for("g")
+    batches = world.batches(partition)
+    world.commit({("orders", 1): 2})
+    world.coordinator.load(partition, batches)
+    assert world.offsets() == {("orders", 1): 1}
+
+
+def test_a_disk_that_fails_while_loading_leaves_the_partition_unowned(world):
+    def failing():
+        yield from ()
+        raise OSError("disk")
+
+    partition = world.coordinator.partition_for("g")
+    world.coordinator.unload(partition)
+    with pytest.raises(OSError, match="disk"):
+        world.coordinator.load(partition, failing())
+    assert world.join().error == ErrorCode.NOT_COORDINATOR
+    assert not world.coordinator.loading

@@ -1,0 +1,158 @@
+"""A disk that tests can cut, corrupt and fill, with one partition's log on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.clock import ManualClock
+from kafkalite.config import TopicConfig
+from kafkalite.log import segment as segment_module
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.files import OpenSegments
+from kafkalite.log.partition_log import AppendResult, LogServices, PartitionLog
+from kafkalite.log.record import Record, read_records
+from kafkalite.log.recovery import Known
+
+START_MS = 1_700_000_000_000
+
+
+class Log:
+    """One partition's log, spoken to in words. `log` is the real thing."""
+
+    def __init__(self, log: PartitionLog, clock: ManualClock) -> None:
+        self.log = log
+        self.clock = clock
+
+    def write(self, *values: str, timestamp: int | None = None, epoch: int = 0, **batch: int) -> AppendResult:
+        """One batch with these values, keyed by themselves."""
+        now_ms = self.clock.wall_ms()
+        when = now_ms if timestamp is None else timestamp
+        records = [NewRecord(value.encode(), value.encode(), (), when) for value in values]
+        return self.append(build_batch(records, **batch), epoch=epoch)
+
+    def append(self, batch: bytearray, *, epoch: int = 0, version: int = 9) -> AppendResult:
+        return self.log.append(memoryview(batch), epoch, self.clock.wall_ms(), produce_version=version)
+
+    def records(self, offset: int | None = None, limit: int | None = None, max_bytes: int = 1 << 30) -> list[Record]:
+        """What a consumer gets that starts at `offset` and goes on to the end."""
+        log = self.log
+        offset = log.start_offset if offset is None else offset
+        limit = log.end_offset if limit is None else limit
+        found: list[Record] = []
+        while (region := log.read(offset, max_bytes, limit)) is not None:
+            data = region.read()
+            position = 0
+            while position + 12 <= len(data):
+                size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
+                if position + size > len(data):
+                    break
+                new = [r for r in read_records(data[position : position + size]) if r.offset >= offset]
+                found += new
+                offset = int.from_bytes(data[position : position + 8], "big") + 1
+                offset += int.from_bytes(data[position + 23 : position + 27], "big")
+                position += size
+            assert position, "a fetch that yields no whole batch never ends"
+        return found
+
+    def read_all(self) -> list[str]:
+        return [(record.value or b"").decode() for record in self.records()]
+
+
+class Disk:
+    """A directory with one partition. `full()` makes every write of records fail after some bytes."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.directory = root / "orders-0"
+        self.directory.mkdir()
+        self.clock = ManualClock(START_MS)
+        self.services = LogServices(self.clock, open_segments=OpenSegments(64))
+        self.settings: dict[str, object] = {}
+        self._monkeypatch = monkeypatch
+        self._opened: list[PartitionLog] = []
+
+    def open(self, *, clean: bool = True, recovery_point: int = 0, start_offset: int = 0, **settings: object) -> Log:
+        self.settings.update(settings)
+        known = Known(clean, recovery_point, start_offset)
+        log = PartitionLog.open("orders", 0, str(self.directory), self.config, known, self.services)
+        self._opened.append(log)
+        return Log(log, self.clock)
+
+    @property
+    def config(self) -> TopicConfig:
+        return TopicConfig(**self.settings)
+
+    def restart(self, log: Log, **settings: object) -> Log:
+        """Stop in good order, and start."""
+        log.log.close()
+        return self.open(start_offset=log.log.start_offset, **settings)
+
+    def kill(self, log: Log, **settings: object) -> Log:
+        """Stop without a warning, and start: what was written is there, what is only in memory is not."""
+        log.log.abandon()
+        return self.open(clean=False, recovery_point=log.log.recovery_point, **settings)
+
+    def file(self, base: int, suffix: str = ".log") -> Path:
+        return self.directory / f"{base:020d}{suffix}"
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
+
+    def cut(self, base: int, count: int) -> None:
+        """`count` bytes are lost from the end of a segment."""
+        os.truncate(self.file(base), self.file(base).stat().st_size - count)
+
+    def flip(self, base: int, position: int, suffix: str = ".log") -> None:
+        """One byte rots."""
+        data = bytearray(self.file(base, suffix).read_bytes())
+        data[position] ^= 0xFF
+        self.file(base, suffix).write_bytes(data)
+
+    def full(self, after_bytes: int = 0) -> None:
+        """From now on a write of records takes at most `after_bytes`, then the disk is full."""
+
+        def pwrite(fd: int, data: memoryview, position: int) -> int:
+            if after_bytes == 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return os.pwrite(fd, data[:after_bytes], position)
+
+        self._monkeypatch.setattr(segment_module, "pwrite", pwrite)
+
+    def room(self) -> None:
+        self._monkeypatch.setattr(segment_module, "pwrite", os.pwrite)
+
+    def close(self) -> None:
+        for log in self._opened:
+            log.abandon()
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk(tmp_path, monkeypatch)
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def log(disk: Disk) -> Log:
+    return disk.open()
+
+
+@pytest.fixture
+def new_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Disk]]:
+    """Disks one after another, for tests that play many games."""
+    disks: list[Disk] = []
+
+    def make() -> Disk:
+        root = tmp_path / f"disk-{len(disks)}"
+        root.mkdir()
+        disks.append(Disk(root, monkeypatch))
+        return disks[-1]
+
+    yield make
+    for disk in disks:
+        disk.close()

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalite.log import names
+from kafkalite.log.files import OpenSegments, capacity_for_limit, storage_error, write_atomically
+
+
+class Held:
+    def __init__(self) -> None:
+        self.used = False
+        self.released = 0
+
+    def release(self) -> None:
+        self.released += 1
+
+
+def test_the_least_recently_used_gives_its_descriptors_back() -> None:
+    ring = OpenSegments(2)
+    a, b, c, d = (Held() for _ in range(4))
+    ring.opened(a)
+    ring.opened(b)
+    a.used = False  # nobody asked for it lately
+    ring.opened(c)
+    assert (a.released, b.released, c.released) == (1, 0, 0)
+    b.used = c.used = False
+    b.used = True
+    ring.opened(d)
+    assert (b.released, c.released) == (0, 1)
+    ring.closed(d)
+    assert len(ring) == 1
+    assert capacity_for_limit(1024) == 170
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: bytes, position: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "checkpoint"
+    write_atomically(str(path), b"old")
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError):
+        write_atomically(str(path), b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_a_full_disk_is_told_by_the_directory() -> None:
+    error = storage_error("cannot append to orders-0", "/data/orders-0", OSError(errno.ENOSPC, "x"))
+    assert str(error).startswith("cannot append to orders-0: no space left in /data/orders-0")
+
+
+def test_names() -> None:
+    assert names.parse_segment_file("00000000000000000042.log.deleted") == (42, ".log", ".deleted")
+    assert names.parse_segment_file("00000000000000000042.timeindex") == (42, ".timeindex", "")
+    assert names.parse_segment_file("42.log") is None
+    assert names.parse_partition_directory("a-b-12") == ("a-b", 12)
+    assert names.parse_partition_directory("a-01") is None
+    assert names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
+    gone = names.delete_directory("x" * 249, 12)
+    assert len(gone) == 255
+    assert gone.endswith("-delete")
+    assert names.parse_partition_directory(gone) is None

@@ -1,0 +1,78 @@
+"""The plain reader keeps Kafka's rules for records."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.errors import Malformed
+from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, stamp
+from kafkalite.log.record import Record, read_records, read_varint
+
+
+@given(st.integers(-(1 << 31), (1 << 31) - 1))
+def test_varints_come_back(value: int) -> None:
+    out = bytearray(b"..")
+    append_varint(out, value)
+    assert read_varint(bytes(out), 2) == (value, len(out))
+    assert len(out) <= 7
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1))
+def test_varlongs_come_back(value: int) -> None:
+    out = bytearray()
+    append_varint(out, value)
+    assert read_varint(bytes(out), 0, 64) == (value, len(out))
+
+
+def test_varints_that_do_not_end_are_malformed() -> None:
+    assert read_varint(b"\xff\xff\xff\xff\x0f", 0) == (-(1 << 31), 5)
+    with pytest.raises(Malformed):
+        read_varint(b"\xff" * 5, 0)
+    with pytest.raises(Malformed):
+        read_varint(b"\xff" * 10, 0, 64)
+
+
+def test_records_carry_what_was_written() -> None:
+    batch = build_batch(
+        [NewRecord(b"k", None, (("é", b"1"), (b"raw", None)), 50), NewRecord(None, b"v", (), 40)], codec=3
+    )
+    stamp(batch, 1000, 1)
+    assert read_records(batch) == [
+        Record(1000, 50, b"k", None, (("é", b"1"), ("raw", None))),
+        Record(1001, 40, None, b"v", ()),
+    ]
+
+
+def test_header_names_need_not_be_utf_8() -> None:
+    assert read_records(build_batch([NewRecord(None, None, ((b"\xff", None),))]))[0].headers == (("�", None),)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (bytes.fromhex("0e 00 00 00 01 01 00 00"), "ends"),  # a body of 7 bytes whose fields have 6
+        (bytes.fromhex("0c 00 00 00 03 01 00"), "field of -2"),
+        (bytes.fromhex("0c 00 00 00 01 03 00"), "field of -2"),
+        (bytes.fromhex("0c 00 00 00 01 01 01"), "-1 headers"),
+        (bytes.fromhex("10 00 00 00 01 01 02 01 00"), "without a key"),
+        (bytes.fromhex("0c 00 00 00 40 01 00"), "field of 32"),
+        (bytes.fromhex("0b 00 00 00 01 01 00"), "record of -6"),
+        (bytes.fromhex("7e 00 00 00 01 01 00"), "record of 63"),
+        (bytes.fromhex("0c 00 00 00 01 01 00 ff"), "1 bytes after"),
+        (bytes.fromhex("0c 00 ff ff ff ff ff"), "inside a record"),
+    ],
+)
+def test_records_that_break_a_rule_are_malformed(body: bytes, why: str) -> None:
+    batch = bytearray(build_batch([NewRecord(None, None)])[:HEADER_BYTES] + body)
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    with pytest.raises(Malformed, match=f"offset 0 .*{why}"):
+        read_records(batch)
+
+
+def test_a_batch_may_not_unpack_to_more_than_allowed() -> None:
+    batch = build_batch([NewRecord(None, bytes(10_000))], codec=4)
+    assert read_records(batch, 20_000)
+    with pytest.raises(Malformed, match="more than 5000"):
+        read_records(batch, 5_000)

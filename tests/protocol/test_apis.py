@@ -1,0 +1,37 @@
+"""The table lists what the broker promises, under Kafka's numbers and names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kafka.protocol.admin as kafka_admin
+import kafka.protocol.consumer as kafka_consumer
+import kafka.protocol.metadata as kafka_metadata
+import kafka.protocol.producer as kafka_producer
+
+from kafkalite.protocol.apis import API_OF_REQUEST, APIS
+
+
+def test_the_ranges_are_these() -> None:
+    promised = """
+        Produce 0-9, Fetch 4-12, ListOffsets 1-7, Metadata 0-9, OffsetCommit 2-8, OffsetFetch 1-8, FindCoordinator 0-4,
+        JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-5, ListGroups 0-4,
+        DeleteGroups 0-2, ApiVersions 0-3, CreateTopics 0-7, DeleteTopics 0-5, CreatePartitions 0-3,
+        DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,
+        InitProducerId 0-4, OffsetForLeaderEpoch 0-4
+    """
+    assert {f"{api.name} {api.min_version}-{api.max_version}" for api in APIS.values()} == {
+        line.strip() for line in promised.replace("\n", " ").split(",")
+    }
+
+
+def test_numbers_names_and_flexible_versions_are_kafkas() -> None:
+    modules = (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer)
+    for api in APIS.values():
+        for ours in (api.request, api.response):
+            theirs: Any = next(getattr(module, ours.__name__) for module in modules if hasattr(module, ours.__name__))
+            assert theirs.API_KEY == api.key
+            assert theirs.name == ours.__name__
+            for version in range(api.min_version, api.max_version + 1):
+                assert theirs.flexible_version_q(version) == (version in ours.flexible)
+        assert API_OF_REQUEST[api.request] is api

@@ -1,0 +1,265 @@
+"""Any message survives the wire, other people's codecs agree on every byte, and nothing but a message or `Malformed`
+comes out of a decoder."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import re
+from contextlib import suppress
+from datetime import datetime, timedelta
+from enum import Enum
+from io import BytesIO
+from typing import Any
+
+import kafka.protocol.admin as kafka_admin
+import kafka.protocol.consumer as kafka_consumer
+import kafka.protocol.metadata as kafka_metadata
+import kafka.protocol.producer as kafka_producer
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader, entity_writer
+
+from kafkalite.errors import Malformed
+from kafkalite.names import ZERO_UUID
+from kafkalite.protocol.apis import APIS, Api
+from kafkalite.protocol.codec import decode, encoder
+from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalite.protocol.messages.group_membership import HeartbeatRequest, JoinGroupResponse
+from kafkalite.protocol.messages.metadata import MetadataRequest
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.protocol.schema import Message
+
+CASES = [
+    pytest.param(api, version, id=f"{api.name}-{version}")
+    for api in APIS.values()
+    for version in range(api.min_version, api.max_version + 1)
+]
+moderate = settings(
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+def encoded(message: Message, version: int) -> bytes:
+    parts: list[Any] = []
+    encoder(type(message), version)(message, parts)
+    return b"".join(parts)
+
+
+def frame(data: bytes) -> memoryview:
+    return memoryview(bytearray(data))
+
+
+def kafka_python_class(name: str) -> Any:
+    for module in (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AssertionError(f"kafka-python has no {name}")
+
+
+def kio_codec(api: Api, version: int, name: str) -> Any:
+    """kio's reader and writer of this version, or None: kio has no versions that Kafka 4 removed."""
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", api.name).lower()
+    kind = "request" if name.endswith("Request") else "response"
+    try:
+        module = importlib.import_module(f"kio.schema.{snake}.v{version}.{kind}")
+    except ModuleNotFoundError:
+        return None
+    return entity_reader(getattr(module, name)), entity_writer(getattr(module, name))
+
+
+def their_name(theirs: Any, name: str) -> str:
+    """kio leaves units out, kafka-python what the authorized operations belong to."""
+    names = (name, name.removesuffix("_ms"), "authorized_operations")
+    return next(candidate for candidate in names if hasattr(theirs, candidate))
+
+
+def assert_same_values(ours: Any, theirs: Any, version: int) -> None:
+    """Field by field, through kio's richer types."""
+    if isinstance(ours, Message):
+        for name, field in ours.__fields__.items():
+            if version in field.versions:
+                value, other = getattr(ours, name), getattr(theirs, their_name(theirs, name))
+                if value is None and field.tag is not None:
+                    continue  # absent here, an object of defaults there
+                if not isinstance(other, set):  # the names of a bit field's bits
+                    assert_same_values(value, other, version)
+    elif isinstance(ours, list):
+        assert len(ours) == len(theirs or ())
+        for one, other in zip(ours, theirs or (), strict=True):
+            assert_same_values(one, other, version)
+    elif isinstance(theirs, timedelta):
+        assert ours == round(theirs.total_seconds() * 1000)
+    elif isinstance(theirs, datetime):
+        assert ours == round(theirs.timestamp() * 1000)
+    elif isinstance(theirs, Enum):
+        assert ours == theirs.value
+    elif theirs is None:
+        assert ours in (None, -1, ZERO_UUID)  # kio has None for "no time" and "no id" too
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(("api", "version"), CASES)
+def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: Api, version: int) -> None:
+    kinds = (api.request, api.response)
+    oracles = {kind: (kafka_python_class(kind.__name__), kio_codec(api, version, kind.__name__)) for kind in kinds}
+
+    @moderate
+    @given(st.one_of([messages(kind, version) for kind in kinds]), st.integers(0, 2**32))
+    def check(message: Message, seed: int) -> None:
+        kind = type(message)
+        if kind is ApiVersionsResponse:
+            message.error_code = 0  # type: ignore[attr-defined]  # with an error kafka-python reads version 0
+        data = encoded(message, version)
+        assert decode(kind, version, frame(data)) == (message, len(data))
+
+        kafka_python, kio = oracles[kind]
+        theirs = kafka_python.decode(data, version=version)
+        assert_same_values(message, theirs, version)
+        theirs._header = None  # its decoder leaves this unset, its encoder asks for it
+        assert theirs.encode(version=version) == data
+
+        if kio is not None:
+            read, write = kio
+            theirs, _ = read(data, 0)
+            assert_same_values(message, theirs, version)
+            out = BytesIO()
+            write(out, theirs)
+            assert out.getvalue() == data
+
+        check_damage(kind, version, data, random.Random(seed))
+
+    check()
+
+
+def check_damage(kind: type[Message], version: int, data: bytes, dice: random.Random) -> None:
+    """Every truncation is Malformed; a few flipped bits give Malformed or a message that can be said again."""
+    whole = frame(data)
+    for end in range(len(data)):
+        try:
+            decode(kind, version, whole[:end])
+        except Malformed:
+            continue
+        raise AssertionError(f"{end} of {len(data)} bytes were taken for a message")
+    for _ in range(min(len(data), 50)):
+        damaged = bytearray(data)
+        for _ in range(dice.randint(1, 3)):
+            damaged[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        try:
+            message, end = decode(kind, version, memoryview(damaged))
+        except Malformed:
+            continue
+        assert end <= len(damaged)
+        again = encoded(message, version)
+        assert decode(kind, version, frame(again))[1] == len(again)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from([case.values for case in CASES]), st.booleans(), st.binary(max_size=120))
+def test_noise_ends_in_a_message_or_malformed(case: Any, is_request: bool, noise: bytes) -> None:
+    api, version = case
+    with suppress(Malformed):
+        decode(api.request if is_request else api.response, version, frame(noise))
+
+
+def test_a_produce_request_is_these_bytes() -> None:
+    request = ProduceRequest(
+        acks=-1,
+        timeout_ms=30000,
+        topic_data=[
+            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=2, records=frame(b"batch"))])
+        ],
+    )
+    assert encoded(request, 7).hex(" ") == (
+        "ff ff ff ff 00 00 75 30 00 00 00 01 00 01 74 00 00 00 01 00 00 00 02 00 00 00 05 62 61 74 63 68"
+    )
+    assert encoded(request, 9).hex(" ") == ("00 ff ff 00 00 75 30 02 02 74 02 00 00 00 02 06 62 61 74 63 68 00 00 00")
+
+
+def test_records_are_a_window_into_the_frame() -> None:
+    request = ProduceRequest(
+        topic_data=[TopicProduceData(name="t", partition_data=[PartitionProduceData(records=frame(b"batch"))])]
+    )
+    received = frame(encoded(request, 9))
+    decoded, _ = decode(ProduceRequest, 9, received)
+    records = decoded.topic_data[0].partition_data[0].records
+    assert records is not None
+    records[0:1] = b"B"
+    assert b"Batch" in received.tobytes()
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_no_records_are_fetched_as_length_zero_and_null_is_understood(version: int) -> None:
+    def response(records: Any) -> FetchResponse:
+        partition = PartitionData(aborted_transactions=None, records=records)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+    data = encoded(response(None), version)
+    assert data == encoded(response(b""), version)
+    # The records' length is the last thing before the tag counts of partition, topic and response, or the very last.
+    null = data[:-4] + b"\0\0\0\0" if version == 12 else data[:-4] + b"\xff\xff\xff\xff"
+    assert decode(FetchResponse, version, frame(null)) == (response(None), len(data))
+
+
+def test_records_may_come_in_several_parts() -> None:
+    def response(records: Any) -> FetchResponse:
+        return FetchResponse(responses=[FetchableTopicResponse(partitions=[PartitionData(records=records)])])
+
+    for version in (11, 12):
+        assert encoded(response([b"ab", frame(b"c")]), version) == encoded(response(b"abc"), version)
+
+
+def test_null_travels_as_empty_where_a_version_has_no_null() -> None:
+    assert encoded(JoinGroupResponse(protocol_name=None), 6) == encoded(JoinGroupResponse(protocol_name=""), 6)
+    assert encoded(JoinGroupResponse(protocol_name=None), 7) != encoded(JoinGroupResponse(protocol_name=""), 7)
+    assert encoded(MetadataRequest(topics=None), 0) == bytes(4)
+
+
+def test_null_where_it_is_not_allowed_is_malformed() -> None:
+    with pytest.raises(Malformed, match=r"HeartbeatRequest\.group_id: null"):
+        decode(HeartbeatRequest, 0, frame(b"\xff\xff" + bytes(10)))
+    with pytest.raises(Malformed, match=r"ProduceRequest\.topic_data: null"):
+        decode(ProduceRequest, 9, frame(bytes(20)))
+
+
+def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_made() -> None:
+    with pytest.raises(Malformed, match="2147483647 where 6 bytes are left"):
+        decode(MetadataRequest, 1, frame(b"\x7f\xff\xff\xff" + bytes(6)))
+    with pytest.raises(Malformed, match="4294967294 where 6 bytes are left"):
+        decode(MetadataRequest, 9, frame(b"\xff\xff\xff\xff\x0f" + bytes(6)))
+    with pytest.raises(Malformed, match="32 bits"):
+        decode(MetadataRequest, 9, frame(b"\xff\xff\xff\xff\x1f" + bytes(6)))
+
+
+def test_text_that_is_not_utf8_is_malformed() -> None:
+    with pytest.raises(Malformed, match="utf-8"):
+        decode(HeartbeatRequest, 0, frame(b"\0\1\xff" + bytes(6)))
+
+
+def test_any_byte_but_zero_is_true() -> None:
+    request, _ = decode(MetadataRequest, 4, frame(b"\xff\xff\xff\xff\x02"))
+    assert request.allow_auto_topic_creation is True
+
+
+def test_unknown_tagged_fields_are_skipped_and_must_fit() -> None:
+    heartbeat = encoded(HeartbeatRequest(group_id="g"), 4)[:-1]
+    extended = heartbeat + b"\x02" + b"\x05\x03abc" + b"\x81\x01\x00"
+    assert decode(HeartbeatRequest, 4, frame(extended)) == (HeartbeatRequest(group_id="g"), len(extended))
+    for tags in (b"\x01\x05\x04abc", b"\x03\x05\x00", b"\xff\xff\xff\xff\x0f", b"\x01\x05"):
+        with pytest.raises(Malformed):
+            decode(HeartbeatRequest, 4, frame(heartbeat + tags))
+
+
+def test_a_known_tagged_field_must_fill_its_size() -> None:
+    request = FetchRequest(cluster_id="abc")
+    data = encoded(request, 12)
+    assert data.endswith(b"\x01" + b"\x00\x04" + b"\x04abc")
+    for damaged in (b"\x01" + b"\x00\x05" + b"\x04abc\0", b"\x01" + b"\x00\x03" + b"\x04abc"):
+        with pytest.raises(Malformed, match="cluster_id"):
+            decode(FetchRequest, 12, frame(data[:-7] + damaged))

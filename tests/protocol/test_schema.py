@@ -1,0 +1,82 @@
+"""A class body of declarations becomes a class with slots, keywords and defaults."""
+
+from __future__ import annotations
+
+import copy
+from uuid import UUID
+
+import pytest
+
+from kafkalite.protocol.codec import decode, encoder
+from kafkalite.protocol.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
+from kafkalite.protocol.schema import Message, array, float64, int32, parse_versions, string, struct, uint16
+
+
+class Item(Message):
+    name: str = string("0+")
+    weight: float = float64("1+", default=1.5)
+
+
+class Parcel(Message, flexible="2+"):
+    port: int = uint16("0+", default=9)
+    items: list[Item] | None = array(Item, "0+", nullable="1+")
+    labels: list[str] = array(STRING, "0+")
+    ids: list[UUID] = array(UUID16, "2+")
+    numbers: list[int] = array(INT16, "0-1")
+    note: str | None = string("2+", nullable="2+", tag=1)
+    extra: Item | None = struct(Item, "2+", tag=0)
+
+
+def test_versions_are_written_as_in_a_kip() -> None:
+    assert parse_versions("3+") == range(3, 32768)
+    assert parse_versions("4-10") == range(4, 11)
+    assert parse_versions("0") == range(1)
+    assert 0 not in parse_versions("none")
+
+
+def test_what_is_not_given_has_the_schemas_default() -> None:
+    parcel = Parcel(numbers=[1])
+    assert (parcel.port, parcel.items, parcel.numbers, parcel.note, parcel.extra) == (9, [], [1], None, None)
+    assert Parcel(items=None).items is None
+    assert Parcel().labels is not Parcel().labels
+
+
+def test_there_is_no_other_field() -> None:
+    with pytest.raises(TypeError):
+        Parcel(prot=1)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        Parcel().prot = 1  # type: ignore[attr-defined]
+
+
+def test_messages_are_equal_by_value_and_show_what_they_hold() -> None:
+    assert Parcel(items=[Item(name="a")]) == Parcel(items=[Item(name="a")])
+    assert Parcel(items=[Item(name="a")]) != Parcel(items=[Item(name="b")])
+    assert Item() != Parcel()
+    assert copy.deepcopy(Parcel(items=[Item(name="a")])) == Parcel(items=[Item(name="a")])
+    assert repr(Item(name="a")) == "Item(name='a', weight=1.5)"
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("count", [0, 1, 8, 9, 200])
+def test_every_kind_of_field_survives(version: int, count: int) -> None:
+    parcel = Parcel(port=65535, labels=["label"] * count)
+    parcel.items = [Item(name=str(i)) for i in range(count)]
+    if version < 2:
+        parcel.numbers = list(range(-1, count - 1))
+    else:
+        parcel.ids = [UUID(int=i) for i in range(count)]
+        parcel.note = "n" * count
+        parcel.extra = Item(name="extra", weight=-0.25)
+    parts: list[object] = []
+    encoder(Parcel, version)(parcel, parts)  # type: ignore[arg-type]
+    data = bytearray(b"".join(parts))  # type: ignore[arg-type]
+    assert decode(Parcel, version, memoryview(data)) == (parcel, len(data))
+
+
+@pytest.mark.parametrize("bits", range(33))
+def test_varints_of_every_length(bits: int) -> None:
+    for value in {max((1 << bits) - 1, 0), min(1 << bits, 0xFFFFFFFF)}:
+        data = write_uvarint(value)
+        assert read_uvarint(memoryview(data), 0) == (value, len(data))
+        with pytest.raises(IndexError):
+            read_uvarint(memoryview(data[:-1]), 0)

@@ -1,0 +1,202 @@
+"""Chunks hold every whole batch once, end where the log ended, and say so when the files change under them."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ConfigError, Malformed, StorageError
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.spark.options import parse_options
+from kafkalite.spark.plan import Chunk, plan
+
+pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+
+
+def rows(count: int) -> list[NewRecord]:
+    return [NewRecord(b"k%d" % i, b"v%d" % i, (), i) for i in range(count)]
+
+
+def plan_of(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[Chunk]:
+    return plan(parse_options({"subscribe": "orders"} | topics.options | options), chunk_bytes)
+
+
+def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
+    from kafkalite.spark.arrow import TYPES
+    from kafkalite.spark.chunk_reader import read_chunk
+
+    found = []
+    for chunk in chunks:
+        for batch in read_chunk(chunk, pa.schema(list(TYPES.items())), read_bytes):
+            batch.validate(full=True)
+            found += batch.column("offset").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("codec", [0, 2])
+@pytest.mark.parametrize("index", [True, False], ids=["indexed", "without index"])
+def test_every_record_is_in_one_chunk_whatever_its_size(topics: Any, index: bool, codec: int) -> None:
+    end = topics.write(*[rows(i % 9 + 1) for i in range(60)], index=index, codec=codec)
+    end = topics.write(*[rows(3)] * 60, base_offset=end, index=index, padding_bytes=80_000)
+    for chunk_bytes in (1 << 20, 5_000, 1_000, 1):
+        chunks = plan_of(topics, chunk_bytes)
+        assert offsets(chunks) == list(range(end))
+        assert offsets(chunks, read_bytes=700) == list(range(end))
+        if index and chunk_bytes <= 5_000:
+            assert len(chunks) >= 4
+        for before, after in itertools.pairwise(chunks):
+            assert after.position in (0, before.position + before.size_bytes)
+    assert len(plan_of(topics, minPartitions="10")) >= (10 if index else 2)
+
+
+def test_a_batch_may_be_larger_than_the_buffer(topics: Any) -> None:
+    end = topics.write(rows(2), rows(500), [NewRecord(None, bytes(100_000))], rows(1))
+    assert offsets(plan_of(topics), read_bytes=100) == list(range(end))
+
+
+def test_a_starting_and_an_ending_offset_cut_inside_batches(topics: Any) -> None:
+    end = topics.write(*[rows(7)] * 30)
+    end = topics.write(*[rows(7)] * 30, base_offset=end)
+    for start, stop in [(0, 1), (5, 9), (7, 14), (100, 400), (209, 211), (210, 217), (419, 420), (420, 420), (8, 8)]:
+        chunks = plan_of(
+            topics,
+            500,
+            startingOffsets=f'{{"orders": {{"0": {start}}}}}',
+            endingOffsets=f'{{"orders": {{"0": {stop}}}}}',
+        )
+        assert offsets(chunks) == list(range(start, stop))
+        assert sum(chunk.size_bytes for chunk in chunks) <= (stop - start) * 25 + 1_000
+    assert end == 420
+    assert offsets(plan_of(topics, startingOffsets="latest")) == []
+
+
+def test_offsets_that_are_not_there_are_an_error_unless_loss_is_allowed(topics: Any) -> None:
+    topics.write(rows(10), base_offset=100)
+    gone = {"startingOffsets": '{"orders": {"0": 50}}', "endingOffsets": '{"orders": {"0": 105}}'}
+    with pytest.raises(ConfigError, match=r"startingOffsets of orders-0 is 50, but offsets 100 to 110"):
+        plan_of(topics, **gone)
+    assert offsets(plan_of(topics, **gone, failOnDataLoss="false")) == list(range(100, 105))
+    with pytest.raises(ConfigError, match=r"endingOffsets of orders-0 is 111"):
+        plan_of(topics, endingOffsets='{"orders": {"0": 111}}')
+    with pytest.raises(ConfigError, match=r"is 105, after its endingOffsets, 103"):
+        plan_of(topics, startingOffsets='{"orders": {"0": 105}}', endingOffsets='{"orders": {"0": 103}}')
+    with pytest.raises(ConfigError, match="does not name partition 1"):
+        topics.write(rows(1), partition=1)
+        plan_of(topics, startingOffsets='{"orders": {"0": 105}}')
+
+
+def test_what_was_deleted_by_request_is_not_read(topics: Any) -> None:
+    topics.write(*[rows(10)] * 3)
+    (topics.path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 13\n")
+    assert offsets(plan_of(topics)) == list(range(13, 30))
+
+
+@pytest.mark.parametrize("index", [True, False], ids=["indexed", "without index"])
+def test_a_torn_tail_is_left_out(topics: Any, index: bool) -> None:
+    topics.write(rows(10), rows(10), index=index)
+    whole = topics.segment().read_bytes()
+    batch = bytes(build_batch(rows(5), base_offset=20))
+    wrong = batch[:-1] + b"!"
+    for tail in (batch[:5], batch[:60], batch[:61], batch[:-1], bytes(300), batch[:-4] + bytes(4), wrong):
+        topics.segment().write_bytes(whole + tail)
+        assert offsets(plan_of(topics)) == list(range(20))
+    topics.segment().write_bytes(whole + batch)
+    assert offsets(plan_of(topics)) == list(range(25))
+
+
+def test_what_is_written_after_planning_is_not_read(topics: Any) -> None:
+    topics.write(rows(10), rows(10))
+    chunks = plan_of(topics)
+    with open(topics.segment(), "ab") as file:
+        file.write(build_batch(rows(5), base_offset=20))
+    assert offsets(chunks) == list(range(20))
+
+
+def test_broken_batches_that_others_follow_are_not_passed_over(topics: Any) -> None:
+    topics.write(rows(10), rows(10), rows(10), index=False)
+    path = topics.segment()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data + build_batch(rows(3), base_offset=30))
+    with pytest.raises(Malformed, match=r"the batch at offset 20 in .* is corrupt"):
+        plan_of(topics)
+    path.write_bytes(data[: len(data) // 3] + b"\1" * 100)
+    with pytest.raises(Malformed, match="no v2 record batch at position"):
+        plan_of(topics)
+    topics.write(rows(10), base_offset=30)
+    path.write_bytes(data)
+    with pytest.raises(Malformed, match=r"00000\.log: the batch at offset 20 is corrupt"):
+        offsets(plan_of(topics))
+
+
+def test_an_index_that_lies_is_not_believed(topics: Any) -> None:
+    topics.write(*[rows(5)] * 20)
+    index = topics.segment().with_suffix(".index")
+    good = index.read_bytes()
+    for position in (3, 100, 1_000, 1 << 30):
+        for entry in (0, 7, 18):
+            lie = bytearray(good)
+            struct.pack_into(">i", lie, 8 * entry + 4, position)
+            index.write_bytes(lie)
+            assert offsets(plan_of(topics, 300)) == list(range(100))
+    index.write_bytes(b"\xff" * 77)
+    assert offsets(plan_of(topics, 300)) == list(range(100))
+
+
+def test_retention_and_compaction_after_planning_are_noticed(topics: Any) -> None:
+    end = topics.write(*[rows(5)] * 20)
+    topics.write(rows(5), base_offset=end)
+    chunks = plan_of(topics, 500)
+    path = topics.segment()
+    data = path.read_bytes()
+    path.rename(f"{path}.deleted")  # it is read to the end under its new name
+    assert offsets(chunks) == list(range(105))
+    path.write_bytes(bytes(build_batch(rows(5), offset_deltas=[0, 20, 40, 60, 80])))
+    with pytest.raises(StorageError, match="was changed by compaction or recovery after planning; run the query again"):
+        offsets(chunks)
+    path.write_bytes(data[:-1])
+    with pytest.raises(StorageError, match="was changed"):
+        offsets(chunks)
+    path.unlink()
+    path.with_name(f"{path.name}.deleted").unlink()
+    with pytest.raises(StorageError, match="was deleted by retention or compaction"):
+        offsets(chunks)
+
+
+def test_a_switch_of_segments_in_progress_is_an_error_not_a_hole(topics: Any) -> None:
+    topics.write(rows(5))
+    topics.segment().rename(f"{topics.segment()}.swap")
+    with pytest.raises(StorageError, match="compaction is switching segments"):
+        plan_of(topics)
+
+
+def test_topics_are_chosen_by_name_pattern_and_assignment(topics: Any) -> None:
+    for topic, partition in [("orders", 0), ("orders", 1), ("orders-eu", 0), ("bills", 2)]:
+        topics.write(rows(1), topic=topic, partition=partition)
+    (topics.path / f"orders-3.{'0' * 32}-delete").mkdir()
+    (topics.path / "orders-x").mkdir()
+
+    def chosen(**options: str) -> list[tuple[str, int]]:
+        return [(chunk.topic, chunk.partition) for chunk in plan(parse_options(topics.options | options))]
+
+    assert chosen(subscribe="orders") == [("orders", 0), ("orders", 1)]
+    assert chosen(subscribe="orders-eu, bills") == [("bills", 2), ("orders-eu", 0)]
+    assert chosen(subscribePattern="orders.*") == [("orders", 0), ("orders", 1), ("orders-eu", 0)]
+    assert chosen(subscribePattern="order") == []
+    assert chosen(assign='{"orders": [1], "bills": [2]}') == [("bills", 2), ("orders", 1)]
+    with pytest.raises(ConfigError, match=r"no topic 'order' in .*; topics there: bills, orders, orders-eu"):
+        chosen(subscribe="order")
+    with pytest.raises(ConfigError, match="'orders' has no partition 7"):
+        chosen(assign='{"orders": [7]}')
+    with pytest.raises(ConfigError, match="cannot read the data directory /nowhere"):
+        plan(parse_options({"path": "/nowhere", "subscribe": "orders"}))
+
+
+def test_an_empty_partition_has_nothing(topics: Any) -> None:
+    topics.directory()
+    assert plan_of(topics) == []
+    topics.segment().write_bytes(b"")
+    assert plan_of(topics) == []

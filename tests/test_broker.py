@@ -1,0 +1,96 @@
+"""The broker as an object: what a program that embeds it relies on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from kafkalite import Broker
+from kafkalite.errors import ConfigError
+from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+
+
+def answers(port: int) -> bool:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        connection.sendall(request_frame(ApiVersionsRequest(), 0, 7, "test"))
+        return connection.recv(8)[4:8] == (7).to_bytes(4, "big")
+
+
+def open_files() -> set[str]:
+    names = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
+            names.add(os.readlink(f"/proc/self/fd/{fd}"))
+    return names
+
+
+def test_several_brokers_live_in_one_process(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "a", port=0) as a, Broker(data_dir=tmp_path / "b", port=0) as b:
+        assert a.port != b.port
+        assert a.cluster_id != b.cluster_id
+        assert answers(a.port) and answers(b.port)
+
+
+def test_async_with_serves_in_the_running_loop(tmp_path: Path) -> None:
+    async def story() -> bool:
+        async with Broker(data_dir=tmp_path, port=0) as broker:
+            return await asyncio.to_thread(answers, broker.port)
+
+    assert asyncio.run(story())
+
+
+def test_it_leaves_no_thread_task_or_descriptor_behind(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "warm", port=0):
+        pass  # imports and caches
+    gc.collect()
+    threads, files = set(threading.enumerate()), open_files()
+    with Broker(data_dir=tmp_path / "data", port=0) as broker:
+        assert answers(broker.port)
+    gc.collect()
+    assert set(threading.enumerate()) == threads
+    assert {name for name in open_files() - files if not name.startswith("/proc")} == set()
+
+    async def story() -> set[asyncio.Task[object]]:
+        async with Broker(data_dir=tmp_path / "data", port=0):
+            pass
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    assert asyncio.run(story()) == set()
+
+
+def test_a_second_broker_on_the_directory_is_refused_in_one_plain_line(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, port=0), pytest.raises(ConfigError) as caught, Broker(data_dir=tmp_path, port=0):
+        pass
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    with Broker(data_dir=tmp_path, port=0) as again:
+        assert answers(again.port)
+
+
+def test_a_taken_port_is_named_and_the_directory_let_go(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "a", port=0) as first:
+        with pytest.raises(ConfigError, match=str(first.port)), Broker(data_dir=tmp_path / "b", port=first.port):
+            pass
+        with Broker(data_dir=tmp_path / "b", port=0) as second:
+            assert answers(second.port)
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        Broker(data_dir=tmp_path, num_partitions="many")
+
+
+def test_the_cluster_id_outlives_a_restart(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path, port=0) as broker:
+        cluster_id = broker.cluster_id
+    assert len(cluster_id) == 22
+    with Broker(data_dir=tmp_path, port=0) as broker:
+        assert broker.cluster_id == cluster_id

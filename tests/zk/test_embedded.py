@@ -1,0 +1,308 @@
+"""The registry in a file: what was promised is there after any stop, and nothing else is."""
+
+import asyncio
+import os
+import resource
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalite.errors import ConfigError, ErrorCode, KafkaError, StorageError
+from kafkalite.zk import embedded
+from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
+from kafkalite.zk.journal import decode, encode
+from kafkalite.zk.registry import CLUSTER_DEFAULT, Change, PartitionRecord, TopicRecord
+
+
+def topic(name: str, count: int = 1, **config: str) -> TopicRecord:
+    return TopicRecord(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), {i: state() for i in range(count)}, config)
+
+
+def state(epoch: int = 0) -> PartitionRecord:
+    return PartitionRecord(replicas=(0,), leader=0, leader_epoch=epoch, isr=(0,), partition_epoch=0)
+
+
+def memory_of(registry: EmbeddedRegistry) -> tuple[object, ...]:
+    configs = {broker: dict(config) for broker, config in registry.broker_configs.items()}
+    return dict(registry.topics), configs, registry._next_producer_id
+
+
+def size_of(directory: Path) -> int:
+    return (directory / JOURNAL_NAME).stat().st_size
+
+
+class Opened:
+    """`async with Opened(directory) as registry`"""
+
+    def __init__(self, directory: Path, **options: str) -> None:
+        self.registry = EmbeddedRegistry(directory, **options)
+
+    async def __aenter__(self) -> EmbeddedRegistry:
+        await self.registry.start()
+        return self.registry
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.registry.stop()
+
+
+async def reopened(directory: Path) -> tuple[object, ...]:
+    async with Opened(directory) as registry:
+        return memory_of(registry)
+
+
+def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+def test_everything_is_there_after_a_restart(tmp_path):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            cluster_id = registry.cluster_id
+            assert len(cluster_id) == 22
+            await registry.create_topic(topic("orders", 2, **{"cleanup.policy": "compact"}))
+            await registry.create_topic(topic("ünïcode\n"))
+            await registry.create_topic(topic("short-lived"))
+            await registry.add_partitions("orders", {2: state(), 3: state()})
+            await registry.set_topic_config("orders", {"retention.ms": "5"})
+            await registry.set_leader_epoch("orders", 1, 4)
+            await registry.set_broker_config("0", {"compression.type": "zstd"})
+            await registry.set_broker_config(CLUSTER_DEFAULT, {"a": "b"})
+            await registry.set_broker_config(CLUSTER_DEFAULT, {})
+            await registry.delete_topic("short-lived")
+            assert await registry.next_producer_id_block() == range(1000)
+            before = memory_of(registry)
+        async with Opened(tmp_path) as registry:
+            assert registry.cluster_id == cluster_id
+            assert memory_of(registry) == before
+            orders = registry.topics["orders"]
+            assert list(orders.partitions) == [0, 1, 2, 3] and orders.config == {"retention.ms": "5"}
+            assert orders.partitions[1] == PartitionRecord((0,), 0, 4, (0,), 1)
+            assert registry.broker_configs == {"0": {"compression.type": "zstd"}}
+            assert await registry.next_producer_id_block() == range(1000, 2000), "no id is given twice"
+        assert [each.name for each in tmp_path.iterdir()] == [JOURNAL_NAME]
+
+    asyncio.run(story())
+
+
+def test_what_cannot_be_is_refused_with_kafkas_code_and_leaves_no_trace(tmp_path):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            await registry.create_topic(topic("t", 2))
+            size = size_of(tmp_path)
+            refused = [
+                (registry.create_topic(topic("t")), ErrorCode.TOPIC_ALREADY_EXISTS),
+                (registry.delete_topic("u"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (registry.set_topic_config("u", {}), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (registry.add_partitions("u", {0: state()}), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (registry.add_partitions("t", {3: state()}), ErrorCode.INVALID_PARTITIONS),
+                (registry.add_partitions("t", {1: state(), 2: state()}), ErrorCode.INVALID_PARTITIONS),
+                (registry.add_partitions("t", {}), ErrorCode.INVALID_PARTITIONS),
+                (registry.set_leader_epoch("t", 2, 1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                (registry.set_leader_epoch("t", 0, 0), ErrorCode.FENCED_LEADER_EPOCH),
+            ]
+            for write, code in refused:
+                with pytest.raises(KafkaError) as caught:
+                    await write
+                assert code_of(caught) is code
+            assert size_of(tmp_path) == size
+        with pytest.raises(StorageError):
+            await registry.create_topic(topic("late"))
+        assert "t" in registry.topics, "reads go on"
+
+    asyncio.run(story())
+
+
+def test_writers_at_once_take_turns_and_a_cancelled_one_is_not_forgotten(tmp_path):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            told = []
+            stop_listening = registry.listen(lambda change, name: told.append((change, name, name in registry.topics)))
+            results = await asyncio.gather(
+                *(registry.create_topic(topic("same")) for _ in range(5)),
+                *(registry.next_producer_id_block() for _ in range(5)),
+                return_exceptions=True,
+            )
+            assert sum(isinstance(result, KafkaError) for result in results) == 4
+            assert sorted(r.start for r in results if isinstance(r, range)) == [0, 1000, 2000, 3000, 4000]
+            assert told == [(Change.TOPIC_CREATED, "same", True)]
+            writer = asyncio.ensure_future(registry.delete_topic("same"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            writer.cancel()
+            await registry.set_broker_config("0", {})  # takes its turn after the cancelled one
+            assert told[1] == (Change.TOPIC_DELETED, "same", False) and "same" not in registry.topics
+            stop_listening()
+            await registry.create_topic(topic("unheard"))
+            assert len(told) == 3
+            before = memory_of(registry)
+        assert await reopened(tmp_path) == before
+
+    asyncio.run(story())
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("create"), NAMES, st.integers(1, 3)),
+        st.tuples(st.just("delete"), NAMES, st.none()),
+        st.tuples(st.just("grow"), NAMES, st.integers(1, 2)),
+        st.tuples(st.just("configure"), NAMES, st.text(max_size=5)),
+        st.tuples(st.just("elect"), NAMES, st.integers(0, 3)),
+        st.tuples(st.just("broker"), NAMES, st.text(max_size=5)),
+        st.tuples(st.just("ids"), NAMES, st.none()),
+    ),
+    max_size=12,
+)
+
+
+async def perform(registry: EmbeddedRegistry, operation: tuple[str, str, object]) -> None:
+    kind, name, value = operation
+    if kind == "create":
+        await registry.create_topic(topic(name, value))
+    elif kind == "delete":
+        await registry.delete_topic(name)
+    elif kind == "grow":
+        first = len(registry.topics[name].partitions) if name in registry.topics else 0
+        await registry.add_partitions(name, {first + i: state() for i in range(value)})
+    elif kind == "configure":
+        await registry.set_topic_config(name, {"k": value})
+    elif kind == "elect":
+        await registry.set_leader_epoch(name, 0, value)
+    elif kind == "broker":
+        await registry.set_broker_config(name, {"k": value} if value else {})
+    else:
+        await registry.next_producer_id_block()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(operations=OPERATIONS, cut=st.floats(0, 1), slack=st.sampled_from([0, 64 * 1024]))
+def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, operations, cut, slack):
+    directory = tmp_path_factory.mktemp("registry")
+    path = directory / JOURNAL_NAME
+
+    async def story():
+        states = {}  # what memory was, by the size of the file that held it
+        registry = EmbeddedRegistry(directory)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(embedded, "_SLACK_BYTES", slack)  # none: rewritten again and again
+            await registry.start()
+            states[size_of(directory)] = memory_of(registry)
+            inode = path.stat().st_ino
+            for operation in operations:
+                with suppress(KafkaError):
+                    await perform(registry, operation)
+                if path.stat().st_ino != inode:
+                    inode = path.stat().st_ino
+                    states.clear()  # it was rewritten: from here on the file begins with everything so far
+                states[size_of(directory)] = memory_of(registry)
+            await registry.stop()
+            first = min(states)
+            position = round(cut * (size_of(directory) - first)) + first
+            os.truncate(path, position)
+            expected = states[max(size for size in states if size <= position)]
+            assert await reopened(directory) == expected
+            assert await reopened(directory) == expected, "and it stays so"
+
+    asyncio.run(story())
+
+
+def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            await registry.create_topic(topic("one"))
+            await registry.create_topic(topic("two"))
+        path = tmp_path / JOURNAL_NAME
+        data = bytearray(path.read_bytes())
+        data[data.index(b'"one"') + 1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=rf"{JOURNAL_NAME}: entry 2 \(at byte \d+\) is damaged"):
+            await EmbeddedRegistry(tmp_path).start()
+        assert path.read_bytes() == data
+        for lines in (
+            [{"op": "topic"}],
+            [{"op": "cluster", "version": 2, "id": "x"}],
+            [{"op": "cluster", "version": 1, "id": "x"}, {"op": "unheard of"}],
+            [{"op": "cluster", "version": 1, "id": "x"}, {"op": "delete", "name": "none"}],
+            [{"op": "cluster", "version": 1, "id": "x"}, {"op": "topic", "name": "n", "id": 5, "partitions": 5}],
+        ):
+            path.write_bytes(b"".join(map(encode, lines)))
+            with pytest.raises(ConfigError, match="is whole but not understood"):
+                await EmbeddedRegistry(tmp_path).start()
+
+    asyncio.run(story())
+
+
+@given(st.binary(max_size=200), st.integers(0, 2))
+def test_any_bytes_are_entries_or_a_plain_fault(data, whole):
+    data = encode({"op": "x"}) * whole + data
+    try:
+        entries, end = decode(data, "path")
+    except ConfigError:
+        return
+    assert len(entries) >= whole and end <= len(data)
+    assert decode(data[:end], "path") == (entries, end)
+
+
+def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            await registry.create_topic(topic("t", 50))
+            for i in range(200):
+                await registry.set_topic_config("t", {"k": str(i) * 20})
+            assert size_of(tmp_path) > 15_000, "not worth rewriting yet"
+            before = memory_of(registry)
+        monkeypatch.setattr(embedded, "_SLACK_BYTES", 0)
+        assert await reopened(tmp_path) == before
+        assert size_of(tmp_path) < 2_500, "rewritten at start"
+        async with Opened(tmp_path) as registry:
+            largest = 0
+            for i in range(200):
+                await registry.set_topic_config("t", {"k": str(i) * 20})
+                largest = max(largest, size_of(tmp_path))
+            before = memory_of(registry)
+        assert largest < 5_000, "rewritten while running"
+        assert await reopened(tmp_path) == before
+
+    asyncio.run(story())
+
+
+def test_a_full_disk_refuses_the_write_and_the_next_one_works(tmp_path):
+    async def story():
+        async with Opened(tmp_path) as registry:
+            await registry.create_topic(topic("kept"))
+            size = size_of(tmp_path)
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))  # the disk takes 20 bytes more, then EFBIG
+            try:
+                with pytest.raises(StorageError, match=JOURNAL_NAME):
+                    await registry.create_topic(topic("lost"))
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            assert "lost" not in registry.topics and size_of(tmp_path) == size
+            await registry.create_topic(topic("next"))
+            before = memory_of(registry)
+        assert await reopened(tmp_path) == before
+
+    asyncio.run(story())
+
+
+def test_a_place_that_cannot_be_written_is_one_line_at_start(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
+        asyncio.run(EmbeddedRegistry(tmp_path / "file").start())
+    with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
+        asyncio.run(EmbeddedRegistry("/proc/nowhere").start())
+
+
+def test_a_directory_of_another_cluster_lends_its_id(tmp_path):
+    async def story():
+        async with Opened(tmp_path, cluster_id="MkU3OEVBNTcwNTJENDM2Qg") as registry:
+            assert registry.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg"
+        async with Opened(tmp_path, cluster_id="another") as registry:
+            assert registry.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg", "only a directory without a registry takes one"
+
+    asyncio.run(story())
