@@ -1,8 +1,8 @@
 """What a piece of work found, as a line of the table and as JSON.
 
-MB is 10^6 bytes of record values (for the discarding reader: of log). CPU is the broker's, `system` the
-kernel's share of it; `client` says how busy the
-load generator was (1.0 = one core), because where it nears 1.0 the figure is the generator's limit, not the broker's.
+MB is 10^6 bytes of record values (for the discarding reader: of log). CPU is the broker's, `system` the kernel's share
+of it; `client` says how busy the load generator was (1.0 = one core), because where it nears 1.0 the figure is the
+generator's limit, not the broker's.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Segments: the topic first rolls at every batch (or at 1 MiB where the broker allows no less, as Kafka 4 does), until it
 has as many as wanted; then `segment.bytes` is raised, so that what is measured appends to one file. Fetches read one
-batch at places spread over all segments, so that every one of them searches.
+batch at places spread over all segments, so that every one of them searches; each segment was read once before.
 """
 
 from __future__ import annotations
@@ -59,10 +59,14 @@ def segments_fetch(session: Session, work: str, count: int) -> Result:
         cycle = frame_cycle(topic, 1, _VALUE_BYTES)
         reader = Reader(sock, cycle, cycle.batch_bytes)
 
+        spacing = end_offset // count
+        for index in range(count):
+            reader.fetch(index * spacing)
+
         def fetch_for(seconds: float) -> int:
             done, deadline = 0, time.monotonic() + seconds
             while time.monotonic() < deadline:
-                reader.fetch(done * _STRIDE % count * (end_offset // count))
+                reader.fetch(done * _STRIDE % count * spacing)
                 done += 1
             return done
 

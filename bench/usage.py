@@ -1,7 +1,7 @@
 """What a process and all its children have cost: CPU seconds, user and system apart, and resident memory.
 
-Source: proc(5). The kernel reports ticks of 10 ms, so a figure per request needs a second of work or more. The sum is the
-time that really ran; on most kernels the split into user and system is estimated from samples over the process's life.
+Source: proc(5). The kernel reports ticks of 10 ms, so a figure per request needs a second of work or more. The sum is
+the time that really ran; the split into user and system is, on most kernels, estimated over the process's whole life.
 """
 
 from __future__ import annotations
@@ -34,9 +34,11 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident memory in bytes: now, and the most there ever was (summed over processes, so an upper bound)."""
+    """Resident memory in bytes, summed over processes: what is counted twice makes it an upper bound."""
 
     resident_bytes: int
+    own_bytes: int
+    """Of it, not backed by a file: heap and stacks, without mapped segments, indexes, libraries and jars."""
     peak_bytes: int
 
 
@@ -47,10 +49,10 @@ def parse_stat(line: str) -> Cpu:
 
 
 def parse_status(text: str) -> Memory:
-    """VmRSS and VmHWM of a /proc/PID/status text."""
+    """VmRSS, RssAnon and VmHWM of a /proc/PID/status text."""
     found = {key: value for key, _, value in (line.partition(":") for line in text.splitlines())}
-    resident, peak = (int(found[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))
-    return Memory(resident, peak)
+    resident, own, peak = (int(found[key].split()[0]) * 1024 for key in ("VmRSS", "RssAnon", "VmHWM"))
+    return Memory(resident, own, peak)
 
 
 class ProcessTree:
@@ -77,10 +79,11 @@ class ProcessTree:
         return total
 
     def memory(self) -> Memory:
-        resident = peak = 0
+        resident = own = peak = 0
         for pid in self.pids():
             with contextlib.suppress(OSError, KeyError):
                 one = parse_status(Path(f"/proc/{pid}/status").read_text())
                 resident += one.resident_bytes
+                own += one.own_bytes
                 peak += one.peak_bytes
-        return Memory(resident, peak)
+        return Memory(resident, own, peak)

@@ -237,8 +237,10 @@ class _Running:
     def _with_dynamic(self, config: BrokerConfig) -> BrokerConfig:
         """`config` with what was changed while running, for all brokers and then for this one, on top."""
         changed = self.registry.broker_configs
-        dynamic = {**changed.get(CLUSTER_DEFAULT, {}), **changed.get(str(config.broker_id), {})}
-        return BrokerConfig.load(config.explicit, dynamic) if dynamic or config.dynamic else config
+        dynamic, dynamic_default = changed.get(str(config.broker_id), {}), changed.get(CLUSTER_DEFAULT, {})
+        if not (dynamic or dynamic_default or config.dynamic or config.dynamic_default):
+            return config
+        return BrokerConfig.load(config.explicit, dynamic, dynamic_default)
 
     async def _reconfigure(self, broker: str, settings: Mapping[str, str], validate_only: bool) -> None:
         """Replace what was changed for `broker` while running. Raises ConfigError for what cannot be."""

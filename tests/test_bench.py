@@ -179,8 +179,8 @@ def test_cpu_and_memory_come_from_proc() -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     line = "7 (a b) c) S 1 7 7 0 -1 4194560 1 0 0 0 " + f"{3 * ticks} {2 * ticks} 0 0 20 0 1 0 5 1 1"
     assert parse_stat(line) == Cpu(3.0, 2.0)
-    memory = parse_status("Name:\tx\nVmHWM:\t  200 kB\nVmRSS:\t  100 kB\n")
-    assert (memory.resident_bytes, memory.peak_bytes) == (102_400, 204_800)
+    memory = parse_status("Name:\tx\nVmHWM:\t  200 kB\nVmRSS:\t  100 kB\nRssAnon:\t  50 kB\n")
+    assert (memory.resident_bytes, memory.own_bytes, memory.peak_bytes) == (102_400, 51_200, 204_800)
     here = ProcessTree(os.getpid())
     assert here.pids()[0] == os.getpid()
     assert here.memory().resident_bytes > 1_000_000

@@ -77,7 +77,7 @@ class LogServices:
     ) -> None:
         self.clock = clock
         self.background = background
-        self.open_segments = open_segments or OpenSegments(256)
+        self.open_segments = OpenSegments(256) if open_segments is None else open_segments
         self.producer_expiration_ms = producer_expiration_ms
 
 

@@ -277,6 +277,8 @@ class Segment:
         position = self.offset_index.position_of(offset)
         if position:
             try:
+                if position >= self.size_bytes:
+                    raise Malformed("an index entry behind the end")
                 for at, base_offset, last_offset, size in hop(fd, position, self.size_bytes):
                     if last_offset >= offset:
                         if at == position and base_offset > offset:

@@ -11,8 +11,7 @@ refuse becomes `Malformed`.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 from kafkalite.errors import Malformed
@@ -21,8 +20,7 @@ from kafkalite.protocol.schema import Field, Message
 from kafkalite.protocol.source import Source, length_code, size_min, travelling
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(NamedTuple):
     """Step: read one `struct` code into `target` (a slot or a variable)."""
 
     code: str
@@ -30,8 +28,7 @@ class Fixed:
     is_uuid: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sized:
+class Sized(NamedTuple):
     """Step: what follows a length that a `Fixed` has put into the variable `length`."""
 
     field: Field
@@ -40,13 +37,12 @@ class Sized:
     length: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tags:
-    """Step: the tagged fields of `owner`; their number is in the variable `count`."""
+class Tags(NamedTuple):
+    """Step: the tagged fields of `owner`; how many there are is in the variable `number`."""
 
     owner: str
     fields: list[tuple[str, Field]]
-    count: str
+    number: str
 
 
 Step = Fixed | Sized | Tags
@@ -257,7 +253,7 @@ class DecoderSource:
             source.line(f"{elements}.append({element})")
 
     def _tags(self, step: Tags) -> None:
-        source, count = self.source, step.count
+        source, count = self.source, step.number
         with source.block(f"if {count}:"):
             with source.block(f"if {count} > 127:"):
                 source.line(f"{count}, p = read_uvarint(data, p - 1)")

@@ -8,6 +8,8 @@ mostly empty fields are all unset takes a path of its own where these are consta
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from struct import pack as struct_pack
 from typing import Any
@@ -181,10 +183,9 @@ class EncoderSource:
     def _numbers(self, field: Field, code: str, elements: str, count: str) -> None:
         """A count and so many numbers; short arrays (replicas, say) in one call of a struct made before."""
         source, count_code = self.source, length_code(field, self.flexible)
-        packers = tuple(Struct(f">{count_code}{length}{code}").pack for length in range(SHORT))
         self._flush()
         with source.block(f"if len({elements}) < {SHORT}:"):
-            packer = source.constant(f"pack_{count_code}_and_{code}", packers)
+            packer = source.constant(f"pack_{count_code}_and_{code}", _short_packers(count_code, code))
             source.line(f"{self._out}.append({packer}[len({elements})]({count}, *{elements}))")
         with source.block("else:"):
             self._flush_with_length(count_code, count)
@@ -275,6 +276,12 @@ class EncoderSource:
         else:
             self.source.line(f"{self._out}.append({pack}({', '.join(expressions)}))")
         self._run = []
+
+
+@cache
+def _short_packers(count_code: str, code: str) -> tuple[Callable[..., bytes], ...]:
+    """By length: what packs a count and so many numbers."""
+    return tuple(Struct(f">{count_code}{length}{code}").pack for length in range(SHORT))
 
 
 def _uvarint_bytes(value: str, size: int) -> list[str]:

@@ -8,8 +8,7 @@ Source: org.apache.kafka.common.protocol.types.Type, ByteUtils, KIP-482 (compact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalite.errors import Malformed
@@ -17,8 +16,7 @@ from kafkalite.errors import Malformed
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class Kind(NamedTuple, Generic[T]):
     """One wire type. `code` is its `struct` character; None means that a length goes before the value."""
 
     name: str

@@ -17,8 +17,8 @@ Source: org.apache.kafka.message.MessageGenerator; the JSON files of clients/src
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, overload
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
 from kafkalite.names import ZERO_UUID
@@ -45,6 +45,7 @@ NO_VERSIONS = range(0)
 _UNSET = object()
 
 
+@cache
 def parse_versions(text: str) -> range:
     """`"3+"`, `"4-10"`, `"0"` or `"none"` as a range of versions."""
     if text == "none":
@@ -55,8 +56,7 @@ def parse_versions(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """A declaration, without the name: the type, an array of it or not, the versions, and what is sent when unset."""
 
     kind: Kind[Any] | type[Message]

@@ -106,7 +106,7 @@ def test_a_restart_goes_back_to_the_newest_good_snapshot(tmp_path: Path, state: 
         assert state.take_snapshot(i + 1) is not None
     assert state.take_snapshot(2) is None, "there is a newer one"
     newest = tmp_path / "00000000000000000003.snapshot"
-    newest.write_bytes(newest.read_bytes()[:-1] + b"\xff")
+    newest.write_bytes(newest.read_bytes()[:-1] + b"\0")
     again = ProducerState(str(tmp_path), [1, 2, 3])
     assert again.restore(0, 3, 1000, 86_400_000) == 2
     assert not newest.exists()

@@ -30,7 +30,7 @@ def test_numbers_names_and_flexible_versions_are_kafkas() -> None:
     for api in APIS.values():
         for ours in (api.request, api.response):
             theirs: Any = next(getattr(module, ours.__name__) for module in modules if hasattr(module, ours.__name__))
-            assert theirs.API_KEY == api.key
+            assert api.key == theirs.API_KEY
             assert theirs.name == ours.__name__
             for version in range(api.min_version, api.max_version + 1):
                 assert theirs.flexible_version_q(version) == (version in ours.flexible)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_file_regions_travel_between_bytes(tmp_path: Path, version: int) -> None
 
     assert [part for part in parts if isinstance(part, FileRegion)] == [a, b, b]
     kinds = [isinstance(part, FileRegion) for part in parts]
-    assert all(one or other for one, other in zip(kinds, kinds[1:], strict=False))  # no two parts of bytes in a row
+    assert all(one or other for one, other in itertools.pairwise(kinds))  # no two parts of bytes in a row
     assert not kinds[0]
 
     sent = b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
@@ -132,7 +133,7 @@ def test_file_regions_travel_between_bytes(tmp_path: Path, version: int) -> None
 
 def test_a_request_with_records_in_a_file_is_one_piece(tmp_path: Path) -> None:
     def request(records: Part) -> ProduceRequest:
-        data = [PartitionProduceData(records=records)]  # type: ignore[arg-type]
+        data = [PartitionProduceData(records=records)]
         return ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
 
     in_file = request_frame(request(region(tmp_path / "a", b"batch")), 9, 1, "c")

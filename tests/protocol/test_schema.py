@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.protocol.codec import decode, encoder
 from kafkalite.protocol.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
-from kafkalite.protocol.schema import Message, array, float64, int32, parse_versions, string, struct, uint16
+from kafkalite.protocol.schema import Message, array, float64, parse_versions, string, struct, uint16
 
 
 class Item(Message):
@@ -43,9 +43,9 @@ def test_what_is_not_given_has_the_schemas_default() -> None:
 
 def test_there_is_no_other_field() -> None:
     with pytest.raises(TypeError):
-        Parcel(prot=1)  # type: ignore[call-arg]
+        Parcel(prot=1)
     with pytest.raises(AttributeError):
-        Parcel().prot = 1  # type: ignore[attr-defined]
+        Parcel().prot = 1
 
 
 def test_messages_are_equal_by_value_and_show_what_they_hold() -> None:
@@ -68,8 +68,8 @@ def test_every_kind_of_field_survives(version: int, count: int) -> None:
         parcel.note = "n" * count
         parcel.extra = Item(name="extra", weight=-0.25)
     parts: list[object] = []
-    encoder(Parcel, version)(parcel, parts)  # type: ignore[arg-type]
-    data = bytearray(b"".join(parts))  # type: ignore[arg-type]
+    encoder(Parcel, version)(parcel, parts)
+    data = bytearray(b"".join(parts))
     assert decode(Parcel, version, memoryview(data)) == (parcel, len(data))
 
 

@@ -1,0 +1,264 @@
+"""kill -9 of the daemon while acks=all records arrive; what it acknowledged is there afterwards, in order, without a gap.
+
+The ledger lives in this process, which nobody kills: an acknowledgement is entered with the partition and offset that the
+broker gave it. After every kill the daemon starts again on its directory and port, and clients that never went away carry
+on. At the end the log is read from the start and compared with the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+PARTITIONS = 3
+RECORDS_PER_ROUND = 1500
+PADDING = bytes(120)
+LOG = logging.getLogger("librdkafka-of-crash-tests")
+LOG.addHandler(logging.NullHandler())
+LOG.propagate = False
+PERSISTENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
+
+
+class Ledger:
+    """A producer, what it sent to each partition in order, and what of it was acknowledged, by offset."""
+
+    def __init__(self, bootstrap: str, topic: str, idempotent: bool) -> None:
+        self.topic = topic
+        self.sent: dict[int, list[int]] = defaultdict(list)
+        self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
+        self.refused: list[str] = []
+        self.number = 0
+        in_flight = 5 if idempotent else 1  # without sequence numbers, a batch sent again may land behind its followers
+        self.producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": idempotent,
+                "acks": "all",
+                "max.in.flight": in_flight,
+                "batch.num.messages": 50,
+                "linger.ms": 1,
+                "message.timeout.ms": 60_000,
+                **PERSISTENT,
+            },
+            logger=LOG,
+        )
+
+    def send(self, count: int) -> None:
+        for _ in range(count):
+            partition = self.number % PARTITIONS
+            self.sent[partition].append(self.number)
+            value = b"%d:" % self.number + PADDING
+            self.producer.produce(self.topic, value, partition=partition, on_delivery=self.enter)
+            self.number += 1
+
+    def enter(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+            return
+        known = self.acknowledged[message.partition()].setdefault(message.offset(), number_in(message))
+        assert known == number_in(message), "one offset was given to two records"
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.acknowledged.values()))
+
+
+def number_in(message: Message) -> int:
+    return int(message.value().split(b":")[0])
+
+
+def create(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
+    # segments of 64 KiB: kills also hit rolls, and recovery has more than one segment to look at
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={"segment.bytes": "65536"})])[topic].result(20)
+
+
+def reader(bootstrap: str, group: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "error",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 100,
+            "heartbeat.interval.ms": 200,
+            "session.timeout.ms": 6000,
+            **PERSISTENT,
+        },
+        logger=LOG,
+    )
+
+
+def read_all(bootstrap: str, topic: str, until: Callable[..., None]) -> dict[int, list[tuple[int, int]]]:
+    """Every partition from offset 0 to its end as (offset, number)."""
+    consumer = reader(bootstrap, "auditor")
+    try:
+        read: dict[int, list[tuple[int, int]]] = {}
+        for index in range(PARTITIONS):
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)
+            assert first == 0
+            read[index] = records = []
+            consumer.assign([TopicPartition(topic, index, 0)])
+
+            def at_the_end(records: list[tuple[int, int]] = records, end: int = end) -> bool:
+                for message in consumer.consume(500, 0.2) if len(records) < end else []:
+                    assert message.error() is None, str(message.error())
+                    records.append((message.offset(), number_in(message)))
+                return len(records) >= end
+
+            until(at_the_end, f"all {end} records of {topic}-{index}")
+        return read
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
+def test_what_was_acknowledged_survives(
+    daemon: Any, rounds: int, until: Callable[..., None], idempotent: bool
+) -> None:
+    chance = random.Random(rounds)
+    create(daemon.bootstrap, "ledger")
+    ledger = Ledger(daemon.bootstrap, "ledger", idempotent)
+
+    for number in range(rounds):
+        goal = ledger.count + chance.randrange(RECORDS_PER_ROUND // 10, RECORDS_PER_ROUND)
+        ledger.send(RECORDS_PER_ROUND)
+
+        def enough(goal: int = goal) -> bool:
+            ledger.producer.poll(0.005)
+            return ledger.count >= goal
+
+        until(enough, f"{goal} acknowledgements in round {number}")
+        daemon.kill()
+        ledger.send(RECORDS_PER_ROUND // 10)  # nobody is there; the client keeps them
+        daemon.start()
+
+    assert ledger.producer.flush(60) == 0, "records that nobody answered for"
+    assert ledger.refused == []
+    read = read_all(daemon.bootstrap, "ledger", until)
+    for index, records in read.items():
+        assert [offset for offset, _ in records] == list(range(len(records))), "no gap, no repeat"
+        numbers = [number for _, number in records]
+        at = dict(records)
+        wrong = {o: n for o, n in ledger.acknowledged[index].items() if at.get(o) != n}
+        assert wrong == {}, "records that are not where they were acknowledged to be"
+        if idempotent:
+            assert numbers == ledger.sent[index], "each record once, in the order in which it was sent"
+        else:
+            assert list(dict.fromkeys(numbers)) == ledger.sent[index], "each record, in order but for repeats"
+    assert ledger.count == ledger.number
+
+
+def test_a_group_resumes_where_it_committed(daemon: Any, rounds: int, until: Callable[..., None]) -> None:
+    """Between kills a member reads a bit and commits; the next life of the group must start exactly there."""
+    chance = random.Random(rounds)
+    create(daemon.bootstrap, "shared")
+    ledger = Ledger(daemon.bootstrap, "shared", idempotent=True)
+    partitions = [TopicPartition("shared", index) for index in range(PARTITIONS)]
+    committed = dict.fromkeys(range(PARTITIONS), 0)
+    seeder = reader(daemon.bootstrap, "workers")
+    seeder.commit(offsets=[TopicPartition("shared", index, 0) for index in committed], asynchronous=False)
+    seeder.close()
+
+    for number in range(rounds):
+        ledger.send(300)
+        assert ledger.producer.flush(30) == 0
+        member = reader(daemon.bootstrap, "workers")
+        try:
+            stored = {p.partition: p.offset for p in member.committed(partitions, timeout=20)}
+            assert stored == committed, f"offsets of the group in round {number}"
+            member.subscribe(["shared"])
+            seen: dict[int, list[int]] = defaultdict(list)
+            wanted = chance.randrange(50, 200)
+
+            def read_enough(seen: dict[int, list[int]] = seen, member: Consumer = member, wanted: int = wanted) -> bool:
+                message = member.poll(0.2)
+                if message is not None:
+                    assert message.error() is None, str(message.error())
+                    seen[message.partition()].append(message.offset())
+                return sum(map(len, seen.values())) >= wanted
+
+            until(read_enough, f"{wanted} records for the group in round {number}")
+            for index, offsets in seen.items():
+                first = committed[index]
+                assert offsets == list(range(first, first + len(offsets))), f"partition {index} in round {number}"
+                committed[index] = first + len(offsets)
+            told = [TopicPartition("shared", index, offset) for index, offset in committed.items()]
+            assert all(p.error is None for p in member.commit(offsets=told, asynchronous=False))
+            daemon.kill()  # at once: the commit was answered, so it must be there
+            daemon.start()
+        finally:
+            member.close()
+
+
+def test_a_consumer_that_never_went_away_reads_everything_once(
+    daemon: Any, rounds: int, until: Callable[..., None]
+) -> None:
+    create(daemon.bootstrap, "live")
+    ledger = Ledger(daemon.bootstrap, "live", idempotent=True)
+    consumer = reader(daemon.bootstrap, "spectator")
+    consumer.assign([TopicPartition("live", index, 0) for index in range(PARTITIONS)])
+    seen: dict[int, list[int]] = defaultdict(list)
+
+    def seen_all() -> bool:
+        ledger.producer.poll(0)
+        message = consumer.poll(0.05)
+        if message is not None and message.error() is None:
+            seen[message.partition()].append(number_in(message))
+        return sum(map(len, seen.values())) >= ledger.number
+
+    try:
+        for number in range(rounds):
+            ledger.send(200)
+            daemon.kill()
+            daemon.start()
+            until(seen_all, f"all {ledger.number} records in round {number}")
+        assert ledger.producer.flush(30) == 0
+        assert seen == ledger.sent
+    finally:
+        consumer.close()
+
+
+def test_what_an_admin_was_told_is_done_stays_done(daemon: Any, rounds: int, until: Callable[..., None]) -> None:
+    kept: dict[str, int] = {}
+    gone: set[str] = set()
+    for number in range(rounds):
+        admin = AdminClient({"bootstrap.servers": daemon.bootstrap}, logger=LOG)
+        name, doomed = f"kept-{number}", f"gone-{number}"
+        wanted = [NewTopic(name, 2, 1, config={"retention.ms": str(1_000_000 + number)}), NewTopic(doomed, 1, 1)]
+        for future in admin.create_topics(wanted).values():
+            future.result(20)
+        admin.delete_topics([doomed])[doomed].result(20)
+        kept[name] = number
+        gone.add(doomed)
+
+        daemon.kill()
+        daemon.start()
+
+        admin = AdminClient({"bootstrap.servers": daemon.bootstrap}, logger=LOG)
+        topics = admin.list_topics(timeout=20).topics
+        assert set(topics) & gone == set()
+        assert {topic: len(topics[topic].partitions) for topic in kept if topic in topics} == dict.fromkeys(kept, 2)
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        config = admin.describe_configs([resource])[resource].result(20)
+        assert config["retention.ms"].value == str(1_000_000 + number)
+
+
+def test_the_daemon_stops_when_asked_and_keeps_its_word(daemon: Any, until: Callable[..., None]) -> None:
+    """SIGTERM while records arrive: exit code 0, and the same promise."""
+    create(daemon.bootstrap, "polite")
+    ledger = Ledger(daemon.bootstrap, "polite", idempotent=True)
+    ledger.send(2000)
+    until(lambda: ledger.producer.poll(0.005) is not None and ledger.count >= 200, "200 acknowledgements")
+    assert daemon.stop() == 0, daemon.said()
+    daemon.start()
+    assert ledger.producer.flush(30) == 0
+    read = read_all(daemon.bootstrap, "polite", until)
+    assert {index: [number for _, number in records] for index, records in read.items()} == ledger.sent

@@ -1,0 +1,172 @@
+"""What a start makes of what a stop, orderly or not, has left."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import StorageError
+from kafkalite.log.batch import NewRecord, build_batch
+
+Disk = Any  # of conftest.py
+Log = Any
+
+
+def filled(disk: Disk, **settings: object) -> Log:
+    log = disk.open(segment_bytes=250, index_interval_bytes=0, **settings)
+    for i, value in enumerate("abcdefgh"):
+        log.write(value, producer_id=7, producer_epoch=0, base_sequence=i, epoch=i // 3)
+    return log
+
+
+def test_a_torn_batch_is_cut_at_restart(disk: Disk, log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.write("a", "b", "c")
+    log.write("d")
+    size = disk.file(0).stat().st_size
+    disk.cut(0, 7)  # seven bytes lost with the power
+    log = disk.kill(log)
+    assert log.read_all() == ["a", "b", "c"]
+    lost = size - 7 - disk.file(0).stat().st_size
+    assert log.log.lost_bytes == lost > 0
+    assert f"cut off the last {lost} of {size - 7} bytes" in caplog.text
+    log.write("e")
+    assert disk.kill(log).read_all() == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize("position", [8, 16, 17, 23, 62])
+def test_damage_ends_the_log_and_later_segments_go(disk: Disk, position: int) -> None:
+    log = filled(disk)
+    bases = [segment.base_offset for segment in log.log.segments]
+    assert bases == [0, 3, 6]
+    disk.flip(3, position + 70 if position > 60 else position)
+    log.log.abandon()
+    log = disk.open(clean=False, recovery_point=3)
+    survivors = 3 if position < 60 else 4
+    assert log.read_all() == list("abcdefgh"[:survivors])
+    assert not disk.file(6).exists()
+    assert log.log.latest_epoch == (survivors - 1) // 3
+    assert log.log.end_offset == survivors
+    assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).base_offset == survivors
+    assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).duplicate
+
+
+def test_below_the_recovery_point_nothing_is_read(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.abandon()
+    disk.flip(0, 70)  # rots unseen
+    log = disk.open(clean=False, recovery_point=3)
+    assert log.log.lost_bytes == 0
+    assert [r.offset for r in log.records(3)] == [3, 4, 5, 6, 7]
+    log.log.abandon()
+    assert disk.open(clean=False, recovery_point=2).log.lost_bytes > 0
+
+
+def test_indexes_are_made_again_as_they_were(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.close()
+    kinds = (".index", ".timeindex")
+    before = {(base, kind): disk.file(base, kind).read_bytes() for base in (0, 3, 6) for kind in kinds}
+    assert before[0, ".index"] == struct.pack(">iiii", 1, 70, 2, 140)
+    for base in (0, 3, 6):
+        disk.file(base, ".index").write_bytes(b"rubbish!" * 3)
+        disk.file(base, ".timeindex").unlink()
+    disk.open(clean=False).log.close()
+    assert {key: disk.file(*key).read_bytes() for key in before} == before
+
+
+def test_a_missing_index_is_made_again_even_after_a_clean_stop(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.close()
+    before = disk.file(3, ".index").read_bytes()
+    disk.file(3, ".index").unlink()
+    disk.file(99, ".index").write_bytes(before)  # and one without a segment goes
+    log = disk.open(clean=True)
+    assert log.read_all() == list("abcdefgh")
+    assert disk.file(3, ".index").read_bytes() == before
+    assert not disk.file(99, ".index").exists()
+
+
+def test_a_clean_stop_that_was_none_is_noticed(disk: Disk, log: Log) -> None:
+    log.write("a")
+    log.write("b")
+    log.log.close()
+    disk.cut(0, 3)
+    log = disk.open(clean=True)
+    assert log.read_all() == ["a"]
+    assert log.log.lost_bytes > 0
+
+
+def test_producers_come_from_the_snapshot_and_what_lies_behind(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.close()
+    assert disk.file(8, ".snapshot").exists()
+    for name in (3, 8):
+        disk.file(name, ".snapshot").unlink()
+    disk.flip(6, 8, ".snapshot")
+    log = disk.open(clean=False, recovery_point=8)
+    assert log.write("h", producer_id=7, producer_epoch=0, base_sequence=7).duplicate
+
+
+def test_the_tail_of_a_preallocated_segment_is_no_record(disk: Disk) -> None:
+    log = disk.open(preallocate=True, segment_bytes=4096)
+    log.write("a")
+    disk.file(0).write_bytes(disk.file(0).read_bytes().ljust(4096, b"\0"))
+    log = disk.kill(log)
+    assert log.read_all() == ["a"]
+    log.write("b")
+    log.log.close()
+    assert disk.open().read_all() == ["a", "b"]
+
+
+def test_a_log_that_ends_before_its_start_begins_anew(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.close()
+    log = disk.open(start_offset=100)
+    assert (log.log.start_offset, log.log.end_offset, log.read_all()) == (100, 100, [])
+    assert log.write("x").base_offset == 100
+    assert [name for name in disk.names() if name.endswith(".log")] == [disk.file(100).name]
+
+
+def test_old_formats_are_not_cut_as_if_they_were_torn(disk: Disk) -> None:
+    body = struct.pack(">bbiii", 0, 0, -1, 1, 0)[:-4] + b"v"
+    message = struct.pack(">qiI", 0, 4 + len(body), zlib.crc32(body)) + body
+    disk.file(0).write_bytes(message)
+    with pytest.raises(StorageError, match="v0 or v1"):
+        disk.open(clean=False)
+    assert disk.file(0).read_bytes() == message
+
+
+class TestInterruptedCleanUp:
+    """The cleaner was replacing segments 0 and 3 by a new 0 when the broker died."""
+
+    @pytest.fixture
+    def new(self, disk: Disk) -> bytes:
+        filled(disk).log.close()
+        return bytes(
+            build_batch([NewRecord(b"k", b"compacted")], base_offset=1)
+            + build_batch([NewRecord(b"k", b"too")], base_offset=5)
+        )
+
+    def test_while_writing(self, disk: Disk, new: bytes) -> None:
+        disk.file(0, ".log.cleaned").write_bytes(new)
+        disk.file(0, ".index.cleaned").write_bytes(b"")
+        assert disk.open().read_all() == list("abcdefgh")
+        assert not [name for name in disk.names() if name.endswith(".cleaned")]
+
+    def test_while_renaming_to_swap(self, disk: Disk, new: bytes) -> None:
+        disk.file(0, ".log.cleaned").write_bytes(new)
+        disk.file(3, ".log.swap").write_bytes(new)
+        assert disk.open().read_all() == list("abcdefgh")
+        assert not [name for name in disk.names() if name.endswith((".cleaned", ".swap"))]
+
+    def test_while_switching(self, disk: Disk, new: bytes) -> None:
+        disk.file(0, ".log.swap").write_bytes(new)
+        disk.file(3).rename(disk.file(3, ".log.deleted"))
+        log = disk.open()
+        assert log.read_all() == ["compacted", "too", "g", "h"]
+        assert [r.offset for r in log.records()] == [1, 5, 6, 7]
+        assert not [name for name in disk.names() if name.endswith((".swap", ".deleted"))]
+        assert disk.kill(log).read_all() == ["compacted", "too", "g", "h"]

@@ -1,0 +1,157 @@
+"""Every reason to refuse a batch, by Kafka's code and in Kafka's order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.log.batch import NewRecord, build_batch, compute_crc, parse_header
+from kafkalite.log.compression import CODECS
+from kafkalite.log.record import read_records
+from kafkalite.log.validate import InvalidRecords, Rules, rewrite, validate
+
+NOW_MS = 1_700_000_000_000
+Change = Callable[[bytearray], bytearray]
+
+
+def batch(count: int = 2, **options: int) -> bytearray:
+    return build_batch([NewRecord(b"k", b"v%d" % i, (), NOW_MS) for i in range(count)], **options)
+
+
+def patch(form: str, at: int, value: int, *, crc: bool = True) -> Change:
+    """Overwrite one header field, and make the checksum right again."""
+
+    def change(data: bytearray) -> bytearray:
+        struct.pack_into(form, data, at, value)
+        if crc:
+            struct.pack_into(">I", data, 17, compute_crc(data))
+        return data
+
+    return change
+
+
+def verdict(data: bytes | bytearray, version: int = 9, **settings: object) -> ErrorCode:
+    try:
+        validate(memoryview(bytearray(data)), Rules(TopicConfig(**settings)), NOW_MS, version)
+    except KafkaError as error:
+        assert error.message
+        return error.code
+    return ErrorCode.NONE
+
+
+def test_what_stock_clients_send_is_taken() -> None:
+    assert verdict(batch()) == ErrorCode.NONE
+    assert verdict(batch(producer_id=5, producer_epoch=0, base_sequence=0)) == ErrorCode.NONE
+    for codec in range(5):
+        assert verdict(batch(codec=codec)) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda d: d[:60], ErrorCode.CORRUPT_MESSAGE),
+        (lambda d: bytearray(), ErrorCode.CORRUPT_MESSAGE),
+        (lambda d: d[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (patch(">i", 8, -1), ErrorCode.CORRUPT_MESSAGE),
+        (patch(">i", 8, 2**31 - 1), ErrorCode.CORRUPT_MESSAGE),
+        (patch(">I", 17, 0, crc=False), ErrorCode.CORRUPT_MESSAGE),
+        (patch(">b", 65, 1, crc=False), ErrorCode.CORRUPT_MESSAGE),
+        (patch(">b", 16, 1), ErrorCode.INVALID_RECORD),
+        (lambda d: d + d, ErrorCode.INVALID_RECORD),
+        (lambda d: d + b"\0", ErrorCode.INVALID_RECORD),
+        (patch(">q", 0, 5), ErrorCode.INVALID_RECORD),
+        (patch(">i", 57, 1), ErrorCode.INVALID_RECORD),
+        (patch(">i", 57, 0), ErrorCode.INVALID_RECORD),
+        (patch(">i", 57, -2), ErrorCode.INVALID_RECORD),
+        (patch(">i", 23, -1), ErrorCode.INVALID_RECORD),
+        (patch(">h", 21, 0x20), ErrorCode.INVALID_RECORD),
+        (patch(">q", 43, 7), ErrorCode.INVALID_RECORD),
+        (patch(">h", 21, 0x08), ErrorCode.INVALID_TIMESTAMP),
+        (patch(">h", 21, 0x10), ErrorCode.INVALID_TXN_STATE),
+        (patch(">h", 21, 0x05), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+    ],
+)
+def test_what_is_refused(change: Change, code: ErrorCode) -> None:
+    assert verdict(change(batch())) == code
+
+
+def test_zstd_needs_a_client_that_knows_it() -> None:
+    assert verdict(batch(codec=CODECS["zstd"]), version=6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert verdict(batch(codec=CODECS["zstd"]), version=7) == ErrorCode.NONE
+
+
+def test_sizes_are_limited() -> None:
+    size = len(batch())
+    assert verdict(batch(), max_message_bytes=size) == ErrorCode.NONE
+    assert verdict(batch(), max_message_bytes=size - 1) == ErrorCode.MESSAGE_TOO_LARGE
+    assert verdict(batch(), segment_bytes=size) == ErrorCode.NONE
+    assert verdict(batch(), segment_bytes=size - 1) == ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_a_compacted_topic_needs_keys_and_names_the_records_without() -> None:
+    for codec in (0, CODECS["lz4"]):
+        data = build_batch([NewRecord(b"k", b"v"), NewRecord(None, b"v"), NewRecord(b"k", None)], codec=codec)
+        assert verdict(data) == ErrorCode.NONE
+        with pytest.raises(InvalidRecords) as raised:
+            validate(memoryview(data), Rules(TopicConfig(cleanup_policy=("compact",))), NOW_MS, 9)
+        assert raised.value.code == ErrorCode.INVALID_RECORD
+        assert [index for index, _ in raised.value.record_errors] == [1]
+
+
+def test_times_are_bounded_where_the_topic_says_so() -> None:
+    def at(timestamp: int) -> bytearray:
+        return build_batch([NewRecord(b"k", b"v", (), NOW_MS), NewRecord(b"k", b"v", (), timestamp)])
+
+    bounds = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 500}
+    verdicts = {d: verdict(at(NOW_MS + d), **bounds) for d in (-1001, -1000, 0, 500, 501)}
+    assert verdicts == {
+        -1001: ErrorCode.INVALID_TIMESTAMP, -1000: ErrorCode.NONE, 0: ErrorCode.NONE, 500: ErrorCode.NONE,
+        501: ErrorCode.INVALID_TIMESTAMP,
+    }  # fmt: skip
+    assert verdict(at(NOW_MS + 501), message_timestamp_type="LogAppendTime", **bounds) == ErrorCode.NONE
+    assert verdict(at(-1), **bounds) == ErrorCode.NONE, "no timestamp is never too old"
+
+
+def test_the_topics_codec_replaces_another_and_leaves_its_own() -> None:
+    rules = Rules(TopicConfig(compression_type="zstd"))
+    for codec in range(5):
+        data = memoryview(batch(3, codec=codec, producer_id=7, producer_epoch=1, base_sequence=9))
+        out, header = rewrite(data, parse_header(data), rules, NOW_MS)
+        assert header.codec == CODECS["zstd"]
+        assert header.crc == compute_crc(out)
+        assert read_records(out) == read_records(data)
+        assert header[9:] == parse_header(data)[9:]
+        assert (out is data) == (codec == CODECS["zstd"])
+    plain = memoryview(batch(codec=1))
+    out, header = rewrite(plain, parse_header(plain), Rules(TopicConfig(compression_type="uncompressed")), NOW_MS)
+    assert header.codec == 0
+
+
+def test_recompressed_batches_are_measured_again() -> None:
+    data = memoryview(build_batch([NewRecord(b"k", bytes(10_000))], codec=CODECS["gzip"]))
+    for limits, code in (
+        ({"max_message_bytes": 5000}, ErrorCode.MESSAGE_TOO_LARGE),
+        ({"segment_bytes": 5000}, ErrorCode.RECORD_LIST_TOO_LARGE),
+    ):
+        with pytest.raises(KafkaError) as raised:
+            rewrite(data, parse_header(data), Rules(TopicConfig(compression_type="uncompressed", **limits)), NOW_MS)
+        assert raised.value.code == code
+
+
+def test_compressed_rubbish_is_an_invalid_record_where_records_are_read() -> None:
+    data = batch(codec=CODECS["zstd"])
+    data[70] ^= 0xFF
+    struct.pack_into(">I", data, 17, compute_crc(data))
+    assert verdict(data) == ErrorCode.NONE, "the hot path never touches a record"
+    assert verdict(data, cleanup_policy=("compact",)) == ErrorCode.INVALID_RECORD
+
+
+def test_the_brokers_time_is_stamped() -> None:
+    data = memoryview(batch())
+    _, header = rewrite(data, parse_header(data), Rules(TopicConfig(message_timestamp_type="LogAppendTime")), NOW_MS + 9)
+    assert (header.timestamp_type, header.max_timestamp, header.crc) == (1, NOW_MS + 9, compute_crc(data))
+    assert {record.timestamp for record in read_records(data)} == {NOW_MS + 9}
