@@ -138,7 +138,7 @@ def memory(process: ProcessTree | None) -> Result:
         return Result(MEMORY, error="needs --pid")
     now = process.memory()
     note = (
-        f"RSS {now.resident_bytes / 1e6:,.0f} MB after all work ({now.own_bytes / 1e6:,.0f} MB of it not mapped files), "
+        f"RSS {now.resident_bytes / 1e6:,.0f} MB after all work ({now.own_bytes / 1e6:,.0f} MB of it not files), "
         f"at most {now.peak_bytes / 1e6:,.0f} MB"
     )
     return Result(MEMORY, resident_bytes=now.resident_bytes, note=note)

@@ -1,7 +1,7 @@
 """kafkalite: a Kafka-compatible broker in pure Python asyncio.
 
-    with kafkalite.Broker(data_dir="data", port=0) as broker:
-        ...  # any Kafka client, with bootstrap.servers = broker.bootstrap_servers
+with kafkalite.Broker(data_dir="data", port=0) as broker:
+    ...  # any Kafka client, with bootstrap.servers = broker.bootstrap_servers
 """
 
 from typing import TYPE_CHECKING

@@ -30,7 +30,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
 from kafkalite.log.log_manager import LogManager
 from kafkalite.network.server import Listener, NetworkLimits, Server
-from kafkalite.topics import Topics
+from kafkalite.topics import Topics, records_of
 from kafkalite.zk.embedded import EmbeddedRegistry
 from kafkalite.zk.registry import CLUSTER_DEFAULT
 
@@ -180,13 +180,17 @@ class _Running:
         self._undo.append(executor.shutdown)
         self.logs = LogManager(self._data_dir, self.clock, config, executor.submit)
         self._undo.append(self.logs.close)
-        self.registry = EmbeddedRegistry(self._data_dir, cluster_id=self.logs.stored_cluster_id)
+        self.registry = EmbeddedRegistry(
+            self._data_dir,
+            cluster_id=self.logs.stored_cluster_id,
+            first_topics=lambda: records_of(self.logs.stored_topics(), config.broker_id),
+        )
         await self.registry.start()
         self._undo.append(self.registry.stop)
         config = self.config = self._with_dynamic(config)
         self.topics = Topics(config, self.registry, self.logs, config.broker_id)
         self.logs.load(self.registry.cluster_id, self.topics.config_for)
-        self.topics.load()
+        await self.topics.load()
         group_topic = GroupTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(
             config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None

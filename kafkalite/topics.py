@@ -42,6 +42,20 @@ class Topic:
         self.partitions: dict[int, Partition] = {}
 
 
+def records_of(stored: Mapping[str, tuple[uuid.UUID | None, int]], broker_id: int) -> list[TopicRecord]:
+    """Records for the topics of a directory that another broker filled. Settings of their own are not in there, so the
+    internal ones get theirs and the others the broker's defaults."""
+    return [
+        TopicRecord(
+            name=name,
+            topic_id=topic_id or random_uuid(),
+            partitions={i: PartitionRecord((broker_id,), broker_id, 0, (broker_id,), 0) for i in range(count)},
+            config={"cleanup.policy": "compact"} if name in INTERNAL_TOPICS else {},
+        )
+        for name, (topic_id, count) in stored.items()
+    ]
+
+
 class Topics:
     """All topics, by name. Invariant: whatever stands in `by_name` has its logs open and is in the registry."""
 
@@ -73,15 +87,32 @@ class Topics:
         record = self._registry.topics.get(topic)
         return TopicConfig.build(record.config if record is not None else {}, self._config)
 
-    def load(self) -> None:
-        """Take over what registry and disk hold at start. A log nobody registered is named and left alone."""
+    async def load(self) -> None:
+        """Take over what registry and disk hold at start: the registry decides.
+
+        After an unclean stop a log may be left of a topic that was deleted; it is removed, also when there is a new
+        topic of that name. A log that had to be cut gets a new leader epoch, so that a client that has read more than
+        is there now finds out (KIP-320).
+        """
         for record in list(self._registry.topics.values()):
             topic = self._add(record)
             for index, state in record.partitions.items():
-                self._open(topic, index, state)
-        for name, index in self._logs.logs:
+                if not self._logs.was_clean:
+                    self._drop_leftover(topic, index)
+                partition = self._open(topic, index, state)
+                if partition.log.lost_bytes:
+                    partition.leader_epoch += 1
+                    await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
+        for name, index in list(self._logs.logs):
             if self.partition(name, index) is None:
-                logger.warning("%s-%d is on disk but not in the registry; it is left alone and not served", name, index)
+                logger.warning("%s-%d is not in the registry: its topic was deleted, and it goes too", name, index)
+                self._logs.delete(name, index)
+
+    def _drop_leftover(self, topic: Topic, index: int) -> None:
+        log = self._logs.get(topic.name, index)
+        if log is not None and log.topic_id not in (None, topic.topic_id):
+            logger.warning("%s-%d is what is left of a deleted topic of that name, and goes", topic.name, index)
+            self._logs.delete(topic.name, index)
 
     async def create(
         self,
@@ -211,13 +242,14 @@ class Topics:
         self.by_name[record.name] = topic
         return topic
 
-    def _open(self, topic: Topic, index: int, state: PartitionRecord) -> None:
+    def _open(self, topic: Topic, index: int, state: PartitionRecord) -> Partition:
         log = self._logs.get(topic.name, index)
         if log is None:
             log = self._logs.create(topic.name, index, topic.topic_id, topic.config)
         # an epoch never goes backwards, whichever of registry and log remembers more
         epoch = max(state.leader_epoch, log.latest_epoch, 0)
-        topic.partitions[index] = Partition(topic.name, index, log, epoch)
+        partition = topic.partitions[index] = Partition(topic.name, index, log, epoch)
+        return partition
 
     async def _open_all(self, topic: Topic, states: Iterable[tuple[int, PartitionRecord]]) -> None:
         for count, (index, state) in enumerate(states, start=1):
@@ -226,6 +258,4 @@ class Topics:
                 await asyncio.sleep(0)
 
     def _first_state(self, replicas: list[int]) -> PartitionRecord:
-        return PartitionRecord(
-            replicas=tuple(replicas), leader=self._broker_id, leader_epoch=0, isr=tuple(replicas), partition_epoch=0
-        )
+        return PartitionRecord(tuple(replicas), self._broker_id, 0, tuple(replicas), 0)

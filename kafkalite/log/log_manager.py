@@ -28,7 +28,13 @@ from pathlib import Path
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
-from kafkalite.log.checkpoint import MetaProperties, encode_offsets, read_meta_properties, read_offsets
+from kafkalite.log.checkpoint import (
+    MetaProperties,
+    encode_offsets,
+    read_meta_properties,
+    read_offsets,
+    read_topic_id,
+)
 from kafkalite.log.files import (
     Done,
     Job,
@@ -48,6 +54,7 @@ from kafkalite.log.names import (
     LOCK,
     LOG_STARTS,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
     delete_directory,
@@ -68,7 +75,8 @@ _BACKGROUND_WAIT_SECONDS = 60
 
 
 class LogManager:
-    """Owns the directory from construction to `close`. `logs` maps (topic, partition) to its log."""
+    """Owns the directory from construction to `close`. `logs` maps (topic, partition) to its log; `was_clean` says
+    whether the last stop was orderly."""
 
     def __init__(
         self, data_dir: str | Path, clock: Clock, config: BrokerConfig, run_in_background: RunInBackground | None = None
@@ -84,6 +92,7 @@ class LogManager:
         self._pending = 0
         self._timers: dict[Timer, None] = {}
         self._loaded = False
+        self.was_clean = True
         self._lock: OpenFile | None = _lock(self.data_dir)
         self._meta = read_meta_properties(self._path(META_PROPERTIES))
         self._services = LogServices(
@@ -98,6 +107,18 @@ class LogManager:
         """The cluster that the directory's meta.properties names; None for a new directory."""
         return self._meta.cluster_id if self._meta is not None else None
 
+    def stored_topics(self) -> dict[str, tuple[uuid.UUID | None, int]]:
+        """The topics that have directories here, with their ids if these are known and their partition counts."""
+        found: dict[str, tuple[uuid.UUID | None, int]] = {}
+        for name in sorted(os.listdir(self.data_dir)):
+            key = parse_partition_directory(name)
+            if key is not None:
+                topic, partition = key
+                topic_id, count = found.get(topic, (None, 0))
+                topic_id = topic_id or read_topic_id(f"{self._path(name)}/{PARTITION_METADATA}")
+                found[topic] = topic_id, max(count, partition + 1)
+        return found
+
     def load(self, cluster_id: str, topic_config_for: Callable[[str], TopicConfig]) -> None:
         """Take possession for `cluster_id`, and open every log; after an unclean stop, recover them.
 
@@ -106,7 +127,7 @@ class LogManager:
         started = time.perf_counter()
         self._claim(cluster_id)
         try:
-            clean = os.path.exists(self._path(CLEAN_SHUTDOWN))
+            clean = self.was_clean = os.path.exists(self._path(CLEAN_SHUTDOWN))
             unlink_if_exists(self._path(CLEAN_SHUTDOWN))
             with os.scandir(self.data_dir) as entries:
                 names = sorted(entry.name for entry in entries if entry.is_dir())

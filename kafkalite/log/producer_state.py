@@ -232,14 +232,14 @@ class ProducerState:
         return AbortedTxn(header.producer_id, first_offset, header.last_offset, stable)
 
     def restore(self, start_offset: int, end_offset: int, now_ms: int, expiration_ms: int) -> int:
-        """Take the newest readable snapshot in (start_offset, end_offset]; returns the offset that it covers.
+        """Take the newest readable snapshot in [start_offset, end_offset]; returns the offset that it covers.
 
         Without one the state is empty and `start_offset` comes back. Corrupt snapshots are deleted, and so are those
         outside the range. Raises OSError.
         """
         self.clear()
         for offset in self.snapshots.copy():
-            if not start_offset < offset <= end_offset:
+            if not start_offset <= offset <= end_offset:
                 self.drop_snapshot(offset)
         while self.snapshots:
             offset = self.snapshots[-1]

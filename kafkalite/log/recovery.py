@@ -204,7 +204,7 @@ class _Loader:
         """Check everything from the segment at index `first` on. (bytes lost, end offset). Raises OSError."""
         segments = self._segments
         base = segments[first].base_offset
-        self.load_producers(max(self._start_offset, segments[0].base_offset), base, clean=False)
+        self.load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         lost_bytes = 0
         end_offset = base
         for at in range(first, len(segments)):

@@ -1,7 +1,8 @@
 """Messages to bytes and back, by code that is compiled when a (message, version) is first used.
 
 A decoder gives a message or raises `Malformed`, whatever the bytes are. An encoder appends pieces to a list; the
-records of a message pass through as they were given.
+records of a message pass through as they were given. To read the code that runs for a message, print it:
+`DecoderSource(HeartbeatRequest, 4).write().text("decode(data, p)")`.
 """
 
 from __future__ import annotations

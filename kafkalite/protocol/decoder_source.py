@@ -11,7 +11,7 @@ refuse becomes `Malformed`.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 from kafkalite.errors import Malformed
@@ -95,7 +95,7 @@ class DecoderSource:
         read_always = {name for name, _ in plain}
         for name, field in cls.__fields__.items():
             if name not in read_always:
-                default = "[]" if field.is_array else self._literal(field.default)
+                default = "[]" if field.is_array else self.source.literal(field.default)
                 self.source.line(f"{target}.{name} = {default}")
         steps: list[Step] = []
         for name, field in plain:
@@ -105,11 +105,6 @@ class DecoderSource:
             steps += [Fixed("B", count), Tags(target, tagged, count)]
         self._perform(steps)
         return target
-
-    def _literal(self, value: Any) -> str:
-        if value is None or isinstance(value, bool | int | str | bytes):
-            return repr(value)
-        return self.source.constant(type(value).__name__ + "_default", value)
 
     def _steps(self, field: Field, name: str, target: str) -> list[Step]:
         if isinstance(field.kind, Kind) and not field.is_array and field.kind.code is not None:

@@ -101,39 +101,18 @@ class EncoderSource:
 
     def _sized(self, field: Field, kind: Kind[Any], value: str) -> None:
         """A length and so many bytes."""
-        source = self.source
+        source, is_records = self.source, kind.name == "records"
         content, length = source.fresh("s"), source.fresh("n")
-        is_text = kind.name == "string"
-        bytes_of = f"{content}.encode()" if is_text else content
-        size_of = f"len({content})"
-        if kind.name == "records":
-            source.line(f"{content} = {value}")
-            with source.block(f"if {content} is None:"):
-                source.line(f"{content} = b''")
-                source.line(f"{length} = {self._null_length(field)}")
-            with source.block(f"elif type({content}) is FileRegion:"):
-                source.line(f"{length} = {self._length(f'{content}.size')}")
-            with source.block(f"elif type({content}) is list:"):
-                source.line(f"{length} = {self._length(f'sum(map(len, {content}))')}")
-            with source.block("else:"):
-                source.line(f"{length} = {self._length(size_of)}")
-        elif field.nullable:
-            # Null in another version of this message: what cannot say null says nothing.
-            source.line(f"{content} = {value}")
+        source.line(f"{content} = {value}")
+        if field.nullable:
+            # Also where another version has null: what cannot say null says nothing.
             with source.block(f"if {content} is None:"):
                 source.line(f"{content} = b''")
                 source.line(f"{length} = {self._null_length(field)}")
             with source.block("else:"):
-                if is_text:
-                    source.line(f"{content} = {bytes_of}")
-                source.line(f"{length} = {self._length(size_of)}")
+                self._measure(kind, content, length)
         else:
-            source.line(f"{content} = {value}{'.encode()' if is_text else ''}")
-            if self.flexible:
-                source.line(f"{length} = {self._length(size_of)}")
-            else:
-                length = size_of
-        is_records = kind.name == "records"
+            self._measure(kind, content, length)
         self._flush_with_length(length_code(field, self.flexible), length, bytes_max=3 if is_records else 1)
         if is_records:
             with source.block(f"if type({content}) is list:"):
@@ -142,6 +121,16 @@ class EncoderSource:
                 source.line(f"{self._out}.append({content})")
         else:
             source.line(f"{self._out}.append({content})")
+
+    def _measure(self, kind: Kind[Any], content: str, length: str) -> None:
+        size = f"len({content})"
+        if kind.name == "string":
+            self.source.line(f"{content} = {content}.encode()")
+        elif kind.name == "records":
+            in_list = f"sum(map(len, {content})) if type({content}) is list else len({content})"
+            self.source.line(f"{length} = {content}.size if type({content}) is FileRegion else {in_list}")
+            size = length
+        self.source.line(f"{length} = {self._length(size)}")
 
     def _null_length(self, field: Field) -> int:
         """What stands before no value: null, or empty in versions (or directions) that may not say null."""
@@ -222,7 +211,7 @@ class EncoderSource:
             return f"bool({value})" if is_set else f"not {value}"
         if field.default is None:
             return f"({value} is {'not ' * is_set}None)"
-        return f"({value} {'!=' if is_set else '=='} {field.default!r})"
+        return f"({value} {'!=' if is_set else '=='} {self.source.literal(field.default)})"
 
     def _tags(self, tagged: list[tuple[str, Field]], owner: str) -> None:
         if not tagged:

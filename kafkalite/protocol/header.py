@@ -76,8 +76,7 @@ def response_frame(response: Message, version: int, correlation_id: int) -> list
     parts: list[Part] = []
     encode(response, parts)
     if has_records:
-        parts = _merged(parts)
-        size = sum(map(len, parts))
+        parts, size = _merged(parts)
     else:
         parts = [b"".join(parts)]  # type: ignore[arg-type]
         size = len(parts[0])
@@ -120,24 +119,25 @@ def decode_response(request: Api | type[Message], version: int, frame: memoryvie
     return correlation_id, response
 
 
-def _merged(parts: list[Part]) -> list[Part]:
-    """The parts with neighbours of bytes joined and empty regions left out; the first one is bytes."""
+def _merged(parts: list[Part]) -> tuple[list[Part], int]:
+    """The parts with neighbours of bytes joined and empty regions left out, and their size; the first one is bytes."""
     merged: list[Part] = []
-    run: list[Part] = []
-    start = 0
+    size = start = 0
     for index, part in enumerate(parts):
         if type(part) is FileRegion:
-            run += parts[start:index]
+            if part.size == 0:
+                parts[index] = b""
+                continue
+            if joined := b"".join(parts[start:index]):  # type: ignore[arg-type]
+                merged.append(joined)
+                size += len(joined)
+            merged.append(part)
+            size += part.size
             start = index + 1
-            if part.size:
-                if joined := b"".join(run):  # type: ignore[arg-type]
-                    merged.append(joined)
-                merged.append(part)
-                run = []
-    run += parts[start:]
-    if joined := b"".join(run):  # type: ignore[arg-type]
+    if joined := b"".join(parts[start:]):  # type: ignore[arg-type]
         merged.append(joined)
-    return merged
+        size += len(joined)
+    return merged, size
 
 
 @cache

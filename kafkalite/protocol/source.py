@@ -50,6 +50,12 @@ class Source:
             candidate = f"{name}_{number}"
         return candidate
 
+    def literal(self, value: Any) -> str:
+        """How the code says a default."""
+        if value is None or isinstance(value, bool | int | str | bytes):
+            return repr(value)
+        return self.constant(f"default_{type(value).__name__}", value)
+
     def struct_method(self, method: str, codes: list[str]) -> str:
         """A global name for `Struct(codes).method`, e.g. `unpack_from_hii`."""
         name = f"{method}_{''.join(codes).replace('?', 'T')}"

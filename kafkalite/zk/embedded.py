@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,22 @@ _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
 class EmbeddedRegistry(Registry):
-    """The registry in `data_dir`. `cluster_id` is taken for a directory that has no registry yet; None makes one up."""
+    """The registry in `data_dir`.
 
-    def __init__(self, data_dir: str | Path, *, cluster_id: str | None = None) -> None:
+    For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` gives
+    what a broker without this registry left there.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path,
+        *,
+        cluster_id: str | None = None,
+        first_topics: Callable[[], Iterable[TopicRecord]] = tuple,
+    ) -> None:
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
+        self._first_topics = first_topics
         self._cluster_id = ""
         self._topics: dict[str, TopicRecord] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
@@ -60,6 +71,7 @@ class EmbeddedRegistry(Registry):
             self._load(self._journal.load())
             if not self._cluster_id:
                 self._cluster_id = self._first_cluster_id or format_uuid(random_uuid())
+                self._topics = {topic.name: topic for topic in self._first_topics()}
                 self._journal.rewrite(self._snapshot())
             self._plan_rewrite(sum(len(encode(entry)) for entry in self._snapshot()))
             if self._journal.size_bytes > self._rewrite_at_bytes:

@@ -1,10 +1,10 @@
 """One broker and the stock clients that talk to it.
 
-`bootstrap` is an embedded broker shared by the whole run, or any other broker when KAFKALITE_TEST_BOOTSTRAP=host:port says
-so (a real Apache Kafka then serves as the oracle of these tests; give it group.initial.rebalance.delay.ms=0 to keep them
-quick). Each client library has a fixture that makes clients in its own words, with settings fit for a test, and closes all
-of them whatever happens. Topics and groups get unique names, so tests never meet. Whoever waits does it with `until`, or
-with the client's own poll under a deadline; nothing sleeps.
+`bootstrap` is an embedded broker shared by the whole run, or any other broker when KAFKALITE_TEST_BOOTSTRAP=host:port
+says so (a real Apache Kafka then serves as the oracle of these tests; give it group.initial.rebalance.delay.ms=0 to
+keep them quick). Each client library has a fixture that makes clients in its own words, with settings fit for a test,
+and closes all of them whatever happens. Topics and groups get unique names, so tests never meet. Whoever waits does
+it with `until`, or with the client's own poll under a deadline; nothing sleeps.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Confluent:
         return self.admins[-1]
 
     def send(self, topic: str, records: list[dict[str, Any]], **settings: Any) -> list[confluent_kafka.Message]:
-        """Produce the records in order and return them as they were acknowledged, in order; one refusal fails the test."""
+        """Produce the records and return them as they were acknowledged, in order; one refusal fails the test."""
         producer = self.producer(**settings)
         answers: list[tuple[Any, confluent_kafka.Message]] = []
         for record in records:

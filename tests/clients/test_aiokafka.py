@@ -34,7 +34,9 @@ def reader(bootstrap: str, *topics: str, **given: Any) -> aiokafka.AIOKafkaConsu
     return aiokafka.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **defaults | given)
 
 
-async def write(bootstrap: str, topic: str, count: int, first: int = 0, partition: int = 0, **settings: Any) -> list[int]:
+async def write(
+    bootstrap: str, topic: str, count: int, first: int = 0, partition: int = 0, **settings: Any
+) -> list[int]:
     """Sends numbered records and returns the offsets that the broker answered."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, **settings) as producer:
         sent = [

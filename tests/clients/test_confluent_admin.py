@@ -1,4 +1,4 @@
-"""confluent-kafka's AdminClient: topics, partitions, configs, the cluster, groups and their offsets, record deletion."""
+"""confluent-kafka's AdminClient: topics, partitions, records, configs, the cluster, groups and their offsets."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def test_names_that_differ_in_a_dot_and_an_underscore_collide(
 ) -> None:
     stem = unique("metric").replace("-", "")
     create_topic(bootstrap, f"{stem}.a")
-    assert refusal(confluent.admin().create_topics([NewTopic(f"{stem}_a", 1, 1)])[f"{stem}_a"]) == KafkaError.TOPIC_EXCEPTION
+    name, admin = f"{stem}_a", confluent.admin()
+    assert refusal(admin.create_topics([NewTopic(name, 1, 1)])[name]) == KafkaError.TOPIC_EXCEPTION
 
 
 def test_a_topic_gets_more_partitions_and_never_fewer(topic: str, confluent: Any, until: Callable[..., Any]) -> None:
@@ -146,12 +147,11 @@ def test_a_topic_gets_more_partitions_and_never_fewer(topic: str, confluent: Any
     assert confluent.read(topic, 1)[0].value() == b"0"
     assert refusal(admin.create_partitions([NewPartitions(topic, 3)])[topic]) == KafkaError.INVALID_PARTITIONS
     assert refusal(admin.create_partitions([NewPartitions(topic, 2)])[topic]) == KafkaError.INVALID_PARTITIONS
-    assert refusal(admin.create_partitions([NewPartitions("nowhere", 2)])["nowhere"]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    nowhere = admin.create_partitions([NewPartitions("nowhere", 2)])["nowhere"]
+    assert refusal(nowhere) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_topic_configs_tell_value_and_source(
-    bootstrap: str, create_topic: Callable[..., str], confluent: Any
-) -> None:
+def test_topic_configs_tell_value_and_source(bootstrap: str, create_topic: Callable[..., str], confluent: Any) -> None:
     topic = create_topic(bootstrap, retention_ms=7_200_000, cleanup_policy="compact,delete")
     config = config_of(confluent.admin(), ResourceType.TOPIC, topic)
     assert config["retention.ms"].value == "7200000"

@@ -51,7 +51,8 @@ def test_many_records_over_partitions_keep_their_order_by_key(
     topic = create_topic(bootstrap, partitions=6)
     keys = 20
     records = [{"key": b"key-%d" % (n % keys), "value": b"%d" % n} for n in range(10_000)]
-    confluent.send(topic, records, enable_idempotence=True)  # or a refused batch would be sent again behind its followers
+    # idempotent, or a batch that a young topic refuses would be sent again behind its followers
+    confluent.send(topic, records, enable_idempotence=True)
     consumer = confluent.consumer()
     consumer.subscribe([topic])
 

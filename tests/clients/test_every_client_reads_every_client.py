@@ -1,8 +1,8 @@
 """Four clients write one topic with one codec; each of the four then reads what all of them wrote.
 
-The records are compared as the readers saw them, so a byte that the broker (or a codec) bends shows up as a difference
-between two libraries that never met. kcat cannot write a null beside an empty value in one run, nor read binary keys: its
-share of the topic is text.
+The records are compared as the readers saw them, so a byte that the broker (or a codec) bends shows up as a
+difference between two libraries that never met. kcat cannot write a null beside an empty value in one run, nor read
+binary keys: its share of the topic is text.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class Seen(NamedTuple):
 
 
 def story(author: str) -> list[dict[str, Any]]:
-    """Twelve records: keyed and not, with and without value, empty, long enough to compress; never nothing at all, which
-    kafka-python refuses to send."""
+    """Twelve records: keyed and not, with and without value, empty, long; none without both, as kafka-python wants."""
     values = [b"plain", b"", None, (f"{author} " * 400).encode()] * 3
     keys = [b"", None, f"{author}-key".encode(), b"key"] * 3
     return [
@@ -127,7 +126,7 @@ def test_what_four_clients_write_four_clients_read_alike(
 
     seen = seen_by_confluent(confluent, topic, count)
 
-    assert [record.offset for record in seen] == list(range(count)), "offsets of one partition have neither gap nor repeat"
+    assert [record.offset for record in seen] == list(range(count)), "neither gap nor repeat"
     for author, first in (("confluent", 0), ("kafka-python", 12), ("aiokafka", 24)):
         told = [(r["timestamp"], r["key"], r["value"], tuple(r["headers"])) for r in story(author)]
         assert [record[1:] for record in seen[first : first + 12]] == told, author

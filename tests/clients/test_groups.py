@@ -1,8 +1,8 @@
 """Consumer groups: members come, go and fall silent, and every record is seen by the member it is assigned to.
 
-Each member commits what it has seen before it gives partitions back, so over any number of rebalances each record is seen
-exactly once; a record seen twice, or by a member that does not own its partition, is an error of the broker's coordinator
-(or of the client, which these versions do not have).
+Each member commits what it has seen before it gives partitions back, so over any number of rebalances each record is
+seen exactly once; a record seen twice, or by a member that does not own its partition, is an error of the broker's
+coordinator (or of the client, which these versions do not have).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import aiokafka
 import confluent_kafka
-import kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import KafkaError, TopicPartition
+from kafka.coordinator.assignors.range import RangePartitionAssignor as RangeOfKafkaPython
 
 PARTITIONS = 6
 
@@ -81,7 +81,8 @@ class Group:
             for member in self.members:
                 member.step()
             owned = [partition for member in self.members for partition in member.owned]
-            return sorted(owned) == list(range(PARTITIONS)) and sorted(len(m.owned) for m in self.members) == sorted(sizes)
+            shares = sorted(len(member.owned) for member in self.members)
+            return sorted(owned) == list(range(PARTITIONS)) and shares == sorted(sizes)
 
         self.until(settled, f"an assignment of {sizes} partitions to {[m.name for m in self.members]}")
 
@@ -157,16 +158,14 @@ def test_three_libraries_share_one_group(
     kafka_python: Any,
     unique: Callable[[str], str],
 ) -> None:
-    """The member that came first assigns for all, in its own dialect of the consumer protocol; the others must follow."""
+    """The first member assigns for all, in its own dialect of the consumer protocol; the others must follow."""
     topic = create_topic(bootstrap, partitions=PARTITIONS)
     group = unique("mixed")
 
     async def story() -> None:
         in_c = confluent.consumer(group_id=group, partition_assignment_strategy="range")
         in_c.subscribe([topic])
-        in_python = kafka_python.consumer(
-            topic, group_id=group, partition_assignment_strategy=[kafka.coordinator.assignors.range.RangePartitionAssignor]
-        )
+        in_python = kafka_python.consumer(topic, group_id=group, partition_assignment_strategy=[RangeOfKafkaPython])
         in_asyncio = aiokafka.AIOKafkaConsumer(
             topic,
             bootstrap_servers=bootstrap,

@@ -19,7 +19,8 @@ def write(kafka_python: Any, topic: str, count: int, first: int = 0, **settings:
     """Sends numbered records to partition 0 and returns what the broker answered for each."""
     producer = kafka_python.producer(**settings)
     sent = [
-        producer.send(topic, b"%d" % n, partition=0, timestamp_ms=START_MS + 1000 * n) for n in range(first, first + count)
+        producer.send(topic, b"%d" % n, partition=0, timestamp_ms=START_MS + 1000 * n)
+        for n in range(first, first + count)
     ]
     return [future.get(timeout=15) for future in sent]
 

@@ -33,9 +33,7 @@ def test_offsets_by_timestamp(kcat: Any, confluent: Any, topic: str) -> None:
     assert kcat("-C", "-t", topic, *from_four_to_seven, "-f", "%o ", "-q").split() == ["4", "5", "6"]
 
 
-def test_a_balanced_group_reads_and_the_next_goes_on(
-    kcat: Any, topic: str, unique: Callable[[str], str]
-) -> None:
+def test_a_balanced_group_reads_and_the_next_goes_on(kcat: Any, topic: str, unique: Callable[[str], str]) -> None:
     group = unique("kcat")
     first_time = ("-X", "auto.offset.reset=earliest", "-X", "heartbeat.interval.ms=100", "-q", "-e")
     kcat("-P", "-t", topic, typed="one\ntwo\n")

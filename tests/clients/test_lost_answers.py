@@ -1,9 +1,10 @@
 """A wire between client and broker that loses answers and goes dead, and what must hold all the same.
 
-`Wire` is a proxy that knows just enough of the protocol: frames, the API key of a request, and which answer belongs to it.
-It passes everything on, except that it tells the client its own port wherever the broker tells one, so that the client
-stays on it. On demand it swallows the answer to a request (which the broker has then carried out), cuts that connection
-and may refuse to connect again; or it swallows every request in silence. An idempotent producer must not write twice.
+`Wire` is a proxy that knows just enough of the protocol: frames, the API key of a request, and which answer belongs
+to it. It passes everything on, except that it tells the client its own port wherever the broker tells one, so that
+the client stays on it. On demand it swallows the answer to a request (which the broker has then carried out), cuts
+that connection and may refuse to connect again; or it swallows every request in silence. An idempotent producer must
+not write twice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from confluent_kafka import TopicPartition
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, INIT_PRODUCER_ID, DESCRIBE_CLUSTER = 11, 12, 13, 14, 22, 60
+Asked = dict[int, int]  # correlation id -> API key
 TELL_ADDRESSES = {METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER}
 
 
@@ -78,7 +80,7 @@ class Wire:
             broker_reader, broker_writer = await asyncio.open_connection("127.0.0.1", self.broker_port)
             ends.append(broker_writer)
             self.connections.add(broker_writer)
-            asked: dict[int, int] = {}
+            asked: Asked = {}
             ways = [
                 asyncio.create_task(self.pass_requests(reader, broker_writer, asked)),
                 asyncio.create_task(self.pass_answers(broker_reader, writer, asked)),
@@ -96,7 +98,7 @@ class Wire:
                 end.transport.abort()
                 self.connections.discard(end)
 
-    async def pass_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, int]) -> None:
+    async def pass_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked) -> None:
         while True:
             frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
             api, _, correlation_id = struct.unpack_from(">hhi", frame)
@@ -105,7 +107,7 @@ class Wire:
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 await writer.drain()
 
-    async def pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, int]) -> None:
+    async def pass_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: Asked) -> None:
         while True:
             frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
             api = asked.pop(struct.unpack_from(">i", frame)[0])
@@ -115,8 +117,9 @@ class Wire:
                 self.refusing = self.refuse_after_loss
                 return
             if api in TELL_ADDRESSES:
+                theirs, ours = struct.pack(">i", self.broker_port), struct.pack(">i", self.port)
                 for host in (b"127.0.0.1", b"localhost"):
-                    frame = frame.replace(host + struct.pack(">i", self.broker_port), host + struct.pack(">i", self.port))
+                    frame = frame.replace(host + theirs, host + ours)
             if not self.silent:
                 writer.write(struct.pack(">i", len(frame)) + frame)
                 await writer.drain()
@@ -138,7 +141,7 @@ def over_the_wire(wire: Wire, confluent_at: Callable[[str], Any]) -> Any:
 def produce_in_batches_of_one(
     producer: Any, wire: Wire, topic: str, count: int, losses: set[int]
 ) -> list[tuple[bytes, int]]:
-    """Sends numbered records, a batch each, losing an answer just before some; (value, offset) of each acknowledgement."""
+    """Sends numbered records, a batch each, losing an answer at some; (value, offset) of each acknowledgement."""
     answers: list[tuple[Any, Any]] = []
     for n in range(count):
         if n in losses:
@@ -248,8 +251,11 @@ def test_the_broker_knows_a_repeated_batch_even_after_a_restart(
         )
         answers: list[Any] = []
 
+        def enter(error: Any, message: Any) -> None:
+            answers.append((error, message.offset()))
+
         def produce(n: int) -> None:
-            producer.produce(topic, b"%d" % n, on_delivery=lambda error, message: answers.append((error, message.offset())))
+            producer.produce(topic, b"%d" % n, on_delivery=enter)
 
         for n in range(10):
             produce(n)
@@ -336,7 +342,8 @@ def test_a_member_that_falls_silent_is_replaced_when_its_session_ends(
 
     wire.silent = True
 
-    until(lambda: heir.poll(0.05) or heir.assignment(), "the partition to pass on", seconds=3 * shortest_session_ms / 1000 + 10)
+    patience = 3 * shortest_session_ms / 1000 + 10
+    until(lambda: heir.poll(0.05) or heir.assignment(), "the partition to pass on", seconds=patience)
     told = confluent.admin().describe_consumer_groups([group])[group].result(10)
     assert len(told.members) == 1
     wire.silent = False

@@ -1,7 +1,7 @@
 """Clients that speak as they did years ago: pinned protocol versions down to 0.11, where record batches v2 began.
 
-kafka-python takes the versions of its requests from `api_version`, librdkafka from `broker.version.fallback` when it is
-told not to ask (`api.version.request=false`). Both then use the oldest requests that modern libraries still carry.
+kafka-python takes the versions of its requests from `api_version`, librdkafka from `broker.version.fallback` when it
+is told not to ask (`api.version.request=false`). Both then use the oldest requests that modern libraries still carry.
 """
 
 from __future__ import annotations
@@ -48,9 +48,7 @@ def test_kafka_python_speaks_as_of(
 
 
 @pytest.mark.parametrize("version", ["0.11.0.0", "1.0.0", "2.0.0"])
-def test_librdkafka_that_does_not_ask(
-    version: str, topic: str, confluent: Any, unique: Callable[[str], str]
-) -> None:
+def test_librdkafka_that_does_not_ask(version: str, topic: str, confluent: Any, unique: Callable[[str], str]) -> None:
     pinned = {"api_version_request": False, "broker_version_fallback": version}
     records = [{"value": b"%d" % n, "headers": [("h", b"1")], "timestamp": START_MS + n} for n in range(100)]
     sent = confluent.send(topic, records, **pinned, compression_codec="snappy")

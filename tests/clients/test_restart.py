@@ -1,4 +1,6 @@
-"""A broker stops and starts again on its directory and port, under clients that go on, and for clients that come later."""
+"""A broker stops and starts again on its directory and port, under clients that go on, and for clients that come
+later.
+"""
 
 from __future__ import annotations
 
@@ -155,12 +157,11 @@ def test_topics_created_deleted_and_grown_stay_so(
     assert consumer.get_watermark_offsets(TopicPartition(kept, 1), timeout=10) == (4, 10)
 
 
-def test_many_small_segments_read_as_one_log(
-    broker: Any, clients: Any, create_topic: Callable[..., str]
-) -> None:
+def test_many_small_segments_read_as_one_log(broker: Any, clients: Any, create_topic: Callable[..., str]) -> None:
     topic = create_topic(broker.bootstrap, segment_bytes=10_000, index_interval_bytes=100)
     for first in range(0, 1000, 100):
-        clients.send(topic, [{"value": b"%d" % n + bytes(100)} for n in range(first, first + 100)], batch_num_messages=10)
+        records = [{"value": b"%d" % n + bytes(100)} for n in range(first, first + 100)]
+        clients.send(topic, records, batch_num_messages=10)
 
     broker.restart()
 

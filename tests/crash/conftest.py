@@ -43,6 +43,7 @@ class Daemon:
                     *(sys.executable, "-m", "kafkalite", "serve"),
                     *("--port", str(self.port), "--data-dir", str(self.data_dir)),
                     *("--override", "group.initial.rebalance.delay.ms=0"),
+                    *("--override", "group.min.session.timeout.ms=1000"),
                 ],
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -59,8 +60,8 @@ class Daemon:
         if port is None:
             code = self.process.poll()
             self.kill()
-            how = f"was not ready in {READY_SECONDS:g} s" if code is None else f"ended with code {code} before it was ready"
-            pytest.fail(f"the daemon {how}; it said: {self.said()}")
+            state = f"after {READY_SECONDS:g} s" if code is None else f"and ended with code {code}"
+            pytest.fail(f"the daemon was not ready {state}; it said: {self.said()}")
         self.port = port
 
     @staticmethod
@@ -112,7 +113,10 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         daemon.kill()
 
 
-@pytest.fixture(params=[3, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])], ids="{}-rounds".format)
+MANY = pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])
+
+
+@pytest.fixture(params=[3, MANY], ids="{}-rounds".format)
 def rounds(request: pytest.FixtureRequest) -> int:
     """How many times the daemon is killed."""
     return int(request.param)

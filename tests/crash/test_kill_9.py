@@ -1,8 +1,9 @@
-"""kill -9 of the daemon while acks=all records arrive; what it acknowledged is there afterwards, in order, without a gap.
+"""kill -9 of the daemon while acks=all records arrive; what it acknowledged is there afterwards, in order, without a
+gap.
 
-The ledger lives in this process, which nobody kills: an acknowledgement is entered with the partition and offset that the
-broker gave it. After every kill the daemon starts again on its directory and port, and clients that never went away carry
-on. At the end the log is read from the start and compared with the ledger.
+The ledger lives in this process, which nobody kills: an acknowledgement is entered with the partition and offset that
+the broker gave it. After every kill the daemon starts again on its directory and port, and clients that never went
+away carry on. At the end the log is read from the start and compared with the ledger.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def reader(bootstrap: str, group: str) -> Consumer:
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,
             "heartbeat.interval.ms": 200,
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": 3000,  # a member that a kill cut off is in the way for so long
             **PERSISTENT,
         },
         logger=LOG,
@@ -120,9 +121,7 @@ def read_all(bootstrap: str, topic: str, until: Callable[..., None]) -> dict[int
 
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
-def test_what_was_acknowledged_survives(
-    daemon: Any, rounds: int, until: Callable[..., None], idempotent: bool
-) -> None:
+def test_what_was_acknowledged_survives(daemon: Any, rounds: int, until: Callable[..., None], idempotent: bool) -> None:
     chance = random.Random(rounds)
     create(daemon.bootstrap, "ledger")
     ledger = Ledger(daemon.bootstrap, "ledger", idempotent)

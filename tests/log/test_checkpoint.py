@@ -60,9 +60,7 @@ def test_meta_properties_of_both_versions_are_understood(tmp_path: Path) -> None
     path = tmp_path / "meta.properties"
     assert read_meta_properties(str(path)) is None
     written = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3).encode(1_732_209_660_000)
-    assert written == (
-        b"#\n#Thu Nov 21 17:21:00 UTC 2024\nbroker.id=3\nversion=0\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
-    )
+    assert written == (b"#\n#Thu Nov 21 17:21:00 UTC 2024\nbroker.id=3\nversion=0\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
     path.write_bytes(written)
     assert read_meta_properties(str(path)) == ("MkU3OEVBNTcwNTJENDM2Qg", 3)
     path.write_bytes(b"! kraft\nnode.id=1\ndirectory.id=x\nversion=1\ncluster.id=abc\n")

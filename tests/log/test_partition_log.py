@@ -486,7 +486,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS, segment_bytes=st.sampled_from([1500, 3000, 100_000]), interval=st.sampled_from([0, 150, 4096]))
 def test_the_log_equals_a_list(
     new_disk: Callable[[], Disk], steps: list[tuple[str, int, int]], segment_bytes: int, interval: int

@@ -90,8 +90,7 @@ def test_snapshot_bytes() -> None:
     data = encode_snapshot(state)
     assert data[:2] == b"\0\1"
     assert data[6:] == bytes.fromhex(
-        "00000001"
-        "0000000000000007 0002 0000000e 0000000000000068 00000004 0000018bcfe56800 ffffffff ffffffffffffffff"
+        "000000010000000000000007 0002 0000000e 0000000000000068 00000004 0000018bcfe56800 ffffffff ffffffffffffffff"
     )
     back = decode_snapshot(data)[7]
     assert (back.epoch, back.last_sequence, back.batches) == (2, 14, known.batches)

@@ -152,6 +152,8 @@ def test_compressed_rubbish_is_an_invalid_record_where_records_are_read() -> Non
 
 def test_the_brokers_time_is_stamped() -> None:
     data = memoryview(batch())
-    _, header = rewrite(data, parse_header(data), Rules(TopicConfig(message_timestamp_type="LogAppendTime")), NOW_MS + 9)
+    _, header = rewrite(
+        data, parse_header(data), Rules(TopicConfig(message_timestamp_type="LogAppendTime")), NOW_MS + 9
+    )
     assert (header.timestamp_type, header.max_timestamp, header.crc) == (1, NOW_MS + 9, compute_crc(data))
     assert {record.timestamp for record in read_records(data)} == {NOW_MS + 9}

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.protocol.codec import decode, encoder
 from kafkalite.protocol.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
-from kafkalite.protocol.schema import Message, array, float64, parse_versions, string, struct, uint16
+from kafkalite.protocol.schema import Message, array, float64, parse_versions, string, struct, uint16, uuid
 
 
 class Item(Message):
@@ -25,6 +25,7 @@ class Parcel(Message, flexible="2+"):
     numbers: list[int] = array(INT16, "0-1")
     note: str | None = string("2+", nullable="2+", tag=1)
     extra: Item | None = struct(Item, "2+", tag=0)
+    owner: UUID = uuid("2+", tag=2)
 
 
 def test_versions_are_written_as_in_a_kip() -> None:
@@ -66,6 +67,7 @@ def test_every_kind_of_field_survives(version: int, count: int) -> None:
     else:
         parcel.ids = [UUID(int=i) for i in range(count)]
         parcel.note = "n" * count
+        parcel.owner = UUID(int=count)
         parcel.extra = Item(name="extra", weight=-0.25)
     parts: list[object] = []
     encoder(Parcel, version)(parcel, parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
 from kafkalite.protocol.primitives import STRING
 from kafkalite.protocol.schema import Message, array, blob, boolean, int8, int16, int32, string
 
@@ -52,7 +53,7 @@ class DescribedGroup(Message):
     protocol_type: str = string("0+")
     protocol_data: str = string("0+")
     members: list[DescribedGroupMember] = array(DescribedGroupMember, "0+")
-    authorized_operations: int = int32("3+", default=-2147483648)
+    authorized_operations: int = int32("3+", default=AUTHORIZED_OPERATIONS_OMITTED)
 
 
 class DescribeGroupsResponse(Message, flexible="5+"):
