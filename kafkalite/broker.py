@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 DATA_DIR_DEFAULT = "kafkalite-data"
 _STOP_GRACE_MS = 5_000
+_NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
 
 
@@ -226,6 +227,8 @@ class _Running:
         self._undo.append(lambda: self.server.stop(_STOP_GRACE_MS))
         await self.server.start()
         self._repeat("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
+        if config.log_flush_scheduler_interval_ms < _NEVER_MS:
+            self._repeat("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
         self._repeat("offset expiry", config.offsets_retention_check_interval_ms, self.groups.expire_offsets)
         self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 

@@ -79,7 +79,7 @@ class GroupTopic:
         now_ms = self._clock.wall_ms()
         batch = build_batch([NewRecord(key, value, timestamp=now_ms) for key, value in records])
         try:
-            partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION)
+            partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
         except KafkaError as error:
             logger.error("%s-%d takes no records: %s", GROUP_METADATA_TOPIC, index, error)
             done(error.code)

@@ -81,9 +81,12 @@ class Partition:
         """Where a read_committed fetch ends. Without open transactions that is the high watermark."""
         return self.high_watermark
 
-    def append(self, records: memoryview, now_ms: int, produce_version: int) -> AppendResult:
-        """Append one batch and commit it. Raises KafkaError with the code for the producer."""
-        result = self.log.append(records, self.leader_epoch, now_ms, produce_version=produce_version)
+    def append(self, records: memoryview, now_ms: int, produce_version: int, *, trusted: bool = False) -> AppendResult:
+        """Append one batch and commit it. Raises KafkaError with the code for the producer.
+
+        `trusted`: the broker itself made the batch, so there is nothing to check.
+        """
+        result = self.log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
         self.high_watermark = self.log.end_offset
         if self.waiters and not result.duplicate:
             size_bytes = len(records)

@@ -120,6 +120,8 @@ def annotated(settings: tuple[Setting, ...]) -> str:
             lines += ["", "", f"############################# {title} #############################"]
         default = setting.default_text
         about = [setting.allowed()] if setting.allowed() else []
+        if setting.idle:
+            about.append("nothing acts on it yet")
         about.append("not set by default" if default in (None, "") else f"default {default}{_in_words(setting)}")
         mark = "#" if setting.sample is None else ""
         shown = setting.sample if setting.sample is not None else default or ""

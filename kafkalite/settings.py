@@ -89,6 +89,7 @@ class Setting:
     `broker`: for a topic's setting, the broker's settings that give its default, with factors to this unit; the first
     that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: what the generated
     server.properties sets; None leaves the line commented out. `convert`: parses the text (and the default) instead.
+    `idle`: taken and described, but nothing acts on it yet; a start that finds it set says so in one line.
     """
 
     __slots__ = (
@@ -101,6 +102,7 @@ class Setting:
         "default_text",
         "doc",
         "dynamic",
+        "idle",
         "name",
         "one_of",
         "sample",
@@ -122,6 +124,7 @@ class Setting:
         dynamic: bool = False,
         sample: str | None = None,
         convert: Callable[[str], Any] | None = None,
+        idle: bool = False,
     ) -> None:
         self.attribute = self.name = self.section = ""  # given by the class that holds the line
         self.type = type
@@ -135,6 +138,7 @@ class Setting:
         self.dynamic = dynamic
         self.sample = sample
         self.convert = convert
+        self.idle = idle
         self.sensitive = type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Any:

@@ -74,8 +74,11 @@ def test_kafkas_zookeeper_file_just_starts():
     assert config.group_initial_rebalance_delay_ms == 0
     assert [line.split()[0] for line in config.warnings] == [
         "num.io.threads",
+        "num.recovery.threads.per.data.dir",
         "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
+        "log.retention.hours",
+        "log.retention.check.interval.ms",
         "zookeeper.connect",
         "zookeeper.connection.timeout.ms",
     ]
@@ -90,7 +93,7 @@ def test_kafkas_kraft_file_just_starts_without_its_controller():
         "listeners: CONTROLLER://:9093 is left out, it is for a KRaft controller and kafkalite needs none"
         in config.warnings
     )
-    assert len(config.warnings) == 7
+    assert len(config.warnings) == 8
 
 
 def test_nothing_given_is_kafkas_defaults():

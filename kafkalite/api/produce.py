@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.log.validate import InvalidRecords
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -40,6 +41,8 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         answers = []
         for data in topic_data.partition_data:
             try:
+                if acks == -1 and topic is not None and topic.config.min_insync_replicas > 1:
+                    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # of which there is one
                 answers.append(_append(topic, data, now_ms, version, call.client_id))
             except KafkaError as error:
                 failed = True
@@ -78,8 +81,12 @@ def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )
-    if error.code in _WITH_MESSAGE and error.message is not None:
-        response.record_errors = [BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message=error.message)]
+    if isinstance(error, InvalidRecords):
+        response.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
+            for at, message in error.record_errors
+        ]
+    if error.code in _WITH_MESSAGE:
         response.error_message = error.message
     return response
 

@@ -118,10 +118,11 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
     append = positions.append
     length_at = _LENGTH.unpack_from
     position = 0
-    last = len(view) - _LEGACY_BYTES_MIN
+    size = len(view)
+    last = size - _LEGACY_BYTES_MIN
     while position <= last:
         end = position + length_at(view, position)[0] + PREFIX_BYTES
-        if end > len(view):
+        if end > size:
             break
         if end - position < _LEGACY_BYTES_MIN:
             raise Malformed(f"no record batch at position {position}: its length says {end - position - PREFIX_BYTES}")
@@ -155,7 +156,7 @@ def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
 
 
 def _check_crcs(view: memoryview, positions: list[int], heads: npt.NDArray[np.void], end: int) -> None:
-    positions = [*positions, end]
-    for i, expected in enumerate(heads["crc"].tolist()):
-        if crc32c(view[positions[i] + CRC_FROM : positions[i + 1]]) != expected:
+    ends = [*positions[1:], end]
+    for i, (position, end, crc) in enumerate(zip(positions, ends, heads["crc"].tolist(), strict=False)):
+        if crc32c(view[position + CRC_FROM : end]) != crc:
             raise Malformed(f"the batch at offset {heads['base_offset'][i]} is corrupt: its checksum is wrong")

@@ -16,6 +16,7 @@ Source: kafka.log.LogManager, CleanShutdownFileHandler, MetaPropertiesEnsemble.
 from __future__ import annotations
 
 import fcntl
+import gc
 import logging
 import os
 import queue
@@ -133,6 +134,22 @@ class LogManager:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
         except OSError as error:
             raise storage_error("cannot load the logs", self.data_dir, error) from error
+        collecting = gc.isenabled()
+        gc.disable()  # everything made here stays: 72 us a log instead of 92 us
+        try:
+            self._open_all(names, clean, topic_config_for)
+        finally:
+            if collecting:
+                gc.enable()
+        self._loaded = True
+        if self.logs:
+            took_ms = (time.perf_counter() - started) * 1000
+            how = "loaded" if clean else "recovered after an unclean stop"
+            lost_bytes = sum(log.lost_bytes for log in self.logs.values())
+            lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
+            logger.info("%d logs %s in %.0f ms%s", len(self.logs), how, took_ms, lost)
+
+    def _open_all(self, names: list[str], clean: bool, topic_config_for: Callable[[str], TopicConfig]) -> None:
         recovery_points = read_offsets(self._path(RECOVERY_POINTS))
         start_offsets = read_offsets(self._path(LOG_STARTS))
         self.high_watermarks = read_offsets(self._path(HIGH_WATERMARKS))
@@ -147,16 +164,8 @@ class LogManager:
             if config is None:
                 config = configs[topic] = topic_config_for(topic)
             known = Known(clean, recovery_points.get(found, 0), start_offsets.get(found, 0))
-            self.logs[found] = PartitionLog.open(
-                topic, partition, f"{self.data_dir}/{name}", config, known, self._services
-            )
-        self._loaded = True
-        if self.logs:
-            took_ms = (time.perf_counter() - started) * 1000
-            how = "loaded" if clean else "recovered after an unclean stop"
-            lost_bytes = sum(log.lost_bytes for log in self.logs.values())
-            lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
-            logger.info("%d logs %s in %.0f ms%s", len(self.logs), how, took_ms, lost)
+            directory = f"{self.data_dir}/{name}"
+            self.logs[found] = PartitionLog.open(topic, partition, directory, config, known, self._services)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))

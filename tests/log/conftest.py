@@ -144,7 +144,7 @@ def log(disk: Disk) -> Log:
 
 @pytest.fixture
 def new_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Disk]]:
-    """Disks one after another, for tests that play many games. Nobody loses power in them, so nobody waits for fsync."""
+    """Disks one after another, for tests that play many games. Nobody loses power there: no fsync."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     disks: list[Disk] = []
 

@@ -4,7 +4,7 @@ import importlib
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.errors import Malformed
@@ -58,6 +58,7 @@ def as_read(rows: list[NewRecord]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("library", ["kafka", "aiokafka"])
+@settings(max_examples=60, deadline=None)
 @given(rows=st.lists(records, min_size=1, max_size=20))
 def test_a_batch_is_what_a_real_client_makes(library: str, rows: list[NewRecord]) -> None:
     ours = build_batch(rows, producer_id=4711, producer_epoch=3, base_sequence=9)

@@ -164,7 +164,7 @@ def test_a_directory_of_another_cluster_or_broker_is_refused(start: Start) -> No
 
 def test_a_directory_that_cannot_be_is_one_plain_line(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot use .*/file/data as the data directory: Not a directory"):
+    with pytest.raises(ConfigError, match=r"cannot use .*/file/data as the data directory: Not a directory"):
         LogManager(tmp_path / "file" / "data", clock, BrokerConfig.load({}))
 
 

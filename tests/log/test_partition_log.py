@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -142,7 +143,7 @@ def test_a_full_segment_is_followed_by_the_next(disk: Disk) -> None:
     found = bases(disk)
     assert len(found) > 4
     assert all(disk.file(base).stat().st_size <= 1000 for base in found)
-    for base, following in zip(found, found[1:], strict=False):
+    for base, following in pairwise(found):
         assert disk.file(base, ".index").stat().st_size % 8 == 0 < disk.file(base, ".index").stat().st_size < 100
         last = disk.file(base, ".timeindex").read_bytes()[-12:]
         assert int.from_bytes(last[:8], "big") == T0 + following - 1, "sealed with the latest timestamp"

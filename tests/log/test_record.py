@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.errors import Malformed
@@ -11,6 +11,7 @@ from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_ba
 from kafkalite.log.record import Record, read_records, read_varint
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 31), (1 << 31) - 1))
 def test_varints_come_back(value: int) -> None:
     out = bytearray(b"..")
@@ -19,6 +20,7 @@ def test_varints_come_back(value: int) -> None:
     assert len(out) <= 7
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
 def test_varlongs_come_back(value: int) -> None:
     out = bytearray()

@@ -105,9 +105,9 @@ class World:
         sock.setblocking(False)
         if receive_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        await asyncio.get_running_loop().sock_connect(sock, (host, self.server.ports["PLAINTEXT"]))
         client = Client(sock)
         self.clients.append(client)
+        await asyncio.get_running_loop().sock_connect(sock, (host, self.server.ports["PLAINTEXT"]))
         return client
 
     def total(self, counter: str) -> int:
