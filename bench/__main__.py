@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     target.add_argument("--reference", metavar="VERSION", nargs="?", const="3.9.1", help="start Apache Kafka")
     parser.add_argument("--only", metavar="NAME,..", help="only this work; * and ? as in a shell")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each work is measured (default 5)")
-    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="load before all work (0; reference 30)")
+    parser.add_argument("--warm-up", type=float, metavar="SECONDS", help="load before all work (0; reference 60)")
     parser.add_argument("--fill-mb", type=int, default=512, help="log that the readers read (default 512)")
     parser.add_argument("--starts", type=int, default=3, help="how often the start is timed (default 3)")
     parser.add_argument("--acks", type=int, choices=(1, -1), default=1, help="acks of every producer (default 1)")
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         session = Session(
             broker.bootstrap, broker.process, options.seconds, options.acks, fill_bytes=options.fill_mb * 10**6
         )
-        before = options.warm_up if options.warm_up is not None else 30.0 if options.reference else 0.0
+        before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
         for name in names:

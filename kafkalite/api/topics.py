@@ -72,9 +72,7 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
             )
         assigned = {one.partition_index: list(one.broker_ids) for one in wanted.assignments}
         if len(assigned) != len(wanted.assignments) or sorted(assigned) != list(range(len(assigned))):
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be numbered from 0 on"
-            )
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be numbered from 0 on")
         for broker_ids in assigned.values():
             _check_replicas(services, broker_ids)
         partition_count = len(assigned)

@@ -89,9 +89,10 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_active", "_bases", "_config", "_flush_at", "_roll_age_ms", "_rules", "_sealed_bytes", "_segment_bytes",
-        "_services", "_timers", "_topic_id", "_truncations", "_unsynced", "directory", "end_offset", "epochs",
-        "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments", "start_offset", "topic",
+        "_active", "_bases", "_config", "_flush_at", "_flush_round", "_handed_out", "_roll_age_ms", "_rules",
+        "_sealed_bytes", "_segment_bytes", "_services", "_timers", "_topic_id", "_unsynced", "directory", "end_offset",
+        "epochs", "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments",
+        "start_offset", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +112,8 @@ class PartitionLog:
         self._services = services
         self._timers: dict[Timer, None] = {}
         self._topic_id: uuid.UUID | None = None
-        self._truncations = 0
+        self._flush_round = 0
+        self._handed_out = 0  # up to here the sealed segments were given to be flushed
         self._unsynced: dict[str, None] = {}  # paths that the next flush must take along
         self._take_stock()
         self.config = config
@@ -384,7 +386,7 @@ class PartitionLog:
         """The log ends before `offset` now: everything at or past it is dropped. Raises StorageError."""
         if offset >= self.end_offset:
             return
-        self._truncations += 1
+        self._begin_flush_round()
         try:
             if offset < self.segments[0].base_offset:
                 self._start_anew(offset)
@@ -510,17 +512,24 @@ class PartitionLog:
         self._set_recovery_point(self.end_offset)
 
     def _flush_sealed(self) -> None:
-        """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done."""
+        """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done.
+
+        Jobs run in order, so each takes only what no earlier one did. After one that failed, those behind it say
+        nothing of the whole: they count for nothing, and the next takes everything again.
+        """
         upto = self._active.base_offset
-        truncations = self._truncations
-        taken = self._unsynced | dict.fromkeys(path for segment in self._unflushed() for path in segment.files())
+        round_ = self._flush_round
+        unflushed = self.segments[self._index_of(max(self.recovery_point, self._handed_out)) : -1]
+        taken = self._unsynced | dict.fromkeys(path for segment in unflushed for path in segment.files())
         self._unsynced = {}
+        self._handed_out = upto
 
         def flushed(error: Exception | None) -> None:
             if error is not None:
                 logger.error("cannot flush %s up to offset %d: %s", self.directory, upto, error)
                 self._unsynced = taken | self._unsynced
-            elif truncations == self._truncations and upto > self.recovery_point:
+                self._begin_flush_round()
+            elif round_ == self._flush_round and upto > self.recovery_point:
                 self._set_recovery_point(upto)
 
         self._services.background(lambda: sync_all(taken), flushed)
@@ -529,6 +538,11 @@ class PartitionLog:
         """The sealed segments that hold something at or past the recovery point."""
         first = self._index_of(self.recovery_point)
         return self.segments[first:-1]
+
+    def _begin_flush_round(self) -> None:
+        """What flushes under way are going to say no longer holds."""
+        self._flush_round += 1
+        self._handed_out = 0
 
     def _set_recovery_point(self, offset: int) -> None:
         self.recovery_point = offset
