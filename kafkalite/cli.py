@@ -122,6 +122,7 @@ def serve(options: argparse.Namespace) -> int:
 
 async def _serve(config: BrokerConfig) -> None:
     import asyncio
+    import gc
     import signal
     from pathlib import Path
 
@@ -156,6 +157,7 @@ async def _serve(config: BrokerConfig) -> None:
                 f"kafkalite is ready on {broker.bootstrap_servers}, data in {place}, cluster {broker.cluster_id}",
                 flush=True,
             )
+            gc.freeze()  # what the start left behind lives as long as the process: no collection looks at it again
         await waiting
     finally:
         waiting.cancel()

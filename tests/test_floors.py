@@ -18,6 +18,7 @@ FLOORS: list[tuple[str, int]] = [
     ("errors", 0),
     ("names", 0),
     ("clock", 0),
+    ("checksum", 0),
     ("region", 0),
     ("settings", 0),
     ("listeners", 0),

@@ -16,8 +16,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
+from kafkalite.checksum import crc32c
 from kafkalite.errors import Malformed
 from kafkalite.log.compression import NONE, compress
 

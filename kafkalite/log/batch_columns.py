@@ -13,8 +13,8 @@ from struct import Struct
 
 import numpy as np
 import numpy.typing as npt
-from crc32c import crc32c
 
+from kafkalite.checksum import crc32c
 from kafkalite.errors import Malformed
 from kafkalite.log.batch import (
     CODEC_MASK,

@@ -20,8 +20,7 @@ import struct
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from kafkalite.checksum import crc32c
 from kafkalite.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import BatchHeader
 from kafkalite.log.files import read_file, unlink_if_exists, write_fully

@@ -11,8 +11,7 @@ Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.co
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
+from kafkalite.checksum import crc32c
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import (

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import crc32c
-
+from kafkalite.checksum import crc32c
 from kafkalite.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ class Journal:
 def encode(entry: Entry) -> bytes:
     """The line of an entry. JSON escapes line ends, so a line end is always the end of an entry."""
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=True).encode("ascii")
-    return b"%08x %s\n" % (crc32c.crc32c(text), text)
+    return b"%08x %s\n" % (crc32c(text), text)
 
 
 def decode(data: bytes, path: str) -> tuple[list[Entry], int]:
@@ -145,7 +144,7 @@ def decode(data: bytes, path: str) -> tuple[list[Entry], int]:
 
 def _decode_line(line: bytes) -> Entry | None:
     checksum, text = line[:8], line[9:]
-    if line[8:9] != b" " or checksum != b"%08x" % crc32c.crc32c(text):
+    if line[8:9] != b" " or checksum != b"%08x" % crc32c(text):
         return None
     try:
         entry = json.loads(text)

@@ -132,7 +132,8 @@ class Confluent:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while len(taken) < count:
             if time.monotonic() > deadline:
-                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s")
+                offsets = sorted((m.partition(), m.offset()) for m in taken)
+                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s: {offsets[:50]}")
             message = consumer.poll(0.2)
             if message is not None:
                 assert message.error() is None, str(message.error())
@@ -191,7 +192,8 @@ class KafkaPython:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while len(taken) < count:
             if time.monotonic() > deadline:
-                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s")
+                offsets = sorted((record.partition, record.offset) for record in taken)
+                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s: {offsets[:50]}")
             for records in consumer.poll(timeout_ms=200).values():
                 taken.extend(records)
         return taken

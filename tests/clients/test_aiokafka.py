@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 LARGE = bytes(range(256)) * (900 * 4)
 
 

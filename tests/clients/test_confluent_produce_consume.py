@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
 def numbered(count: int, first: int = 0) -> list[dict[str, Any]]:

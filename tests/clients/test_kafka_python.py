@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from kafka import IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
 def write(kafka_python: Any, topic: str, count: int, first: int = 0, **settings: Any) -> list[Any]:

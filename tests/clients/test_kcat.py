@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,9 +28,10 @@ def test_lines_in_lines_out(kcat: Any, topic: str) -> None:
 
 
 def test_offsets_by_timestamp(kcat: Any, confluent: Any, topic: str) -> None:
-    confluent.send(topic, [{"value": b"x", "timestamp": 1_700_000_000_000 + n} for n in range(10)])
-    assert kcat("-Q", "-t", f"{topic}:0:1700000000004").split() == [topic, "[0]", "offset", "4"]
-    from_four_to_seven = ("-o", "s@1700000000004", "-o", "e@1700000000007")
+    start_ms = int(time.time() * 1000) - 86_400_000
+    confluent.send(topic, [{"value": b"x", "timestamp": start_ms + n} for n in range(10)])
+    assert kcat("-Q", "-t", f"{topic}:0:{start_ms + 4}").split() == [topic, "[0]", "offset", "4"]
+    from_four_to_seven = ("-o", f"s@{start_ms + 4}", "-o", f"e@{start_ms + 7}")
     assert kcat("-C", "-t", topic, *from_four_to_seven, "-f", "%o ", "-q").split() == ["4", "5", "6"]
 
 

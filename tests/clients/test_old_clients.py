@@ -6,6 +6,7 @@ is told not to ask (`api.version.request=false`). Both then use the oldest reque
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.admin import NewTopic
 
-START_MS = 1_700_000_000_000
+START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
 @pytest.mark.parametrize("version", [(0, 11), (1, 0), (1, 1), (2, 0), (2, 3), (3, 5)], ids=str)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 PARTITIONS = 3
@@ -24,6 +24,7 @@ PADDING = bytes(120)
 LOG = logging.getLogger("librdkafka-of-crash-tests")
 LOG.addHandler(logging.NullHandler())
 LOG.propagate = False
+NOT_YET = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 PERSISTENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20}
 
 
@@ -163,7 +164,16 @@ def test_a_group_resumes_where_it_committed(daemon: Any, rounds: int, until: Cal
     partitions = [TopicPartition("shared", index) for index in range(PARTITIONS)]
     committed = dict.fromkeys(range(PARTITIONS), 0)
     seeder = reader(daemon.bootstrap, "workers")
-    seeder.commit(offsets=[TopicPartition("shared", index, 0) for index in committed], asynchronous=False)
+    start = [TopicPartition("shared", index, 0) for index in committed]
+
+    def seeded() -> bool:
+        try:
+            return bool(seeder.commit(offsets=start, asynchronous=False))
+        except KafkaException as error:  # the coordinator of a first group may still be on its way
+            assert error.args[0].code() in NOT_YET, str(error)
+            return False
+
+    until(seeded, "the first commit of the group")
     seeder.close()
 
     for number in range(rounds):

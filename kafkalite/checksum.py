@@ -1,0 +1,29 @@
+"""CRC-32C, from the C extension of the `crc32c` package.
+
+The extension alone loads in under a millisecond. Importing the package costs 25 to 40 ms more, an eighth of the way to
+"ready": it asks importlib.metadata for its own version and imports its command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.machinery import ExtensionFileLoader, PathFinder
+
+EXTENSION = "crc32c._crc32c"
+
+
+def _load() -> Callable[[bytes | bytearray | memoryview], int]:
+    package = PathFinder.find_spec("crc32c")
+    places = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec(EXTENSION, places) if places is not None else None
+    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):  # laid out in another way: by the front door
+        import crc32c as whole
+
+        return whole.crc32c
+    module = spec.loader.create_module(spec)
+    spec.loader.exec_module(module)
+    return module.crc32c  # type: ignore[no-any-return]
+
+
+crc32c = _load()
+"""crc32c(data) -> the checksum as an unsigned 32-bit integer. Takes anything with a buffer; releases no lock."""
