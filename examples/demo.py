@@ -5,7 +5,9 @@ Run by `./dev demo`. Everything lives in a temporary directory that is removed a
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -55,10 +57,14 @@ def consume(bootstrap_servers: str) -> int:
 def load_into_spark(data_dir: Path) -> None:
     from pyspark.sql import SparkSession
 
+    print("Spark starts", flush=True)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark's workers take the PATH's python3
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("kafkalite demo")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
@@ -76,7 +82,7 @@ def load_into_spark(data_dir: Path) -> None:
 def main() -> None:
     data_dir = Path(tempfile.mkdtemp(prefix="kafkalite-demo-"))
     try:
-        with kafkalite.Broker(data_dir=data_dir, port=0, num_partitions=3) as broker:
+        with kafkalite.Broker(data_dir=data_dir, port=0, num_partitions=3, group_initial_rebalance_delay_ms=0) as broker:
             print(f"a broker is ready on {broker.bootstrap_servers}, its data in {data_dir}")
             start = time.perf_counter()
             produce(broker.bootstrap_servers)
