@@ -82,7 +82,8 @@ def load_into_spark(data_dir: Path) -> None:
 def main() -> None:
     data_dir = Path(tempfile.mkdtemp(prefix="kafkalite-demo-"))
     try:
-        with kafkalite.Broker(data_dir=data_dir, port=0, num_partitions=3, group_initial_rebalance_delay_ms=0) as broker:
+        broker = kafkalite.Broker(data_dir=data_dir, port=0, num_partitions=3, group_initial_rebalance_delay_ms=0)
+        with broker:
             print(f"a broker is ready on {broker.bootstrap_servers}, its data in {data_dir}")
             start = time.perf_counter()
             produce(broker.bootstrap_servers)

@@ -212,6 +212,7 @@ class _Running:
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             broker_id=config.broker_id,
             endpoint=self._endpoint,
+            group_topic_is_ready=lambda: group_topic.is_ready,
             ensure_group_topic=group_topic.ensure,
             reconfigure=self._reconfigure,
         )

@@ -33,14 +33,33 @@ class GroupTopic:
         self._clock = clock
         self._topics = topics
         self._coordinator: GroupCoordinator | None = None
+        self._making: asyncio.Task[None] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the topic is there, at least to be loaded. If not, `await ensure()`."""
+        return self._making is None and GROUP_METADATA_TOPIC in self._topics.by_name
 
     def attach(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
 
     async def ensure(self) -> None:
-        """Make the topic if it is not there, and let the coordinator own its partitions."""
-        if GROUP_METADATA_TOPIC in self._topics.by_name:
+        """Make the topic if it is not there, and let the coordinator own its partitions.
+
+        However many ask at once, it is made and loaded once: loading again would forget who joined meanwhile.
+        """
+        if self.is_ready:
             return
+        if self._making is None:
+            self._making = asyncio.ensure_future(self._make())
+        making = self._making
+        try:
+            await asyncio.shield(making)
+        finally:
+            if making.done() and self._making is making:
+                self._making = None
+
+    async def _make(self) -> None:
         await self._topics.ensure(
             GROUP_METADATA_TOPIC,
             self._config.offsets_topic_num_partitions,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.names import INTERNAL_TOPICS, collides, random_uuid, topic_name_fault
 from kafkalite.partition import Partition
 from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
@@ -95,7 +95,7 @@ class Topics:
         is there now finds out (KIP-320).
         """
         for record in list(self._registry.topics.values()):
-            topic = self._add(record)
+            topic = self._topic_of(record)
             for index, state in record.partitions.items():
                 if not self._logs.was_clean:
                     self._drop_leftover(topic, index)
@@ -103,6 +103,7 @@ class Topics:
                 if partition.log.lost_bytes:
                     partition.leader_epoch += 1
                     await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
+            self.by_name[record.name] = topic
         for name, index in list(self._logs.logs):
             if self.partition(name, index) is None:
                 logger.warning("%s-%d is not in the registry: its topic was deleted, and it goes too", name, index)
@@ -140,8 +141,13 @@ class Topics:
                 config=dict(overrides),
             )
             await self._registry.create_topic(record)
-            topic = self._add(record)
-            await self._open_all(topic, record.partitions.items())
+            topic = self._topic_of(record)
+            try:
+                await self._open_all(topic, record.partitions.items())
+            except StorageError:
+                await self._take_back(topic)
+                raise
+            self.by_name[name] = topic
             logger.info("topic %s created with %d partitions", name, partition_count)
             return topic
         finally:
@@ -237,10 +243,14 @@ class Topics:
             for partition in topic.partitions.values():
                 partition.log.config = topic.config
 
-    def _add(self, record: TopicRecord) -> Topic:
-        topic = Topic(record.name, record.topic_id, record.config, TopicConfig.build(record.config, self._config))
-        self.by_name[record.name] = topic
-        return topic
+    async def _take_back(self, topic: Topic) -> None:
+        """The disk has no room for a topic that the registry has already: nothing of it stays."""
+        await self._registry.delete_topic(topic.name)
+        for index in topic.partitions:
+            self._logs.delete(topic.name, index)
+
+    def _topic_of(self, record: TopicRecord) -> Topic:
+        return Topic(record.name, record.topic_id, record.config, TopicConfig.build(record.config, self._config))
 
     def _open(self, topic: Topic, index: int, state: PartitionRecord) -> Partition:
         log = self._logs.get(topic.name, index)

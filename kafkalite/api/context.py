@@ -36,6 +36,7 @@ class Services:
         "clock",
         "config",
         "ensure_group_topic",
+        "group_topic_is_ready",
         "groups",
         "loop",
         "producer_ids",
@@ -58,6 +59,7 @@ class Services:
         sessions: FetchSessions,
         broker_id: int,
         endpoint: Callable[[Peer], tuple[str, int]],
+        group_topic_is_ready: Callable[[], bool],
         ensure_group_topic: Callable[[], Awaitable[None]],
         reconfigure: Callable[[str, Mapping[str, str], bool], Awaitable[None]],
     ) -> None:
@@ -71,6 +73,7 @@ class Services:
         self.sessions = sessions
         self.broker_id = broker_id
         self._endpoint = endpoint
+        self.group_topic_is_ready = group_topic_is_ready
         self.ensure_group_topic = ensure_group_topic
         self.reconfigure = reconfigure
 

@@ -11,7 +11,6 @@ from collections.abc import Awaitable
 from kafkalite.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.messages.group_admin import (
     Coordinator,
     DeleteGroupsRequest,
@@ -33,7 +32,7 @@ _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent produ
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, call: Call
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP_KEY_TYPE and GROUP_METADATA_TOPIC not in services.topics.by_name:
+    if request.key_type == GROUP_KEY_TYPE and not services.group_topic_is_ready():
         return _make_topic_and_answer(services, request, call)
     return _coordinators(services, request, call, None)
 

@@ -1,0 +1,142 @@
+"""What registry and disk say of topics at start, when the last stop was not an orderly one."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kafkalite.broker import Broker
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.log_manager import LogManager
+from kafkalite.topics import Topics
+
+
+def batch(value: bytes) -> memoryview:
+    return memoryview(build_batch([NewRecord(None, value, timestamp=1_000)]))
+
+
+def run(data_dir: Path, story: Callable[[Topics], Awaitable[object]]) -> None:
+    """One life of a broker on `data_dir`, with a story for its topics."""
+
+    async def life() -> None:
+        async with Broker(data_dir=data_dir, port=0) as broker:
+            assert broker._running is not None
+            await story(broker._running.topics)
+
+    asyncio.run(life())
+
+
+def copy_of(data_dir: Path, name: str) -> Path:
+    """The directory as a kill would leave it: a copy made while the broker runs."""
+    copy = data_dir.with_name(name)
+    shutil.copytree(data_dir, copy)
+    return copy
+
+
+async def write(topics: Topics, *values: bytes) -> None:
+    topic = await topics.ensure("t", 1, {})
+    for value in values:
+        topic.partitions[0].append(batch(value), 1_000, 9)
+
+
+def test_a_deleted_topic_does_not_come_back_from_what_the_disk_still_has(tmp_path: Path) -> None:
+    async def before(topics: Topics) -> None:
+        await write(topics, b"old")
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    log_directory = tmp_path / "killed" / "t-0"
+
+    async def delete_and_be_killed(topics: Topics) -> None:
+        shutil.copytree(log_directory, tmp_path / "saved")
+        await topics.delete("t")
+        copy_of(tmp_path / "killed", "again")
+
+    run(tmp_path / "killed", delete_and_be_killed)
+    shutil.copytree(tmp_path / "saved", tmp_path / "again" / "t-0")  # killed between registry and disk
+
+    async def after(topics: Topics) -> None:
+        assert "t" not in topics.by_name
+        topic = await topics.ensure("t", 1, {})
+        assert topic.partitions[0].log.end_offset == 0
+
+    run(tmp_path / "again", after)
+
+
+def test_a_new_topic_does_not_take_over_a_deleted_one_of_its_name(tmp_path: Path) -> None:
+    async def before(topics: Topics) -> None:
+        await write(topics, b"old")
+        shutil.copytree(tmp_path / "data" / "t-0", tmp_path / "old-t-0")
+        await topics.delete("t")
+        await write(topics)
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    shutil.rmtree(tmp_path / "killed" / "t-0")
+    shutil.copytree(tmp_path / "old-t-0", tmp_path / "killed" / "t-0")
+
+    async def after(topics: Topics) -> None:
+        assert topics.by_name["t"].partitions[0].log.end_offset == 0
+
+    run(tmp_path / "killed", after)
+
+
+def test_a_topic_that_was_promised_exists_after_a_kill(tmp_path: Path) -> None:
+    async def before(topics: Topics) -> None:
+        await write(topics)
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    shutil.rmtree(tmp_path / "killed" / "t-0")
+
+    async def after(topics: Topics) -> None:
+        assert list(topics.by_name["t"].partitions) == [0]
+
+    run(tmp_path / "killed", after)
+
+
+def test_a_cut_log_gets_a_new_leader_epoch_that_outlives_the_next_stop(tmp_path: Path) -> None:
+    async def before(topics: Topics) -> None:
+        await write(topics, b"whole", b"torn")
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    log = tmp_path / "killed" / "t-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-3])
+
+    async def after(topics: Topics) -> None:
+        partition = topics.by_name["t"].partitions[0]
+        assert (partition.log.end_offset, partition.leader_epoch) == (1, 1)
+
+    run(tmp_path / "killed", after)
+    run(tmp_path / "killed", after)
+
+
+def test_a_directory_that_another_broker_filled_is_taken_over(tmp_path: Path) -> None:
+    ids = {}
+
+    async def before(topics: Topics) -> None:
+        await write(topics, b"theirs")
+        ids["t"] = topics.by_name["t"].topic_id
+
+    run(tmp_path / "data", before)
+    (tmp_path / "data" / "kafkalite-registry.journal").unlink()  # Apache Kafka has none
+
+    async def after(topics: Topics) -> None:
+        assert topics.by_name["t"].topic_id == ids["t"]
+        assert topics.by_name["t"].partitions[0].log.end_offset == 1
+
+    run(tmp_path / "data", after)
+
+
+def test_the_registry_alone_decides_which_partitions_are_served(tmp_path: Path) -> None:
+    run(tmp_path / "data", lambda topics: write(topics, b"x"))
+
+    async def after(topics: Topics) -> None:
+        await topics.add_partitions("t", 3)
+        assert sorted(topics.by_name["t"].partitions) == [0, 1, 2]
+        assert isinstance(topics._logs, LogManager) and len(topics._logs.logs) == 3
+
+    run(tmp_path / "data", after)
