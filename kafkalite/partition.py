@@ -86,13 +86,17 @@ class Partition:
 
         `trusted`: the broker itself made the batch, so there is nothing to check.
         """
-        result = self.log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
-        self.high_watermark = self.log.end_offset
-        if self.waiters and not result.duplicate:
-            size_bytes = len(records)
-            for waiter in tuple(self.waiters):
-                waiter.arrived(size_bytes)
-        return result
+        log = self.log
+        try:
+            return log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
+        finally:  # when the flush behind it failed, the producer is told so, but the batch is in the log
+            end_offset = log.end_offset
+            if end_offset != self.high_watermark:
+                self.high_watermark = end_offset
+                if self.waiters:
+                    size_bytes = len(records)
+                    for waiter in tuple(self.waiters):
+                        waiter.arrived(size_bytes)
 
     def read(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
         """Committed bytes from `offset` on, None where there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""

@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.partition import Partition, Waiter
 
 
 class FakeLog:
-    """A log that takes everything. `duplicate` is what it says of the next batch."""
+    """A log that takes everything. `duplicate` is what it says of the next batch; `flush_fails` after taking it."""
 
     end_offset = 0
     start_offset = 0
     duplicate = False
+    flush_fails = False
 
     def append(self, records: memoryview, leader_epoch: int, now_ms: int, **_: Any) -> Any:
         self.end_offset += 0 if self.duplicate else 1
+        if self.flush_fails:
+            raise StorageError("cannot flush")
         return self
 
 
@@ -64,6 +67,20 @@ def test_a_duplicate_wakes_nobody() -> None:
     one.log.duplicate = True  # type: ignore[attr-defined]
     one.append(memoryview(bytes(100)), 0, 9)
     assert soon == []
+
+
+def test_a_batch_whose_flush_failed_is_in_the_log_and_wakes_who_waits_for_it() -> None:
+    one = partition()
+    _, _, soon = waiter(100, one)
+    one.log.flush_fails = True  # type: ignore[misc]
+    with pytest.raises(StorageError):
+        one.append(memoryview(bytes(100)), 0, 9)
+    assert one.high_watermark == one.log.end_offset == 1
+    assert len(soon) == 1
+    one.log.duplicate = True  # type: ignore[attr-defined]
+    with pytest.raises(StorageError):
+        one.append(memoryview(bytes(100)), 0, 9)
+    assert one.high_watermark == 1
 
 
 def test_a_partition_that_goes_away_wakes_everyone() -> None:

@@ -87,16 +87,32 @@ def write_atomically(path: str, data: bytes, *, durable: bool = True) -> None:
         sync(os.path.dirname(path))
 
 
+class SyncFailed(OSError):
+    """fsync itself failed. The system may have dropped what it could not write: the next fsync would succeed without
+    it, so there is no trying again."""
+
+
 def sync(path: str) -> None:
-    """Wait until the file or directory at `path` is on the disk. One that is gone needs nothing."""
+    """Wait until the file or directory at `path` is on the disk. One that is gone needs nothing.
+
+    Raises SyncFailed, and other OSErrors when it cannot be opened: then nothing is lost yet.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        os.fsync(fd)
+        sync_open(fd, path)
     finally:
         os.close(fd)
+
+
+def sync_open(fd: int, path: str) -> None:
+    """As `sync`, for a file that is open. Raises SyncFailed."""
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, path) from error
 
 
 def sync_all(paths: Iterable[str]) -> None:
@@ -112,6 +128,13 @@ def create_empty(path: str) -> None:
 def unlink_if_exists(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+
+
+def remove_directory(directory: str) -> None:
+    """A directory and the files in it. Raises OSError."""
+    for name in os.listdir(directory):
+        unlink_if_exists(f"{directory}/{name}")
+    os.rmdir(directory)
 
 
 class Openable(Protocol):

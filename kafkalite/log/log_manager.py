@@ -6,7 +6,7 @@
     recovery-point-offset-checkpoint   up to where each log is on the disk for sure
     log-start-offset-checkpoint        where logs begin that begin inside a segment
     replication-offset-checkpoint      high watermarks
-    <topic>-<partition>/               the logs
+    <topic>-<partition>/               the logs; see `names` for those on their way out
 
 Slow work goes to `run_in_background`; its outcome waits in a queue until the owner's thread next looks (`checkpoint`,
 `close`), for nobody needs it earlier.
@@ -29,18 +29,13 @@ from pathlib import Path
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
-from kafkalite.log.checkpoint import (
-    MetaProperties,
-    encode_offsets,
-    read_meta_properties,
-    read_offsets,
-    read_topic_id,
-)
+from kafkalite.log.checkpoint import MetaProperties, read_meta_properties, read_topic_id
 from kafkalite.log.files import (
     Done,
     Job,
     OpenSegments,
     capacity_for_limit,
+    remove_directory,
     storage_error,
     sync,
     sync_all,
@@ -51,17 +46,15 @@ from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
     DELETE_DIRECTORY,
     FUTURE_DIRECTORY,
-    HIGH_WATERMARKS,
     LOCK,
-    LOG_STARTS,
     META_PROPERTIES,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     STRAY_DIRECTORY,
-    delete_directory,
+    directory_aside,
     parse_partition_directory,
     partition_directory,
 )
+from kafkalite.log.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
 from kafkalite.region import OpenFile
@@ -92,6 +85,8 @@ class LogManager:
         self._finished: queue.SimpleQueue[tuple[Done, Exception | None]] = queue.SimpleQueue()
         self._pending = 0
         self._timers: dict[Timer, None] = {}
+        self._checkpoints = OffsetCheckpoints(self.data_dir)
+        self._checkpoint_is_due = False
         self._loaded = False
         self.was_clean = True
         self._lock: OpenFile | None = _lock(self.data_dir)
@@ -101,6 +96,7 @@ class LogManager:
             self._background,
             OpenSegments(capacity_for_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])),
             config.producer_id_expiration_ms,
+            self._look_at_finished,
         )
 
     @property
@@ -150,9 +146,8 @@ class LogManager:
             logger.info("%d logs %s in %.0f ms%s", len(self.logs), how, took_ms, lost)
 
     def _open_all(self, names: list[str], clean: bool, topic_config_for: Callable[[str], TopicConfig]) -> None:
-        recovery_points = read_offsets(self._path(RECOVERY_POINTS))
-        start_offsets = read_offsets(self._path(LOG_STARTS))
-        self.high_watermarks = read_offsets(self._path(HIGH_WATERMARKS))
+        recovery_points, log_starts, high_watermarks = self._checkpoints.read()
+        self.high_watermarks = dict(high_watermarks)
         configs: dict[str, TopicConfig] = {}
         for name in names:
             found = parse_partition_directory(name)
@@ -163,7 +158,7 @@ class LogManager:
             config = configs.get(topic)
             if config is None:
                 config = configs[topic] = topic_config_for(topic)
-            known = Known(clean, recovery_points.get(found, 0), start_offsets.get(found, 0))
+            known = Known(clean, recovery_points.get(found, 0), log_starts.get(found, 0))
             directory = f"{self.data_dir}/{name}"
             self.logs[found] = PartitionLog.open(topic, partition, directory, config, known, self._services)
 
@@ -171,25 +166,35 @@ class LogManager:
         return self.logs.get((topic, partition))
 
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
-        """A new, empty log. Raises StorageError."""
+        """A new, empty log under a name that no log has. Raises StorageError."""
+        assert (topic, partition) not in self.logs
+        if self._checkpoints.may_name((topic, partition)):
+            self._forget_old_names(topic, partition)
         directory = self._path(partition_directory(topic, partition))
+        if os.path.lexists(directory):
+            logger.warning("%s is of no log: what was left of an earlier one goes", directory)
+            self._remove_later(self._move_aside(topic, partition, DELETE_DIRECTORY), config.file_delete_delay_ms)
         log = PartitionLog.create(topic, partition, directory, topic_id, config, self._services)
         self.logs[topic, partition] = log
         return log
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""
-        log = self.logs.pop((topic, partition), None)
-        if log is None:
-            return
-        self.high_watermarks.pop((topic, partition), None)
-        log.abandon()
-        aside = self._path(delete_directory(topic, partition))
-        try:
-            os.rename(log.directory, aside)
-        except OSError as error:
-            raise storage_error(f"cannot delete {topic}-{partition}", self.data_dir, error) from error
-        self._remove_later(aside, log.config.file_delete_delay_ms)
+        log = self._let_go(topic, partition)
+        if log is not None:
+            aside = self._move_aside(topic, partition, DELETE_DIRECTORY)
+            self._remove_later(aside, log.config.file_delete_delay_ms)
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Remove a log that nobody knows, but keep its files: as <topic>-<partition>.<uuid>-stray, for somebody to look
+        at. Raises StorageError."""
+        if self._let_go(topic, partition) is not None:
+            aside = self._move_aside(topic, partition, STRAY_DIRECTORY)
+            logger.warning("%s-%d is kept as %s and not served", topic, partition, aside)
+
+    def highest_producer_id(self) -> int:
+        """The greatest producer id that any log has met, -1 if none has: those given out from now on must be above."""
+        return max((log.producers.highest_id for log in self.logs.values()), default=-1)
 
     def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int] | None = None) -> None:
         """Write down recovery points, start offsets and high watermarks, in the background.
@@ -197,20 +202,29 @@ class LogManager:
         `high_watermarks` of None: every record of every log is committed.
         """
         self._look_at_finished()
-        contents = self._checkpoints(high_watermarks)
+        points = {key: log.recovery_point for key, log in self.logs.items()}
+        write, written = self._checkpoints.write_later(self._offsets(points, high_watermarks))
 
-        def write() -> None:
-            for path, content in contents.items():
-                write_atomically(path, content)
+        def done(error: Exception | None) -> None:
+            written(error)
+            if error is not None:
+                logger.error("cannot write the checkpoints in %s: %s", self.data_dir, error)
 
-        self._background(write, self._checkpointed)
+        self._background(write, done)
 
     def flush_if_due(self) -> None:
-        """Flush the logs whose flush.ms has passed since their last flush. Raises StorageError."""
+        """Flush the logs whose flush.ms has passed since their last flush. Raises StorageError if some cannot be;
+        those that have failed for good said so when they did."""
         now_ms = self._clock.wall_ms()
+        refused: StorageError | None = None
         for log in self.logs.values():
-            if now_ms - log.last_flush_ms >= log.config.flush_ms:
-                log.flush()
+            if now_ms - log.last_flush_ms >= log.config.flush_ms and log.failure is None:
+                try:
+                    log.flush()
+                except StorageError as error:
+                    refused = error
+        if refused is not None:
+            raise refused
 
     def close(self) -> None:
         """Leave the directory as after an orderly stop, and let go of it. What fails is logged: then the next start
@@ -233,33 +247,74 @@ class LogManager:
             self._lock = None  # the descriptor goes, and with it the lock
 
     def _shut_logs(self) -> None:
-        contents = self._checkpoints({}, clean=True)
+        """Raises StorageError when some log is not in order: the others are, but the stop was not a clean one."""
         paths: dict[str, None] = {}
-        for log in self.logs.values():
-            paths.update(dict.fromkeys(log.shut()))
+        points: dict[tuple[str, int], int] = {}
+        fault: StorageError | None = None
+        for key, log in self.logs.items():
+            try:
+                paths.update(dict.fromkeys(log.shut()))
+                points[key] = log.end_offset
+            except StorageError as error:
+                points[key] = log.recovery_point
+                fault = fault or error
         _sync_together(list(paths))
-        for path, content in contents.items():
-            write_atomically(path, content, durable=False)
-        sync_all([*contents, self.data_dir])
+        sync_all([*self._checkpoints.write(self._offsets(points), durable=False), self.data_dir])
+        if fault is not None:
+            raise fault
         write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
 
-    def _checkpoints(
-        self, high_watermarks: Mapping[tuple[str, int], int] | None, *, clean: bool = False
-    ) -> dict[str, bytes]:
-        """The three files. `clean`: everything is about to be on the disk."""
+    def _offsets(
+        self,
+        recovery_points: Mapping[tuple[str, int], int],
+        high_watermarks: Mapping[tuple[str, int], int] | None = None,
+    ) -> LogOffsets:
         logs = self.logs
         starts = {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset}
         ends = {key: log.end_offset for key, log in logs.items()}
-        points = ends if clean else {key: log.recovery_point for key, log in logs.items()}
-        return {
-            self._path(RECOVERY_POINTS): encode_offsets(points),
-            self._path(LOG_STARTS): encode_offsets(starts),
-            self._path(HIGH_WATERMARKS): encode_offsets(ends | dict(high_watermarks or {})),
-        }
+        known = {key: offset for key, offset in (high_watermarks or {}).items() if key in ends}
+        return LogOffsets(recovery_points, starts, ends | known)
 
-    def _checkpointed(self, error: Exception | None) -> None:
-        if error is not None:
-            logger.error("cannot write the checkpoints in %s: %s", self.data_dir, error)
+    # logs that go
+
+    def _let_go(self, topic: str, partition: int) -> PartitionLog | None:
+        log = self.logs.pop((topic, partition), None)
+        if log is not None:
+            self.high_watermarks.pop((topic, partition), None)
+            log.abandon()
+            if self._checkpoints.may_name((topic, partition)):
+                self._checkpoint_soon()
+        return log
+
+    def _move_aside(self, topic: str, partition: int, suffix: str) -> str:
+        """Free the name of a directory; its new path. Raises StorageError."""
+        aside = self._path(directory_aside(topic, partition, suffix))
+        try:
+            os.rename(self._path(partition_directory(topic, partition)), aside)
+        except OSError as error:
+            raise storage_error(f"cannot move {topic}-{partition} aside", self.data_dir, error) from error
+        return aside
+
+    def _checkpoint_soon(self) -> None:
+        """Write the checkpoints once for all logs that go in this turn of the loop."""
+        if self._checkpoint_is_due:
+            return
+        self._checkpoint_is_due = True
+
+        def due() -> None:
+            del self._timers[timer]
+            self._checkpoint_is_due = False
+            self.checkpoint()
+
+        timer = self._clock.call_later(0, due)
+        self._timers[timer] = None
+
+    def _forget_old_names(self, topic: str, partition: int) -> None:
+        """Write the checkpoints here and now, without the logs that are gone. Raises StorageError."""
+        try:
+            self._checkpoints.write(self._offsets({key: log.recovery_point for key, log in self.logs.items()}))
+        except OSError as error:
+            raise storage_error(f"cannot create {topic}-{partition}", self.data_dir, error) from error
 
     # background work
 
@@ -326,7 +381,7 @@ class LogManager:
     def _remove_later(self, directory: str, delay_ms: int) -> None:
         def hand_out() -> None:
             del self._timers[timer]
-            self._background(lambda: _remove_directory(directory), removed)
+            self._background(lambda: remove_directory(directory), removed)
 
         def removed(error: Exception | None) -> None:
             if error is not None:
@@ -377,9 +432,3 @@ def _sync_together(paths: list[str]) -> None:
     with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkalite-sync") as pool:
         for _ in pool.map(sync, paths):
             pass
-
-
-def _remove_directory(directory: str) -> None:
-    for name in os.listdir(directory):
-        unlink_if_exists(f"{directory}/{name}")
-    os.rmdir(directory)

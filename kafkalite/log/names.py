@@ -4,6 +4,7 @@
     00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
     00000000000000000042.snapshot      what is known of the producers up to that offset
     orders-0.<32 hex digits>-delete/   a partition on its way out
+    orders-0.<32 hex digits>-stray/    a partition that nobody knew: somebody has to look at it
 
 Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
 """
@@ -65,7 +66,10 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     return (found[1], int(found[2])) if found is not None else None
 
 
-def delete_directory(topic: str, partition: int) -> str:
-    """A name nobody else has for a partition that is being deleted, cut to what a file system takes."""
-    rest = f"-{partition}.{uuid.uuid4().hex}{DELETE_DIRECTORY}"
+def directory_aside(topic: str, partition: int, suffix: str) -> str:
+    """A name nobody else has for a partition that moves out of the way, cut to what a file system takes.
+
+    `suffix` says what becomes of it: DELETE_DIRECTORY or STRAY_DIRECTORY.
+    """
+    rest = f"-{partition}.{uuid.uuid4().hex}{suffix}"
     return topic[: _FILE_NAME_BYTES - len(rest)] + rest

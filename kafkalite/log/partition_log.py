@@ -5,7 +5,8 @@
 
 Memory follows disk: offsets, indexes and producers move only after the bytes were taken, so an append that failed has
 changed nothing. The event loop owns the log; a thread may only fsync or unlink the paths that it was handed. The way of
-an append touches a fixed number of objects, whatever the number of segments and partitions.
+an append touches a fixed number of objects, whatever the number of segments and partitions. An fsync that failed is the
+end: what the disk has is not known any more, so the log takes no more records until a start has looked at it.
 Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 """
 
@@ -17,32 +18,39 @@ import os
 import random
 import uuid
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.log.batch import parse_header, stamp
+from kafkalite.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.log.batch import BatchHeader, parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
 from kafkalite.log.files import (
     Background,
     OpenSegments,
+    SyncFailed,
+    remove_directory,
     run_inline,
     storage_error,
     sync_all,
+    sync_open,
     unlink_if_exists,
     write_atomically,
 )
 from kafkalite.log.names import DELETED, PARTITION_METADATA, SNAPSHOT, segment_stem
 from kafkalite.log.producer_state import EXPIRATION_MS
-from kafkalite.log.record import read_records
+from kafkalite.log.record import record_times
 from kafkalite.log.recovery import Known, LoadedLog, load
 from kafkalite.log.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.region import FileRegion
 
 logger = logging.getLogger(__name__)
+
+# what looking for a time may unpack: a quarter of a second of the loop at worst, far above what producers send
+_LOOKUP_BYTES_MAX = 16 << 20
+_LOOKUP_RECORDS_MAX = 250_000
 
 
 class AppendResult(NamedTuple):
@@ -64,9 +72,12 @@ class TimestampOffset(NamedTuple):
 
 
 class LogServices:
-    """What all logs of a broker share: time, hands for slow work, a bound on open files, how long producers last."""
+    """What all logs of a broker share: time, hands for slow work, a bound on open files, how long producers last.
 
-    __slots__ = ("background", "clock", "open_segments", "producer_expiration_ms")
+    `hear` has the outcomes of slow work told that nobody was told of yet.
+    """
+
+    __slots__ = ("background", "clock", "hear", "open_segments", "producer_expiration_ms")
 
     def __init__(
         self,
@@ -74,16 +85,19 @@ class LogServices:
         background: Background = run_inline,
         open_segments: OpenSegments | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
+        hear: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
         self.background = background
+        self.hear = hear
         self.open_segments = OpenSegments(256) if open_segments is None else open_segments
         self.producer_expiration_ms = producer_expiration_ms
 
 
 class PartitionLog:
     """Fields: `end_offset` is the next record's, `start_offset` the first that may be read; everything below
-    `recovery_point` is on the disk for sure. `lost_bytes` is what the last start had to cut off.
+    `recovery_point` is on the disk for sure. `lost_bytes` is what the last start had to cut off. `failure` says why
+    the log takes no more records and its recovery point stays where it is; None for one in good health.
 
     Invariant: start_offset <= end_offset; segments ascend by base offset, the first one's is <= start_offset.
     """
@@ -91,7 +105,7 @@ class PartitionLog:
     __slots__ = (
         "_active", "_bases", "_config", "_flush_at", "_flush_round", "_handed_out", "_roll_age_ms", "_rules",
         "_sealed_bytes", "_segment_bytes", "_services", "_timers", "_topic_id", "_unsynced", "directory", "end_offset",
-        "epochs", "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments",
+        "epochs", "failure", "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments",
         "start_offset", "topic",
     )  # fmt: skip
 
@@ -108,13 +122,14 @@ class PartitionLog:
         self.end_offset = loaded.end_offset
         self.recovery_point = loaded.recovery_point
         self.lost_bytes = loaded.lost_bytes
+        self.failure: str | None = None
         self.last_flush_ms = services.clock.wall_ms()
         self._services = services
         self._timers: dict[Timer, None] = {}
         self._topic_id: uuid.UUID | None = None
         self._flush_round = 0
         self._handed_out = 0  # up to here the sealed segments were given to be flushed
-        self._unsynced: dict[str, None] = {}  # paths that the next flush must take along
+        self._unsynced = dict.fromkeys(loaded.rewritten)  # paths that the next flush must take along
         self._take_stock()
         self.config = config
 
@@ -134,13 +149,23 @@ class PartitionLog:
     def create(
         cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, services: LogServices
     ) -> PartitionLog:
-        """A new log in a directory that does not exist yet. Raises StorageError."""
+        """A new log in a directory that does not exist yet. Raises StorageError; then there is none afterwards."""
         try:
             os.mkdir(directory)
         except OSError as error:
             raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
-        log = cls.open(topic, partition, directory, config, Known(clean=True), services)
-        log.set_topic_id(topic_id)
+        log = None
+        try:
+            log = cls.open(topic, partition, directory, config, Known(clean=True), services)
+            log.set_topic_id(topic_id)
+        except BaseException:
+            if log is not None:
+                log.abandon()
+            try:
+                remove_directory(directory)
+            except OSError as error:
+                logger.warning("cannot remove %s, which was not finished: %s", directory, error)
+            raise
         log._unsynced[os.path.dirname(directory)] = None
         log._unsynced[directory] = None
         return log
@@ -161,7 +186,8 @@ class PartitionLog:
     ) -> AppendResult:
         """Append exactly one v2 batch, which is stamped where it lies. `trusted`: this broker made it, do not check it.
 
-        Raises KafkaError with the code for the producer, StorageError when the disk refuses; then nothing has changed.
+        Raises KafkaError with the code for the producer, StorageError when the disk refuses; then nothing has changed,
+        unless it was the flush behind the batch that failed: then `end_offset` has moved.
         """
         rules = self._rules
         header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
@@ -171,6 +197,8 @@ class PartitionLog:
         if producer_id >= 0:
             earlier = self.producers.check(producer_id, producer_epoch, sequence, delta)
             if earlier is not None:
+                if self.failure is not None or self.end_offset > self._flush_at:
+                    self.flush()  # it was answered with an error because this had failed
                 return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
         base_offset = self.end_offset
         last_offset = base_offset + delta
@@ -178,6 +206,7 @@ class PartitionLog:
         segment = self._active
         try:
             if segment.fd < 0:
+                self._refuse_if_failed()
                 segment.open_for_append()
             segment.used = True
             if (
@@ -304,11 +333,11 @@ class PartitionLog:
                 for _, header, batch in segment.walk(position):
                     if header.max_timestamp < timestamp_ms or header.last_offset < self.start_offset:
                         continue
-                    for record in read_records(batch):
-                        if record.timestamp >= timestamp_ms and record.offset >= self.start_offset:
-                            if record.offset >= limit_offset:
+                    for offset, record_ms in self._times(header, batch):
+                        if record_ms >= timestamp_ms and offset >= self.start_offset:
+                            if offset >= limit_offset:
                                 return None
-                            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+                            return TimestampOffset(record_ms, offset, header.leader_epoch)
                 return None
         except OSError as error:
             raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
@@ -326,15 +355,29 @@ class PartitionLog:
                 return None
             for _, header, batch in segment.walk(found[0]):
                 if header.max_timestamp == timestamp_ms:
-                    for record in read_records(batch):
-                        if record.timestamp == timestamp_ms and self.start_offset <= record.offset < limit_offset:
-                            return TimestampOffset(timestamp_ms, record.offset, header.leader_epoch)
+                    for offset, record_ms in self._times(header, batch):
+                        if record_ms == timestamp_ms and self.start_offset <= offset < limit_offset:
+                            return TimestampOffset(timestamp_ms, offset, header.leader_epoch)
                     return None
         except OSError as error:
             raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
         except Malformed as error:
             raise self._damaged(error) from error
         return None
+
+    def _times(self, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, int]]:
+        """(offset, timestamp) of a batch's records, as far as they can be had at a bearable price.
+
+        What is left is told by the header: its latest timestamp, at its first offset. So nobody who reads from there
+        misses a record, and a batch that nobody can unpack is in nobody's way.
+        """
+        if header.record_count <= _LOOKUP_RECORDS_MAX:
+            try:
+                yield from record_times(batch, _LOOKUP_BYTES_MAX)
+                return
+            except Malformed:
+                pass
+        yield max(header.base_offset, self.start_offset), header.max_timestamp
 
     def batches(self, from_offset: int) -> Iterator[memoryview]:
         """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
@@ -487,6 +530,7 @@ class PartitionLog:
         self._sealed_bytes += old.size_bytes
         self._active = new
         self._flush_sealed()
+        self._refuse_if_failed()  # some fsync before may have been heard of only now
         return new
 
     def _enter_epoch(self, leader_epoch: int) -> None:
@@ -499,17 +543,41 @@ class PartitionLog:
     def flush(self) -> None:
         """Wait until everything appended is on the disk. Raises StorageError."""
         self.last_flush_ms = self._services.clock.wall_ms()
+        self._refuse_if_failed()
         if self.recovery_point >= self.end_offset and not self._unsynced:
             return
         # the active segment's indexes are made again after a crash: its batches are enough
-        paths = [path for segment in self._unflushed() for path in segment.files()]
         active = self._active
+        paths = dict.fromkeys(path for segment in self._unflushed() for path in segment.files())
+        if active.fd < 0:
+            paths[active.path] = None
+        unsynced, self._unsynced = self._unsynced, {}
         try:
-            sync_all([*paths, active.path, *self._unsynced])
+            if active.fd >= 0:
+                sync_open(active.fd, active.path)
+            sync_all(paths | unsynced)
         except OSError as error:
+            self._unsynced = unsynced | self._unsynced
+            if isinstance(error, SyncFailed):
+                self._fail(error)
+                self._refuse_if_failed()
             raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
-        self._unsynced.clear()
+        self._services.hear()  # did another hand meet an fsync that failed? Then ours says nothing
+        self._refuse_if_failed()
         self._set_recovery_point(self.end_offset)
+
+    def _fail(self, error: SyncFailed) -> None:
+        """Take no more records: what the system could not write it may have forgotten, and nothing tells it again."""
+        if self.failure is None:
+            fault = storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error)
+            self.failure = f"{fault}; it takes no more records until the broker is started again"
+            logger.error("%s", self.failure)
+        self._begin_flush_round()
+        self._active.rest()  # so that the next append asks before it opens
+
+    def _refuse_if_failed(self) -> None:
+        if self.failure is not None:
+            raise StorageError(self.failure)
 
     def _flush_sealed(self) -> None:
         """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done.
@@ -525,7 +593,9 @@ class PartitionLog:
         self._handed_out = upto
 
         def flushed(error: Exception | None) -> None:
-            if error is not None:
+            if isinstance(error, SyncFailed):
+                self._fail(error)
+            elif error is not None:
                 logger.error("cannot flush %s up to offset %d: %s", self.directory, upto, error)
                 self._unsynced = taken | self._unsynced
                 self._begin_flush_round()
@@ -557,12 +627,13 @@ class PartitionLog:
     def shut(self) -> list[str]:
         """Bring every file into its final form, without waiting for the disk; the paths that a clean stop must sync.
 
-        Raises StorageError. The log is closed afterwards in any case.
+        Raises StorageError, also for a log that has failed before. The log is closed afterwards in any case.
         """
         touched = self.end_offset > self.recovery_point or bool(self._unsynced)
         try:
+            self._refuse_if_failed()
             paths = [path for segment in self._unflushed() for path in segment.files()]
-            if self._active.is_touched:
+            if self._active.is_touched or self.end_offset > self.recovery_point:
                 touched = True
                 paths += self._active.files()
             if touched:

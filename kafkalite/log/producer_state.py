@@ -92,16 +92,18 @@ class Producer:
 
 
 class ProducerState:
-    """The producers of one partition. `snapshots` are the offsets of the snapshot files there are, ascending.
+    """The producers of one partition. `snapshots` are the offsets of the snapshot files there are, ascending;
+    `highest_id` is the greatest producer id that was ever met, expired or not, -1 without any.
 
     Invariant: `ongoing` maps the first offset of every open transaction to its producer id.
     """
 
-    __slots__ = ("_directory", "_producers", "ongoing", "snapshots")
+    __slots__ = ("_directory", "_producers", "highest_id", "ongoing", "snapshots")
 
     def __init__(self, directory: str, snapshots: list[int]) -> None:
         self._directory = directory
         self._producers: dict[int, Producer] = {}
+        self.highest_id = -1
         self.ongoing: dict[int, int] = {}
         self.snapshots = sorted(snapshots)
 
@@ -165,11 +167,16 @@ class ProducerState:
         """A data batch was appended."""
         producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._producers[producer_id] = Producer(epoch)
+            producer = self._begin(producer_id, epoch)
         elif epoch != producer.epoch:
             producer.enter_epoch(epoch)
         last_sequence = (first_sequence + offset_delta) & _SEQUENCE_MASK
         producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+
+    def _begin(self, producer_id: int, epoch: int) -> Producer:
+        self.highest_id = max(self.highest_id, producer_id)
+        producer = self._producers[producer_id] = Producer(epoch)
+        return producer
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget those that have been silent that long; returns how many. One inside a transaction stays."""
@@ -217,7 +224,7 @@ class ProducerState:
             return None
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+            producer = self._begin(header.producer_id, header.producer_epoch)
         producer.enter_epoch(header.producer_epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = records[0].timestamp
@@ -249,6 +256,7 @@ class ProducerState:
                 logger.warning("%s is unusable (%s); falling back to an older one", path, error)
                 self.drop_snapshot(offset)
                 continue
+            self.highest_id = max(self.highest_id, max(producers, default=-1))
             for producer_id, producer in producers.items():
                 if producer.txn_first_offset >= 0:
                     self.ongoing[producer.txn_first_offset] = producer_id

@@ -3,7 +3,8 @@
 After a clean stop the files are as they were sealed: the names give the segments, the last index entry the end. After
 an unclean one every segment from the one that holds the recovery point on is read: lengths, checksums, ascending
 offsets. What is wrong ends the log there; the indexes, the leader epochs and the producers are made again from what is
-right. What an interrupted clean-up left is finished or undone first.
+right. Where a segment begins at the recovery point, the roll may have been cut short before the one in front of it was
+sealed: that one's indexes are made again too. What an interrupted clean-up left is finished or undone first.
 Source: org.apache.kafka.storage.internals.log.LogLoader, LogSegment.recover, UnifiedLog.rebuildProducerState.
 """
 
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import Malformed, StorageError
-from kafkalite.log.batch import compute_crc
+from kafkalite.log.batch import BatchHeader, compute_crc
 from kafkalite.log.batch_file import hop, is_legacy
 from kafkalite.log.files import OpenSegments, unlink_if_exists
 from kafkalite.log.leader_epochs import LeaderEpochs
@@ -36,7 +37,8 @@ class Known(NamedTuple):
 
 
 class LoadedLog(NamedTuple):
-    """The parts of a log. `lost_bytes` is what an unclean stop cost: torn or damaged, and cut off."""
+    """The parts of a log. `lost_bytes` is what an unclean stop cost: torn or damaged, and cut off. `rewritten` are the
+    paths that the disk has to be waited for before the log can be called cleanly stopped."""
 
     segments: list[Segment]
     producers: ProducerState
@@ -45,6 +47,7 @@ class LoadedLog(NamedTuple):
     end_offset: int
     recovery_point: int
     lost_bytes: int
+    rewritten: list[str]
 
 
 def load(
@@ -60,8 +63,10 @@ def load(
     end_offset = -1
     loader = _Loader(segments, producers, epochs, known.start_offset, now_ms, expiration_ms)
     if segments and not known.clean:
-        first = max((i for i, s in enumerate(segments) if s.base_offset <= known.recovery_point), default=0)
-        first = min([first, *(i for i, s in enumerate(segments) if s.base_offset not in indexed)])
+        at = max((i for i, s in enumerate(segments) if s.base_offset <= known.recovery_point), default=0)
+        first = min([at, *(i for i, s in enumerate(segments) if s.base_offset not in indexed)])
+        if first == at > 0 and segments[at].base_offset == known.recovery_point:
+            loader.rebuild_index(segments[at - 1])
         lost_bytes, end_offset = loader.recover_from(first)
     elif segments:
         for segment in segments:
@@ -87,6 +92,7 @@ def load(
     if not segments:
         base = max(0, known.start_offset)
         segments.append(Segment.create(directory, base, config, now_ms, open_segments))
+        loader.rewritten.append(directory)
         end_offset = base
     start_offset = max(known.start_offset, segments[0].base_offset)
     if loader.producers_end != end_offset:
@@ -96,7 +102,9 @@ def load(
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     recovery_point = end_offset if known.clean and not lost_bytes else min(known.recovery_point, end_offset)
-    return LoadedLog(segments, producers, epochs, start_offset, end_offset, recovery_point, lost_bytes)
+    return LoadedLog(
+        segments, producers, epochs, start_offset, end_offset, recovery_point, lost_bytes, loader.rewritten
+    )
 
 
 def _list(directory: str) -> tuple[dict[int, int], list[int], set[int]]:
@@ -185,8 +193,17 @@ def _drop_covered(directory: str, start: int, end: int) -> None:
             unlink_if_exists(f"{directory}/{name}")
 
 
+def _check_place(segment: Segment, position: int, header: BatchHeader, next_offset: int) -> None:
+    """Raise Malformed for a batch with offsets that cannot follow `next_offset` - 1 in this segment."""
+    if header.base_offset < next_offset:
+        raise Malformed(f"offset {header.base_offset} at position {position} comes after {next_offset - 1}")
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
+
+
 class _Loader:
-    """The walk through a log's batches at start. `producers_end`: the producers' state covers everything below."""
+    """The walk through a log's batches at start. `producers_end`: the producers' state covers everything below.
+    `rewritten`: the paths of what was made again on the way."""
 
     def __init__(
         self, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochs, start_offset: int, now_ms: int,
@@ -199,6 +216,7 @@ class _Loader:
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self.producers_end = -1
+        self.rewritten: list[str] = []
 
     def recover_from(self, first: int) -> tuple[int, int]:
         """Check everything from the segment at index `first` on. (bytes lost, end offset). Raises OSError."""
@@ -209,7 +227,9 @@ class _Loader:
         end_offset = base
         for at in range(first, len(segments)):
             lost, end_offset = self._recover(segments[at], end_offset)
-            self._producers.take_snapshot(end_offset)
+            snapshot = self._producers.take_snapshot(end_offset)
+            if snapshot is not None:
+                self.rewritten.append(snapshot)
             lost_bytes += lost
             if lost and at + 1 < len(segments):
                 for segment in segments[at + 1 :]:
@@ -219,14 +239,20 @@ class _Loader:
                 del segments[at + 1 :]
                 break
         self.producers_end = end_offset
+        if self.rewritten:
+            self.rewritten += [self._epochs.path, os.path.dirname(self._epochs.path)]
         return lost_bytes, end_offset
 
     def rebuild_index(self, segment: Segment) -> None:
-        """Make the indexes of one segment again; its batches are not in doubt. Raises OSError."""
+        """Make the sparse indexes of one segment again; its batches are not in doubt. Raises OSError."""
         segment.begin_rebuild()
+        self.rewritten += segment.files()
+        next_offset = segment.base_offset
         try:
             for position, header, _ in segment.walk():
+                _check_place(segment, position, header, next_offset)
                 segment.reindex(position, header)
+                next_offset = header.last_offset + 1
         except Malformed as error:
             logger.warning("%s is indexed up to where %s", segment.path, error)
         segment.end_rebuild(segment.size_bytes)
@@ -265,12 +291,12 @@ class _Loader:
         next_offset = max(expected_offset, segment.base_offset)
         fault = ""
         segment.begin_rebuild()
+        segment.txn_index.reset()
+        if size:
+            self.rewritten += segment.files()
         try:
             for position, header, batch in segment.walk():
-                if header.base_offset < next_offset:
-                    raise Malformed(f"offset {header.base_offset} at position {position} comes after {next_offset - 1}")
-                if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
-                    raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
+                _check_place(segment, position, header, next_offset)
                 if header.crc != compute_crc(batch):
                     raise Malformed(f"the checksum of the batch at position {position} is wrong")
                 segment.reindex(position, header)

@@ -344,10 +344,10 @@ class Segment:
     # after an unclean stop
 
     def begin_rebuild(self) -> None:
-        """Empty the indexes; `reindex` fills them again. Raises OSError."""
+        """Empty the sparse indexes; `reindex` fills them again. Raises OSError."""
         self.release()
-        for index in (self.offset_index, self.time_index, self.txn_index):
-            index.reset()
+        self.offset_index.reset()
+        self.time_index.reset()
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._unindexed_bytes = 0
         self.open_for_append()

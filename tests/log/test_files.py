@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from kafkalite.log import names
-from kafkalite.log.files import OpenSegments, capacity_for_limit, storage_error, write_atomically
+from kafkalite.log.files import (
+    OpenSegments,
+    SyncFailed,
+    capacity_for_limit,
+    storage_error,
+    sync,
+    write_atomically,
+)
 
 
 class Held:
@@ -60,7 +67,22 @@ def test_names() -> None:
     assert names.parse_partition_directory("a-b-12") == ("a-b", 12)
     assert names.parse_partition_directory("a-01") is None
     assert names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
-    gone = names.delete_directory("x" * 249, 12)
-    assert len(gone) == 255
-    assert gone.endswith("-delete")
-    assert names.parse_partition_directory(gone) is None
+    for suffix in (names.DELETE_DIRECTORY, names.STRAY_DIRECTORY):
+        gone = names.directory_aside("x" * 249, 12, suffix)
+        assert len(gone) == 255
+        assert gone.endswith(suffix)
+        assert names.parse_partition_directory(gone) is None
+
+
+def test_only_an_fsync_that_failed_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    sync(str(tmp_path / "gone"))
+    with pytest.raises(OSError) as raised:
+        sync(str(tmp_path / ("x" * 300)))
+    assert not isinstance(raised.value, SyncFailed), "it could not be opened: nothing is lost"
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(SyncFailed, match="Input/output error") as failed:
+        sync(str(tmp_path))
+    assert failed.value.errno == errno.EIO

@@ -17,7 +17,9 @@ import pytest
 from kafkalite.clock import ManualClock
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
+from kafkalite.log import offset_checkpoints, partition_log
 from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.files import write_atomically
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.names import parse_uuid
@@ -212,6 +214,227 @@ def test_old_logs_are_flushed_when_their_time_has_come(start: Start, clock: Manu
     clock.advance(1)
     manager.flush_if_due()
     assert (due.recovery_point, never.recovery_point) == (1, 0)
+
+
+class TestANameThatIsUsedAgain:
+    """The checkpoints on the disk speak of the old log of that name until they are written again."""
+
+    def fill(self, manager: LogManager) -> None:
+        """orders-0 with 6 records, of which 5 were deleted, as the checkpoints say."""
+        log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
+        for value in "abcdef":
+            write(log, value)
+        log.flush()
+        log.delete_records_before(5)
+        manager.checkpoint()
+
+    def checkpoint(self, tmp_path: Path, which: str = "log-start-offset") -> str:
+        return (tmp_path / "data" / f"{which}-checkpoint").read_text()
+
+    def test_the_new_log_is_not_met_by_the_old_ones_offsets(self, start: Start, tmp_path: Path) -> None:
+        manager = start()
+        self.fill(manager)
+        manager.delete("orders", 0)
+        assert self.checkpoint(tmp_path) == "0\n1\norders 0 5\n"
+        write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
+        kill(manager)
+        log = start().logs["orders", 0]
+        assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 1, 0)
+
+    def test_not_even_after_a_kill_between_deletion_and_creation(self, start: Start) -> None:
+        manager = start()
+        self.fill(manager)
+        manager.delete("orders", 0)
+        kill(manager)
+        manager = start()
+        write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
+        kill(manager)
+        log = start().logs["orders", 0]
+        assert (log.start_offset, log.end_offset) == (0, 1)
+
+    def test_a_write_that_was_under_way_does_not_bring_them_back(self, tmp_path: Path, clock: ManualClock) -> None:
+        jobs: list[Callable[[], None]] = []
+        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}), jobs.append)
+        manager.load(CLUSTER, lambda topic: TopicConfig())
+        self.fill(manager)  # its checkpoint waits for its turn
+        manager.delete("orders", 0)
+        write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
+        for job in jobs:
+            job()
+        manager._look_at_finished()
+        assert self.checkpoint(tmp_path) == "0\n0\n"
+        assert self.checkpoint(tmp_path, "recovery-point-offset") == "0\n0\n"
+        kill(manager)
+
+    def test_many_deletions_are_one_write(
+        self, start: Start, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = start()
+        written: list[str] = []
+
+        def count(path: str, data: bytes, *, durable: bool = True) -> None:
+            written.append(os.path.basename(path))
+            write_atomically(path, data, durable=durable)
+
+        for lazily in (True, False):
+            for partition in range(20):
+                manager.create("orders", partition, TOPIC_ID, TopicConfig())
+            manager.checkpoint()
+            monkeypatch.setattr(offset_checkpoints, "write_atomically", count)
+            for partition in range(20):
+                manager.delete("orders", partition)
+            assert written == []
+            if not lazily:
+                clock.advance(0)  # the loop's next turn
+                assert len(written) == 3
+            for partition in range(20):
+                manager.create("orders", partition, TOPIC_ID, TopicConfig())
+                manager.delete("orders", partition)
+            assert len(written) == 3
+            clock.advance(0)
+            written.clear()
+            monkeypatch.undo()
+
+    def test_without_the_write_there_is_no_new_log(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+        manager = start()
+        self.fill(manager)
+        manager.delete("orders", 0)
+
+        def full(path: str, data: bytes, *, durable: bool = True) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(offset_checkpoints, "write_atomically", full)
+        with pytest.raises(StorageError, match="cannot create orders-0: no space left"):
+            manager.create("orders", 0, TOPIC_ID, TopicConfig())
+        monkeypatch.undo()
+        assert manager.create("orders", 0, TOPIC_ID, TopicConfig()).end_offset == 0
+
+
+def test_a_creation_that_fails_leaves_the_name_free(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+
+    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(partition_log, "write_atomically", full)
+    with pytest.raises(StorageError, match="no space left"):
+        manager.create("orders", 0, TOPIC_ID, TopicConfig())
+    assert not (tmp_path / "data" / "orders-0").exists()
+    assert manager.logs == {}
+    monkeypatch.undo()
+    assert manager.create("orders", 0, TOPIC_ID, TopicConfig()).end_offset == 0
+
+
+def test_what_is_left_of_an_earlier_log_is_out_of_the_way(start: Start, tmp_path: Path, clock: ManualClock) -> None:
+    data = tmp_path / "data"
+    manager = start()
+    (data / "orders-0").mkdir()
+    (data / "orders-0" / "00000000000000000000.log").write_bytes(b"rubbish")
+    assert manager.create("orders", 0, TOPIC_ID, TopicConfig(file_delete_delay_ms=1000)).end_offset == 0
+    assert [n for n in os.listdir(data) if n.endswith("-delete")]
+    clock.advance(1000)
+    assert not [n for n in os.listdir(data) if n.endswith("-delete")]
+
+
+def test_a_log_that_nobody_knows_is_set_aside_and_kept(start: Start, tmp_path: Path, clock: ManualClock) -> None:
+    data = tmp_path / "data"
+    manager = start()
+    write(manager.create("orders", 0, TOPIC_ID, TopicConfig()), "a")
+    manager.close()
+    manager = start()
+    manager.set_aside("orders", 0)
+    manager.set_aside("orders", 1)  # there is none
+    assert manager.get("orders", 0) is None
+    assert manager.create("orders", 0, TOPIC_ID, TopicConfig()).end_offset == 0
+    manager.close()
+    manager = start()
+    clock.advance(1 << 40)
+    (stray,) = [n for n in os.listdir(data) if re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", n)]
+    assert (data / stray / "00000000000000000000.log").stat().st_size == 69
+    assert list(manager.logs) == [("orders", 0)]
+
+
+def test_the_highest_producer_id_is_known_even_of_those_that_are_forgotten(start: Start) -> None:
+    manager = start()
+    assert manager.highest_producer_id() == -1
+    for partition, producer_id in enumerate((8, 4711, 9)):
+        log = manager.create("orders", partition, TOPIC_ID, TopicConfig())
+        batch = build_batch([NewRecord(None, b"x")], producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        log.append(memoryview(batch), 0, 1)
+    assert manager.highest_producer_id() == 4711
+    manager.close()
+    manager = start()  # their records are very old, so that they have expired
+    assert len(manager.logs["orders", 1].producers) == 0
+    assert manager.highest_producer_id() == 4711
+
+
+@pytest.fixture
+def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of what was waited for on its way to the disk."""
+    if not os.path.isdir("/proc/self/fd"):
+        pytest.skip("needs /proc to name descriptors")
+    found: list[str] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        found.append(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), tmp_path / "data"))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return found
+
+
+@pytest.mark.parametrize("flushed", [False, True])
+def test_an_orderly_stop_waits_for_what_an_unclean_start_made(start: Start, synced: list[str], flushed: bool) -> None:
+    manager = start()
+    log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
+    write(log, "a")
+    if flushed:
+        log.flush()
+        manager.checkpoint()
+    kill(manager)
+    manager = start()
+    assert manager.logs["orders", 0].recovery_point == flushed
+    synced.clear()
+    manager.close()
+    assert {f"orders-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(synced)
+    assert {"orders-0", "orders-0/00000000000000000001.snapshot", "orders-0/leader-epoch-checkpoint"} <= set(synced)
+    assert synced[-2:] == [".kafka_cleanshutdown.tmp", "."]
+    manager = start()
+    assert manager.was_clean
+    synced.clear()
+    manager.close()
+    assert not [name for name in synced if name.startswith("orders-0")], "and then never again"
+
+
+def test_after_an_fsync_that_failed_no_stop_is_clean(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+) -> None:
+    manager = start()
+    bad, good = (manager.create("orders", i, TOPIC_ID, TopicConfig(flush_ms=1000)) for i in range(2))
+    write(bad, "a")
+    write(good, "a", "b")
+
+    def broken(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        with pytest.raises(StorageError):
+            bad.flush()
+    clock.advance(1000)
+    manager.flush_if_due()
+    assert (bad.recovery_point, good.recovery_point) == (0, 2), "the others are flushed all the same"
+    write(good, "c")
+    manager.close()
+    data = tmp_path / "data"
+    assert not (data / ".kafka_cleanshutdown").exists()
+    assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 0\norders 1 3\n"
+    manager = start()
+    write(manager.logs["orders", 0], "b")
+    assert [log.end_offset for log in manager.logs.values()] == [2, 3]
 
 
 def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: ManualClock) -> None:

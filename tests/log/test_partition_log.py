@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log import partition_log as partition_log_module
+from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.log.compression import CODECS
-from kafkalite.log.files import Done, Job
+from kafkalite.log.files import Done, Job, SyncFailed
 from kafkalite.log.partition_log import LogServices
 
 Disk = Any  # of conftest.py
@@ -246,6 +247,29 @@ def test_of_equal_times_the_first_counts(log: Log) -> None:
     assert log.log.offset_for_timestamp(T0, 3).offset == 0
 
 
+@pytest.mark.parametrize("why", ["too large", "too many", "garbage"])
+def test_a_batch_that_cannot_be_unpacked_is_found_by_its_header(disk: Disk, why: str) -> None:
+    log = disk.open(max_message_bytes=4 << 20)
+    log.write("a", timestamp=T0)
+    if why == "too large":
+        bomb = build_batch([NewRecord(b"k", bytes(17 << 20), (), T0 + 10)], codec=CODECS["zstd"])
+    elif why == "too many":
+        bomb = build_batch([NewRecord(None, None, (), T0 + 10)] * 250_001)
+    else:
+        bomb = build_batch([NewRecord(b"k", b"v" * 50, (), T0 + 10)], codec=CODECS["zstd"])
+        bomb[65:70] = b"\xff" * 5
+        bomb[17:21] = compute_crc(bomb).to_bytes(4, "big")
+    log.append(bomb)
+    end = log.log.end_offset
+    log.write("c", timestamp=T0 + 5)
+    log.write("d", timestamp=T0 + 11)
+    found = {ms: log.log.offset_for_timestamp(T0 + ms, end + 2) for ms in (0, 1, 10, 11)}
+    assert found == {0: (T0, 0, 0), 1: (T0 + 10, 1, 0), 10: (T0 + 10, 1, 0), 11: (T0 + 11, end + 1, 0)}
+    log.log.truncate_to(end)
+    assert log.log.max_timestamp_offset(end) == (T0 + 10, 1, 0)
+    assert log.log.max_timestamp_offset(1) is None, "not committed yet"
+
+
 def test_an_empty_log_has_no_times(log: Log) -> None:
     assert log.log.max_timestamp_offset(0) is None
     assert log.log.offset_for_timestamp(0, 0) is None
@@ -445,6 +469,79 @@ def test_a_failed_flush_is_tried_again_with_the_next(disk: Disk) -> None:
     job()
     done(None)
     assert log.log.recovery_point == 2
+
+
+def broken(fd: int) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_after_an_fsync_that_failed_the_log_takes_no_more(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system forgets what it could not write: the next fsync would succeed and mean nothing."""
+    log = disk.open(flush_messages=2)
+    log.write("a", "b")
+    log.write("c", producer_id=7, producer_epoch=0, base_sequence=0)
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(
+        StorageError, match=r"cannot flush orders-0 in .*orders-0: Input/output error; it takes no more"
+    ):
+        log.write("d", producer_id=7, producer_epoch=0, base_sequence=1)
+    monkeypatch.undo()
+    for attempt in (
+        lambda: log.write("e"),
+        lambda: log.write("d", producer_id=7, producer_epoch=0, base_sequence=1),
+        log.log.flush,
+        log.log.close,
+    ):
+        assert log.log.recovery_point == 2
+        assert code_of(attempt) == ErrorCode.KAFKA_STORAGE_ERROR
+        if attempt != log.log.close:
+            assert log.read_all() == ["a", "b", "c", "d"]
+    log = disk.kill(log)
+    assert log.write("e").base_offset == 4
+
+
+def test_a_flush_that_could_not_open_a_file_is_made_up_for(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.open(flush_messages=1)
+    send: dict[str, int] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+
+    def none_left(paths: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(partition_log_module, "sync_all", none_left)
+    with pytest.raises(StorageError, match="too many open files"):
+        log.write("a", **send)
+    assert (log.log.end_offset, log.log.recovery_point) == (1, 0)
+    with pytest.raises(StorageError):
+        log.write("a", **send)
+    monkeypatch.undo()
+    assert log.write("a", **send).duplicate
+    assert log.log.recovery_point == 1
+
+
+def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None:
+    jobs: list[tuple[Job, Done]] = []
+    heard: list[Callable[[], None]] = []
+    disk.services = LogServices(
+        disk.clock, lambda job, done: jobs.append((job, done)), hear=lambda: [tell() for tell in heard] and None
+    )
+    log = disk.open(segment_bytes=100)
+    log.write("a")
+    log.write("b")
+    heard.append(lambda: jobs.pop()[1](SyncFailed(5, "Input/output error")))
+    with pytest.raises(StorageError, match="takes no more records"):
+        log.log.flush()
+    assert log.log.recovery_point == 0
+    with pytest.raises(StorageError):
+        log.write("c")
+
+
+def test_a_roll_that_learns_of_a_broken_disk_appends_nothing(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.open(segment_bytes=100)
+    log.write("a")
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(StorageError, match="takes no more records"):
+        log.write("b")
+    assert (log.log.end_offset, log.read_all()) == (1, ["a"])
 
 
 def test_few_descriptors_serve_many_segments(disk: Disk) -> None:

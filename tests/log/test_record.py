@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkalite.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, stamp
-from kafkalite.log.record import Record, read_records, read_varint
+from kafkalite.log.record import Record, read_records, read_varint, record_times
 
 
 @settings(deadline=None)
@@ -73,8 +73,35 @@ def test_records_that_break_a_rule_are_malformed(body: bytes, why: str) -> None:
         read_records(batch)
 
 
+@pytest.mark.parametrize("codec", [0, 4])
+@pytest.mark.parametrize("timestamp_type", [0, 1])
+def test_times_are_read_without_the_rest(codec: int, timestamp_type: int) -> None:
+    new = [NewRecord(b"k" * i, b"v" * 100, (("h", b"x"),), 1000 + i * (-1) ** i * 90) for i in range(70)]
+    batch = build_batch(new, base_offset=500, codec=codec, timestamp_type=timestamp_type)
+    assert list(record_times(batch)) == [(record.offset, record.timestamp) for record in read_records(batch)]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("0b 00 00 00 01 01 00", "record of -6"),
+        ("7e 00 00 00 01 01 00", "record of 63"),
+        ("02 00 00 00 01 01 00", "record of 1"),
+        ("0c 00 ff ff ff ff ff", "inside a record"),
+        ("0c 00", "cannot hold"),
+    ],
+)
+def test_times_that_are_not_there_are_malformed(body: str, why: str) -> None:
+    batch = bytearray(build_batch([NewRecord(None, None)])[:HEADER_BYTES] + bytes.fromhex(body))
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    with pytest.raises(Malformed, match=f"offset 0 .*{why}"):
+        list(record_times(batch))
+
+
 def test_a_batch_may_not_unpack_to_more_than_allowed() -> None:
     batch = build_batch([NewRecord(None, bytes(10_000))], codec=4)
     assert read_records(batch, 20_000)
     with pytest.raises(Malformed, match="more than 5000"):
         read_records(batch, 5_000)
+    with pytest.raises(Malformed, match="more than 5000"):
+        list(record_times(batch, 5_000))

@@ -10,6 +10,8 @@ import pytest
 
 from kafkalite.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.segment import Segment
+from kafkalite.log.txn_index import AbortedTxn
 
 Disk = Any  # of conftest.py
 Log = Any
@@ -62,6 +64,36 @@ def test_below_the_recovery_point_nothing_is_read(disk: Disk) -> None:
     assert [r.offset for r in log.records(3)] == [3, 4, 5, 6, 7]
     log.log.abandon()
     assert disk.open(clean=False, recovery_point=2).log.lost_bytes > 0
+
+
+def test_a_roll_that_was_cut_short_at_the_recovery_point_costs_no_time(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open(segment_bytes=250)
+    for i in range(3):
+        log.write("a", timestamp=1000 + i)
+    log.log.flush()
+
+    def killed(segment: Segment) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Segment, "seal", killed)
+    with pytest.raises(KeyboardInterrupt):
+        log.write("b", timestamp=2000)
+    monkeypatch.undo()
+    assert disk.file(3).exists() and log.log.recovery_point == 3
+    log = disk.kill(log)
+    assert [segment.base_offset for segment in log.log.segments] == [0, 3]
+    assert log.log.offset_for_timestamp(1002, 3) == (1002, 2, 0)
+    assert log.log.max_timestamp_offset(3) == (1002, 2, 0)
+
+
+def test_what_aborted_transactions_left_survives_an_index_made_again(disk: Disk) -> None:
+    log = filled(disk)
+    log.log.segments[0].txn_index.append(AbortedTxn(7, 0, 2, 3))
+    log.log.abandon()
+    segment = disk.open(clean=False, recovery_point=3).log.segments[0]
+    assert segment.txn_index.all() == [AbortedTxn(7, 0, 2, 3)]
 
 
 def test_indexes_are_made_again_as_they_were(disk: Disk) -> None:
