@@ -1,6 +1,8 @@
-"""Time as a parameter: the wall clock, timers, and a clock for tests that moves only when told.
+"""Time as a parameter: two clocks, timers, and a clock for tests that moves only when told.
 
-Milliseconds everywhere. Deadlines are absolute (`wall_ms() + x`). A `Timer` that was cancelled never fires.
+Milliseconds everywhere. The wall clock dates what is stored or shown; somebody may set it, so whoever waits counts on
+the monotonic one, which timers follow too. Deadlines are absolute (`monotonic_ms() + x`). A `Timer` that was cancelled
+never fires.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Timer(Protocol):
@@ -21,12 +23,23 @@ class Clock(Protocol):
     """What the broker asks of time."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as record timestamps and retention count them."""
+        """Milliseconds since 1970, as record timestamps and retention count them. May be set, also backwards."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment in the past: only differences mean something. Never goes back."""
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Run `callback` once on the owner's event loop, `delay_ms` from now (at once if not positive)."""
         ...
+
+
+class Moment(NamedTuple):
+    """What both clocks show at one moment, for those who decide without a clock of their own."""
+
+    monotonic_ms: int  # for deadlines
+    wall_ms: int  # for dates
 
 
 class LoopTimers(Protocol):
@@ -46,6 +59,9 @@ class SystemClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return self._loop.call_later(max(0.0, delay_ms) / 1000.0, callback)
 
@@ -60,16 +76,30 @@ class _ManualTimer:
         self.callback = None
 
 
+_UPTIME_MS = 86_400_000
+
+
 class ManualClock:
-    """A clock for tests: time stands still until `advance` moves it, firing what falls due in order."""
+    """A clock for tests: time stands still until `advance` moves it, firing what falls due in order.
+
+    Its two clocks show different numbers, so that a test notices which of them was asked.
+    """
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self._now_ms = now_ms
+        self._now_ms = _UPTIME_MS
+        self._wall_ahead_ms = now_ms - _UPTIME_MS
         self._queue: list[tuple[float, int, _ManualTimer]] = []
         self._count = 0
 
     def wall_ms(self) -> int:
+        return self._now_ms + self._wall_ahead_ms
+
+    def monotonic_ms(self) -> int:
         return self._now_ms
+
+    def step_wall(self, delta_ms: int) -> None:
+        """Somebody sets the wall clock `delta_ms` forward, or back if negative. No time passes."""
+        self._wall_ahead_ms += delta_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         timer = _ManualTimer(callback)

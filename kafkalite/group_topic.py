@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from kafkalite.clock import Clock
 from kafkalite.config import BrokerConfig
@@ -17,11 +18,12 @@ from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.partition import Partition
-from kafkalite.topics import Topics
+from kafkalite.topics import Topic, Topics
 
 logger = logging.getLogger(__name__)
 
 _INTERNAL_PRODUCE_VERSION = 9
+_CLEANUP_POLICY = {"cleanup.policy": "compact"}
 TURN_BYTES = 64 * 1024
 
 
@@ -34,11 +36,15 @@ class GroupTopic:
         self._topics = topics
         self._coordinator: GroupCoordinator | None = None
         self._making: asyncio.Task[None] | None = None
+        self._is_handed_over = False  # the coordinator knows of the topic's partitions
 
     @property
     def is_ready(self) -> bool:
-        """Whether the topic is there, at least to be loaded. If not, `await ensure()`."""
-        return self._making is None and GROUP_METADATA_TOPIC in self._topics.by_name
+        """Whether the coordinator has the topic's partitions, at least to be loaded. If not, `await ensure()`.
+
+        That there is a topic of the name does not say so: a client may have created it.
+        """
+        return self._making is None and self._is_handed_over
 
     def attach(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -64,7 +70,7 @@ class GroupTopic:
             GROUP_METADATA_TOPIC,
             self._config.offsets_topic_num_partitions,
             {
-                "cleanup.policy": "compact",
+                **_CLEANUP_POLICY,
                 "compression.type": "producer",
                 "segment.bytes": str(self._config.offsets_topic_segment_bytes),
             },
@@ -80,14 +86,29 @@ class GroupTopic:
         coordinator = self._coordinator
         if topic is None or coordinator is None:
             return
+        self._is_handed_over = True
         coordinator.partition_count = len(topic.partitions)
         for index in topic.partitions:
             coordinator.start_loading(index)
-        for partition in topic.partitions.values():
-            try:
-                coordinator.install(partition.index, await _stored(partition))
-            except KafkaError as error:
-                logger.error("groups of %s-%d cannot be loaded: %s", GROUP_METADATA_TOPIC, partition.index, error)
+        for partition in list(topic.partitions.values()):
+            # each step goes on with what the one before managed: better old groups than none until the next restart
+            name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
+            stored = StoredGroups()
+            with _reported("read to its end", name):
+                await _read(partition, stored)
+            with _reported("decoded", name):
+                for _ in stored.finish_in_turns():
+                    await asyncio.sleep(0)
+            with _reported("taken over", name):
+                coordinator.install(partition.index, stored)
+        if "cleanup.policy" not in topic.overrides:
+            with _reported("made compact", topic.name):
+                await self._make_compact(topic)
+
+    async def _make_compact(self, topic: Topic) -> None:
+        """Whoever created the topic by hand has not thought of this, and retention would delete groups."""
+        await self._topics.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
+        logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
     def append(self, index: int, records: list[tuple[bytes, bytes | None]], done: Callable[[ErrorCode], None]) -> None:
         """Write one batch of (key, value) to partition `index`; `done` learns how it went."""
@@ -106,16 +127,27 @@ class GroupTopic:
         done(ErrorCode.NONE)
 
 
-async def _stored(partition: Partition) -> StoredGroups:
-    stored = StoredGroups()
+async def _read(partition: Partition, stored: StoredGroups) -> None:
     turn: list[memoryview] = []
     turn_bytes = 0
-    for batch in partition.log.batches(partition.log.start_offset):
-        turn.append(batch)
-        turn_bytes += len(batch)
-        if turn_bytes >= TURN_BYTES:
-            stored.read(turn)
-            turn, turn_bytes = [], 0
-            await asyncio.sleep(0)
-    stored.read(turn)
-    return stored
+    try:
+        for batch in partition.log.batches(partition.log.start_offset):
+            turn.append(batch)
+            turn_bytes += len(batch)
+            if turn_bytes >= TURN_BYTES:
+                stored.read(turn)
+                turn, turn_bytes = [], 0
+                await asyncio.sleep(0)
+    finally:
+        stored.read(turn)  # also what lies before a damage
+
+
+@contextmanager
+def _reported(deed: str, name: str) -> Iterator[None]:
+    """Whatever goes wrong in here is written down, and that is all."""
+    try:
+        yield
+    except KafkaError as error:
+        logger.error("%s cannot be %s: %s", name, deed, error)
+    except Exception:
+        logger.exception("%s cannot be %s", name, deed)

@@ -77,7 +77,7 @@ class AnswerSync(NamedTuple):
 
 class SetTimer(NamedTuple):
     timer: GroupTimer
-    deadline_ms: int
+    deadline_ms: int  # of the monotonic clock
 
 
 class CancelTimer(NamedTuple):

@@ -4,6 +4,9 @@ Each method takes what happened and the time, changes the group, and returns the
 writes or reads a clock. A rebalance is: `join` until all are there (`_prepare`, `_complete_join`), then `sync`, whose
 leader brings the assignment that is stored before anyone hears of it (`appended`).
 
+Deadlines are the monotonic clock's, which is what `now_ms` says; the wall clock only dates the group's state. Setting
+it neither expels a member nor keeps a dead one.
+
 Session deadlines are written on each sign of life, and one timer per group looks at them when the earliest of them was
 due: a heartbeat sets no timer of its own, which would double its 0.9 us.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata, DelayedJoin} (3.9); KIP-62, 134, 345, 394, 814.
@@ -16,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
+from kafkalite.clock import Moment
 from kafkalite.coordinator.effects import (
     AnswerJoin,
     AnswerSync,
@@ -104,7 +108,7 @@ class Group:
         "state_since_ms",
     )
 
-    def __init__(self, group_id: str, partition: int, settings: GroupSettings, now_ms: int) -> None:
+    def __init__(self, group_id: str, partition: int, settings: GroupSettings, wall_ms: int) -> None:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
         self.generation_id = 0
@@ -113,7 +117,7 @@ class Group:
         self.state: GroupState = EMPTY
         self.members = Members()
         self.offsets = OffsetStore()
-        self.state_since_ms: int | None = now_ms
+        self.state_since_ms: int | None = wall_ms
         self._settings = settings
         self._pending_sync: set[str] = set()  # members of this generation that have not sent SyncGroup yet
         self._initial_delay_ms = 0
@@ -125,10 +129,10 @@ class Group:
 
     @classmethod
     def stored(
-        cls, group_id: str, partition: int, value: GroupMetadataValue, settings: GroupSettings, now_ms: int
+        cls, group_id: str, partition: int, value: GroupMetadataValue, settings: GroupSettings, wall_ms: int
     ) -> Group:
         """The group as `value` has it: stable if it has members, empty if not. `loaded` then sets it going."""
-        group = cls(group_id, partition, settings, now_ms)
+        group = cls(group_id, partition, settings, wall_ms)
         group.generation_id = max(0, value.generation)
         group.protocol_type = value.protocol_type or None
         group.protocol_name = value.protocol
@@ -146,7 +150,7 @@ class Group:
 
     # --- what members ask for
 
-    def join(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> list[Effect]:
+    def join(self, joining: Joining, waiter: JoinWaiter, now: Moment) -> list[Effect]:
         """JoinGroup: `waiter` is answered at once or when the next generation is complete."""
         member_id = joining.member_id
         if not self._has_room_for(member_id):
@@ -157,15 +161,15 @@ class Group:
         elif not self._supports(joining.protocol_type, joining.protocols):
             self._refuse_join(waiter, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif not member_id:
-            self._join_as_new(joining, waiter, now_ms)
+            self._join_as_new(joining, waiter, now)
         elif member_id in self.members.pending and joining.instance_id is None:
-            self._add(joining, member_id, waiter, now_ms)
+            self._add(joining, member_id, waiter, now)
         elif fault := self.members.fault(member_id, joining.instance_id):
             self._refuse_join(waiter, member_id, fault)
         else:
-            self._rejoin(self.members.by_id[member_id], joining, waiter, now_ms)
+            self._rejoin(self.members.by_id[member_id], joining, waiter, now)
         if self.state is PREPARING:
-            self._try_complete_join(now_ms)
+            self._try_complete_join(now)
         return self._take_effects()
 
     def sync(
@@ -234,7 +238,7 @@ class Group:
         return ErrorCode.NONE, self._take_effects() if self._effects else ()
 
     def leave(
-        self, identities: Sequence[tuple[str, str | None]], now_ms: int
+        self, identities: Sequence[tuple[str, str | None]], now: Moment
     ) -> tuple[list[ErrorCode], Sequence[Effect]]:
         """LeaveGroup: one code per (member id, instance id). An instance id alone is an administrator's removal."""
         codes = []
@@ -242,12 +246,12 @@ class Group:
             member_id = given_id or self.members.id_of_instance(instance_id)
             if member_id in self.members.pending:
                 self._forget(member_id)
-                self._try_complete_join(now_ms)
+                self._try_complete_join(now)
                 codes.append(ErrorCode.NONE)
                 continue
             fault = self.members.fault(member_id, instance_id) if member_id else ErrorCode.UNKNOWN_MEMBER_ID
             if not fault and member_id:
-                self._remove(self.members.by_id[member_id], now_ms, "left")
+                self._remove(self.members.by_id[member_id], now, "left")
             codes.append(fault)
         return codes, self._take_effects()
 
@@ -264,20 +268,20 @@ class Group:
 
     # --- what time and disk bring
 
-    def expire(self, timer: GroupTimer, now_ms: int) -> list[Effect]:
+    def expire(self, timer: GroupTimer, now: Moment) -> list[Effect]:
         """The timer that was last set fired."""
         if self.state is DEAD:
             return []
         if timer is GroupTimer.SESSION:
-            self._expire_sessions(now_ms)
+            self._expire_sessions(now)
         elif timer is GroupTimer.SYNC:
-            self._expire_sync(now_ms)
+            self._expire_sync(now)
         elif self.state is PREPARING:
-            self._expire_join(now_ms)
+            self._expire_join(now)
         return self._take_effects()
 
     def appended(
-        self, then: AssignmentStored | EmptyGroupStored | ReplacementStored, error: ErrorCode, now_ms: int
+        self, then: AssignmentStored | EmptyGroupStored | ReplacementStored, error: ErrorCode, now: Moment
     ) -> list[Effect]:
         """An append is done; `error` is already what clients are to hear. The group may have moved on meanwhile."""
         if isinstance(then, EmptyGroupStored):
@@ -285,17 +289,17 @@ class Group:
                 logger.warning("could not store that group %s is empty: %s", self.group_id, error.name)
         elif isinstance(then, AssignmentStored):
             if self.state is COMPLETING and self.generation_id == then.generation_id:
-                self._assignments_stored(then.assignments, error, now_ms)
+                self._assignments_stored(then.assignments, error, now)
         elif self.state is STABLE and self.generation_id == then.generation_id:
-            self._replacement_stored(then, error, now_ms)
+            self._replacement_stored(then, error, now.monotonic_ms)
         return self._take_effects()
 
-    def loaded(self, now_ms: int) -> list[Effect]:
+    def loaded(self, now: Moment) -> list[Effect]:
         """The group was just read from disk: every member's session starts afresh."""
         if len(self.members) > self._settings.max_size:
-            self._prepare(now_ms, f"it has more than {self._settings.max_size} members")
+            self._prepare(now, f"it has more than {self._settings.max_size} members")
         for member in self.members:
-            self._sign_of_life(member, now_ms)
+            self._sign_of_life(member, now.monotonic_ms)
         return self._take_effects()
 
     def close(self, error: ErrorCode) -> list[Effect]:
@@ -308,21 +312,21 @@ class Group:
 
     # --- joining
 
-    def _join_as_new(self, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
+    def _join_as_new(self, joining: Joining, waiter: JoinWaiter, now: Moment) -> None:
         prefix = joining.client_id if joining.instance_id is None else joining.instance_id
         member_id = f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{joining.new_uuid}"
         replaced_id = self.members.id_of_instance(joining.instance_id)
         if replaced_id is not None:
-            self._replace(self.members.by_id[replaced_id], member_id, joining, waiter, now_ms)
+            self._replace(self.members.by_id[replaced_id], member_id, joining, waiter, now)
         elif joining.instance_id is None and joining.needs_known_id:
-            deadline_ms = now_ms + joining.session_timeout_ms
+            deadline_ms = now.monotonic_ms + joining.session_timeout_ms
             self.members.pending[member_id] = deadline_ms
             self._watch_session(deadline_ms)
             self._refuse_join(waiter, member_id, ErrorCode.MEMBER_ID_REQUIRED)
         else:
-            self._add(joining, member_id, waiter, now_ms)
+            self._add(joining, member_id, waiter, now)
 
-    def _add(self, joining: Joining, member_id: str, waiter: JoinWaiter, now_ms: int) -> None:
+    def _add(self, joining: Joining, member_id: str, waiter: JoinWaiter, now: Moment) -> None:
         member = Member(
             member_id,
             joining.instance_id,
@@ -339,10 +343,10 @@ class Group:
             self.protocol_type = joining.protocol_type
         self.members.add(member)
         self.members.park_join(member, waiter)
-        self._sign_of_life(member, now_ms)
-        self._maybe_prepare(now_ms, f"{member_id} joins")
+        self._sign_of_life(member, now.monotonic_ms)
+        self._maybe_prepare(now, f"{member_id} joins")
 
-    def _rejoin(self, member: Member, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
+    def _rejoin(self, member: Member, joining: Joining, waiter: JoinWaiter, now: Moment) -> None:
         unchanged = member.protocols == joining.protocols
         leads = member.member_id == self.members.leader_id
         # a follower asking twice lost our answer; a stable group's leader asking again wants a new assignment
@@ -351,9 +355,9 @@ class Group:
             return
         self.members.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
         self._park(member, waiter)
-        self._maybe_prepare(now_ms, f"{member.member_id} joins again")
+        self._maybe_prepare(now, f"{member.member_id} joins again")
 
-    def _replace(self, member: Member, member_id: str, joining: Joining, waiter: JoinWaiter, now_ms: int) -> None:
+    def _replace(self, member: Member, member_id: str, joining: Joining, waiter: JoinWaiter, now: Moment) -> None:
         """A static member is back under a new id. Its predecessor, if it still waits somewhere, is fenced off."""
         before, leader_id = copy(member), self.leader_id
         self._answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, before.member_id))
@@ -361,11 +365,11 @@ class Group:
         self._rename(member, member_id)
         self.members.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
         self._park(member, waiter)
-        self._sign_of_life(member, now_ms)
+        self._sign_of_life(member, now.monotonic_ms)
         if self.state is COMPLETING:  # the leader is assigning partitions to the old id
-            self._prepare(now_ms, f"static member {joining.instance_id} came back while partitions are assigned")
+            self._prepare(now, f"static member {joining.instance_id} came back while partitions are assigned")
         elif self.state is STABLE and self.members.vote() != self.protocol_name:
-            self._prepare(now_ms, f"static member {joining.instance_id} came back with another protocol")
+            self._prepare(now, f"static member {joining.instance_id} came back with another protocol")
         elif self.state is STABLE:
             then = ReplacementStored(self.generation_id, before, member_id, leader_id, joining.can_skip_assignment)
             self._effects.append(self._store({each.member_id: each.assignment for each in self.members}, then))
@@ -387,49 +391,49 @@ class Group:
         else:  # told the old leader's id, an old client does not take itself for the leader, and assigns nothing
             self._answer_join(member, self._join_result(member)._replace(leader_id=then.leader_id, members=()))
 
-    def _prepare(self, now_ms: int, reason: str) -> None:
+    def _prepare(self, now: Moment, reason: str) -> None:
         """Begin a rebalance: whoever waits for an assignment must join again."""
         if self.state is COMPLETING:
-            self._refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+            self._refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now.monotonic_ms)
         self._no_sync_missing()
         was_empty = self.state is EMPTY
-        self._set_state(PREPARING, now_ms)
+        self._set_state(PREPARING, now.wall_ms)
         logger.info("group %s rebalances after generation %d: %s", self.group_id, self.generation_id, reason)
         if not was_empty:
-            if not self._try_complete_join(now_ms):
-                self._effects.append(SetTimer(GroupTimer.JOIN, now_ms + self.members.rebalance_timeout_ms))
+            if not self._try_complete_join(now):
+                self._effects.append(SetTimer(GroupTimer.JOIN, now.monotonic_ms + self.members.rebalance_timeout_ms))
             return
         delay_ms = self._settings.initial_rebalance_delay_ms
         remaining_ms = max(self.members.rebalance_timeout_ms - delay_ms, 0)
         self._initial_delay_ms, self._initial_remaining_ms = delay_ms, remaining_ms
         if delay_ms > 0:
-            self._effects.append(SetTimer(GroupTimer.JOIN, now_ms + delay_ms))
+            self._effects.append(SetTimer(GroupTimer.JOIN, now.monotonic_ms + delay_ms))
         else:
-            self._complete_join(now_ms)
+            self._complete_join(now)
 
-    def _maybe_prepare(self, now_ms: int, reason: str) -> None:
+    def _maybe_prepare(self, now: Moment, reason: str) -> None:
         if self.state in ENTERED_FROM[PREPARING]:
-            self._prepare(now_ms, reason)
+            self._prepare(now, reason)
 
-    def _try_complete_join(self, now_ms: int) -> bool:
+    def _try_complete_join(self, now: Moment) -> bool:
         """Complete if there is nobody left to wait for. The initial delay is waited out regardless."""
         if self.state is not PREPARING or self._initial_remaining_ms is not None or not self.members.all_joined:
             return False
-        self._complete_join(now_ms)
+        self._complete_join(now)
         return True
 
-    def _expire_join(self, now_ms: int) -> None:
+    def _expire_join(self, now: Moment) -> None:
         remaining_ms = self._initial_remaining_ms
         if remaining_ms and self._member_added:
             self._member_added = False
             delay_ms = min(self._settings.initial_rebalance_delay_ms, remaining_ms)
             self._initial_remaining_ms = max(remaining_ms - self._initial_delay_ms, 0)
             self._initial_delay_ms = delay_ms
-            self._effects.append(SetTimer(GroupTimer.JOIN, now_ms + delay_ms))
+            self._effects.append(SetTimer(GroupTimer.JOIN, now.monotonic_ms + delay_ms))
         else:
-            self._complete_join(now_ms)
+            self._complete_join(now)
 
-    def _complete_join(self, now_ms: int) -> None:
+    def _complete_join(self, now: Moment) -> None:
         """Whoever has joined is the next generation; static members stay even if they have not."""
         self._initial_remaining_ms = None
         for member in self.members:
@@ -438,40 +442,40 @@ class Group:
                 self._forget(member.member_id)
         if self.members and not self.members.elect_leader():
             # only static members, and none is here: their sessions decide
-            self._effects.append(SetTimer(GroupTimer.JOIN, now_ms + self.members.rebalance_timeout_ms))
+            self._effects.append(SetTimer(GroupTimer.JOIN, now.monotonic_ms + self.members.rebalance_timeout_ms))
             return
         self._effects.append(CancelTimer(GroupTimer.JOIN))
         self._pending_sync.clear()
         self.generation_id = self.generation_id + 1 if self.generation_id < GENERATION_MAX else 1
         if not self.members:
             self.protocol_name = None
-            self._set_state(EMPTY, now_ms)
+            self._set_state(EMPTY, now.wall_ms)
             logger.info("group %s is empty in generation %d", self.group_id, self.generation_id)
             self._effects.append(self._store({}, EmptyGroupStored(self.generation_id)))
             return
         self.protocol_name = self.members.vote()
-        self._set_state(COMPLETING, now_ms)
+        self._set_state(COMPLETING, now.wall_ms)
         logger.info("group %s: generation %d, %d members", self.group_id, self.generation_id, len(self.members))
         for member in self.members:
             member.is_new = False
             self._answer_join(member, self._join_result(member))
-            self._sign_of_life(member, now_ms)
+            self._sign_of_life(member, now.monotonic_ms)
             self._pending_sync.add(member.member_id)
-        self._effects.append(SetTimer(GroupTimer.SYNC, now_ms + self.members.rebalance_timeout_ms))
+        self._effects.append(SetTimer(GroupTimer.SYNC, now.monotonic_ms + self.members.rebalance_timeout_ms))
 
     # --- syncing
 
-    def _assignments_stored(self, assignments: Mapping[str, bytes], error: ErrorCode, now_ms: int) -> None:
+    def _assignments_stored(self, assignments: Mapping[str, bytes], error: ErrorCode, now: Moment) -> None:
         if error:
-            self._refuse_assignments(error, now_ms)
-            self._maybe_prepare(now_ms, f"its assignment could not be stored: {error.name}")
+            self._refuse_assignments(error, now.monotonic_ms)
+            self._maybe_prepare(now, f"its assignment could not be stored: {error.name}")
             return
-        self._set_state(STABLE, now_ms)
+        self._set_state(STABLE, now.wall_ms)
         for member in self.members:
             member.assignment = assignments.get(member.member_id, b"")
             if member.sync_waiter is not None:
                 self._answer_sync(member, self._sync_result(member))
-                self._sign_of_life(member, now_ms)
+                self._sign_of_life(member, now.monotonic_ms)
 
     def _refuse_assignments(self, error: ErrorCode, now_ms: int) -> None:
         for member in self.members:
@@ -491,13 +495,13 @@ class Group:
             self._pending_sync.clear()
             self._effects.append(CancelTimer(GroupTimer.SYNC))
 
-    def _expire_sync(self, now_ms: int) -> None:
+    def _expire_sync(self, now: Moment) -> None:
         if self.state not in (COMPLETING, STABLE) or not self._pending_sync:
             return
         silent = sorted(self._pending_sync)
         for member_id in silent:
             self._forget(member_id)
-        self._prepare(now_ms, f"{len(silent)} members did not ask for their assignment in time")
+        self._prepare(now, f"{len(silent)} members did not ask for their assignment in time")
 
     # --- sessions
 
@@ -511,33 +515,33 @@ class Group:
             self._session_timer_ms = deadline_ms
             self._effects.append(SetTimer(GroupTimer.SESSION, deadline_ms))
 
-    def _expire_sessions(self, now_ms: int) -> None:
+    def _expire_sessions(self, now: Moment) -> None:
         self._session_timer_ms = NEVER_MS
         for member_id, deadline_ms in list(self.members.pending.items()):
-            if deadline_ms <= now_ms:
+            if deadline_ms <= now.monotonic_ms:
                 self._forget(member_id)
-                self._try_complete_join(now_ms)
+                self._try_complete_join(now)
         for member in self.members:
-            if member.session_deadline_ms > now_ms or self.members.by_id.get(member.member_id) is not member:
+            if member.session_deadline_ms > now.monotonic_ms or self.members.by_id.get(member.member_id) is not member:
                 continue
             if member.is_waiting and not member.is_new:
                 member.session_deadline_ms = NEVER_MS  # it waits for us; its session starts with our answer
             else:
-                self._remove(member, now_ms, "showed no sign of life in time")
+                self._remove(member, now, "showed no sign of life in time")
         deadlines = [member.session_deadline_ms for member in self.members]
         self._watch_session(min([*deadlines, *self.members.pending.values()], default=NEVER_MS))
 
     # --- leaving
 
-    def _remove(self, member: Member, now_ms: int, reason: str) -> None:
+    def _remove(self, member: Member, now: Moment, reason: str) -> None:
         logger.info("group %s loses %s: it %s", self.group_id, member.member_id, reason)
         self._answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))  # it may join afresh
         self._answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self._forget(member.member_id)
         if self.state is PREPARING:
-            self._try_complete_join(now_ms)
+            self._try_complete_join(now)
         else:
-            self._maybe_prepare(now_ms, f"{member.member_id} {reason}")
+            self._maybe_prepare(now, f"{member.member_id} {reason}")
 
     def _forget(self, member_id: str) -> None:
         self.members.remove(member_id)
@@ -545,10 +549,10 @@ class Group:
 
     # --- small things
 
-    def _set_state(self, state: GroupState, now_ms: int | None = None) -> None:
-        if now_ms is not None:
+    def _set_state(self, state: GroupState, wall_ms: int | None = None) -> None:
+        if wall_ms is not None:
             assert self.state in ENTERED_FROM[state], f"{self.group_id}: {self.state} -> {state}"
-            self.state_since_ms = now_ms
+            self.state_since_ms = wall_ms
         self.state = state
         self._heartbeat_answer = HEARTBEAT_ANSWER[state]
         self._commit_answer = COMMIT_ANSWER[state]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Clock, Timer
+from kafkalite.clock import Clock, Moment, Timer
 from kafkalite.coordinator import group_offsets, group_responses
 from kafkalite.coordinator.effects import (
     AnswerJoin,
@@ -119,8 +119,9 @@ class GroupCoordinator:
         return partition_for_id(group_id, self.partition_count)
 
     def start_loading(self, partition: int) -> None:
-        """From now until `load` its groups answer COORDINATOR_LOAD_IN_PROGRESS instead of NOT_COORDINATOR."""
-        self.loading.add(partition)
+        """From now until `install` its groups answer COORDINATOR_LOAD_IN_PROGRESS instead of NOT_COORDINATOR."""
+        if not self._is_closed:
+            self.loading.add(partition)
 
     def load(self, partition: int, batches: Iterable[memoryview]) -> None:
         """Read the partition and own it. `batches` are its log from the start, whole batches in each view."""
@@ -128,6 +129,7 @@ class GroupCoordinator:
         stored = StoredGroups()
         try:
             stored.read(batches)
+            stored.finish()
         except BaseException:
             self.loading.discard(partition)  # not owned: its groups must not come into being a second time
             raise
@@ -135,22 +137,24 @@ class GroupCoordinator:
 
     def install(self, partition: int, stored: StoredGroups) -> None:
         """Own the partition, whose log said this. Every member's session starts afresh."""
+        if self._is_closed:
+            return
         if partition in self.owned:
             self.unload(partition)
-        now_ms = self._clock.wall_ms()
+        self.loading.discard(partition)
+        self.owned.add(partition)
+        now = self._now()
         with_offsets = [group_id for group_id, offsets in stored.offsets.items() if not offsets.is_empty]
         for group_id in dict.fromkeys([*stored.groups, *with_offsets]):
             value = stored.groups.get(group_id)
             if value is None:
-                group = Group(group_id, partition, self._settings, now_ms)
+                group = Group(group_id, partition, self._settings, now.wall_ms)
             else:
-                group = Group.stored(group_id, partition, value, self._settings, now_ms)
+                group = Group.stored(group_id, partition, value, self._settings, now.wall_ms)
             group.offsets = stored.offsets.get(group_id, group.offsets)
             self.groups[group_id] = group
-        self.loading.discard(partition)
-        self.owned.add(partition)
         for group in [group for group in self.groups.values() if group.partition == partition]:
-            self._perform(group, group.loaded(now_ms))
+            self._perform(group, group.loaded(now))
 
     def unload(self, partition: int) -> None:
         """Another broker leads the partition: its groups are forgotten, whoever waits hears NOT_COORDINATOR."""
@@ -160,7 +164,10 @@ class GroupCoordinator:
             self._drop(group, ErrorCode.NOT_COORDINATOR)
 
     def close(self) -> None:
-        """No more answers but COORDINATOR_NOT_AVAILABLE, which those who wait hear at once. No timer is left."""
+        """No more answers but COORDINATOR_NOT_AVAILABLE, which those who wait hear at once. No timer is left.
+
+        What is still being loaded is not taken in any more. Closing twice does nothing the second time.
+        """
         self._is_closed = True
         for group in list(self.groups.values()):
             self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -184,7 +191,7 @@ class GroupCoordinator:
             parked.answer(JoinResult(fault, member_id))
             return parked.outcome(self._new_future)
         if group is None:
-            group = self._add_group(request.group_id)
+            group = self.groups[request.group_id] = self._new_group(request.group_id)
         session_timeout_ms = request.session_timeout_ms
         joining = Joining(
             member_id,
@@ -199,7 +206,7 @@ class GroupCoordinator:
             api_version >= FIRST_JOIN_THAT_NEEDS_AN_ID,
             api_version >= FIRST_JOIN_THAT_CAN_SKIP_ASSIGNMENT,
         )
-        self._perform(group, group.join(joining, parked, self._clock.wall_ms()))
+        self._perform(group, group.join(joining, parked, self._now()))
         return parked.outcome(self._new_future)
 
     def sync_group(
@@ -222,7 +229,7 @@ class GroupCoordinator:
             request.protocol_name,
             {each.member_id: each.assignment for each in request.assignments},
             parked,
-            self._clock.wall_ms(),
+            self._clock.monotonic_ms(),
         )
         self._perform(group, effects)
         return parked.outcome(self._new_future)
@@ -235,7 +242,7 @@ class GroupCoordinator:
                 fault = ErrorCode.NONE  # it may well be a member
             return HeartbeatResponse(error_code=fault)
         code, effects = group.heartbeat(
-            request.member_id, request.group_instance_id, request.generation_id, self._clock.wall_ms()
+            request.member_id, request.group_instance_id, request.generation_id, self._clock.monotonic_ms()
         )
         if effects:
             self._perform(group, effects)
@@ -252,7 +259,7 @@ class GroupCoordinator:
         if group is None:
             codes = [ErrorCode.UNKNOWN_MEMBER_ID] * len(identities)
         else:
-            codes, effects = group.leave(identities, self._clock.wall_ms())
+            codes, effects = group.leave(identities, self._now())
             self._perform(group, effects)
         return group_responses.leave_response(api_version, identities, codes)
 
@@ -264,7 +271,6 @@ class GroupCoordinator:
         response, accepted = group_offsets.known_partitions(request, self._topic_partition_exists)
         if not accepted:
             return response
-        now_ms = self._clock.wall_ms()
         generation_id = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:
@@ -272,9 +278,11 @@ class GroupCoordinator:
             if not fault and generation_id >= 0:
                 fault = ErrorCode.ILLEGAL_GENERATION
             if not fault:
-                group = self._add_group(request.group_id)
+                group = self._new_group(request.group_id)
         if group is not None:
-            fault, effects = group.check_commit(request.member_id, request.group_instance_id, generation_id, now_ms)
+            fault, effects = group.check_commit(
+                request.member_id, request.group_instance_id, generation_id, self._clock.monotonic_ms()
+            )
             if effects:
                 self._perform(group, effects)
         if fault or group is None:
@@ -283,9 +291,14 @@ class GroupCoordinator:
             return response
         commit = group_offsets.Commit(group.offsets, response)
         records = commit.prepare(
-            group.group_id, accepted, request.retention_time_ms, self._config.offset_metadata_max_bytes, now_ms
+            group.group_id,
+            accepted,
+            request.retention_time_ms,
+            self._config.offset_metadata_max_bytes,
+            self._clock.wall_ms(),
         )
         if records:
+            self.groups[group.group_id] = group  # a new one comes into being with its first offset
             self._write(group.partition, records, commit.done)
         return commit.outcome(self._new_future)
 
@@ -379,10 +392,11 @@ class GroupCoordinator:
     def _offsets_of(self, group_id: str) -> tuple[Group | None, ErrorCode]:
         return self._find(group_id, may_be_empty=True)
 
-    def _add_group(self, group_id: str) -> Group:
-        group = Group(group_id, self.partition_for(group_id), self._settings, self._clock.wall_ms())
-        self.groups[group_id] = group
-        return group
+    def _new_group(self, group_id: str) -> Group:
+        return Group(group_id, self.partition_for(group_id), self._settings, self._clock.wall_ms())
+
+    def _now(self) -> Moment:
+        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def _drop(self, group: Group, error: ErrorCode) -> None:
         if self.groups.get(group.group_id) is group:
@@ -427,7 +441,7 @@ class GroupCoordinator:
             self._write(group.partition, effect.records, partial(self._appended, group, effect))
         elif isinstance(effect, SetTimer):
             self._cancel_timer(group, effect.timer)
-            delay_ms = effect.deadline_ms - self._clock.wall_ms()
+            delay_ms = effect.deadline_ms - self._clock.monotonic_ms()
             self._timers[group, effect.timer] = self._clock.call_later(
                 delay_ms, partial(self._fire, group, effect.timer)
             )
@@ -444,7 +458,7 @@ class GroupCoordinator:
         if error:
             logger.error("group %s could not be stored: %s", group.group_id, error.name)
         code = GROUP_APPEND_FAULT.get(error, error)
-        self._perform(group, group.appended(append.then, code, self._clock.wall_ms()))
+        self._perform(group, group.appended(append.then, code, self._now()))
 
     def _cancel_timer(self, group: Group, timer: GroupTimer) -> None:
         running = self._timers.pop((group, timer), None)
@@ -453,7 +467,7 @@ class GroupCoordinator:
 
     def _fire(self, group: Group, timer: GroupTimer) -> None:
         self._timers.pop((group, timer), None)
-        self._perform(group, group.expire(timer, self._clock.wall_ms()))
+        self._perform(group, group.expire(timer, self._now()))
 
 
 def _fits(text: str) -> bool:

@@ -1,9 +1,9 @@
 """Reading a partition of `__consumer_offsets` back: the last word on each key counts, no value means gone.
 
-Only last words are decoded. Offsets that were committed in a transaction count from its commit marker on; those of an
-aborted one, or of one that is still open at the end of the log, do not. What cannot be read is named and passed over:
-one bad record must not take a partition's groups away. 100,000 batches/s of one commit each; 160,000 records/s in
-large batches.
+Only last words are decoded, when all is read. Offsets that were committed in a transaction count from its commit
+marker on; those of an aborted one, or of one that is still open at the end of the log, do not. What cannot be read is
+named and passed over: one bad record must not take a partition's groups away. 100,000 batches/s of one commit each;
+160,000 records/s in large batches.
 Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets (3.9).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kafkalite.coordinator.group_records import (
     GroupMetadataValue,
@@ -29,6 +29,7 @@ from kafkalite.log.record import Record, read_body, read_records
 
 logger = logging.getLogger(__name__)
 
+KEYS_PER_TURN = 1_000
 _MARKER = struct.Struct(">hh")  # version, type
 _COMMIT_MARKER = 1
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
@@ -37,7 +38,11 @@ LastWord = tuple[bytes, int]  # a value, and its place in the log
 
 
 class StoredGroups:
-    """What a partition says when it is read from its start to its end."""
+    """What a partition says when it is read from its start to its end.
+
+    `read` it in as many turns as you like, then `finish`. Until then nobody knows what is going to be deleted, and
+    `groups` and `offsets` are empty.
+    """
 
     __slots__ = ("_last", "_last_of_groups", "_open", "_order", "groups", "offsets")
 
@@ -45,19 +50,49 @@ class StoredGroups:
         self.groups: dict[str, GroupMetadataValue] = {}
         self.offsets: dict[str, OffsetStore] = {}  # by group; also of groups that never had members
         self._last: dict[bytes, LastWord] = {}
-        self._last_of_groups: dict[bytes, bytes] = {}
+        self._last_of_groups: dict[bytes, LastWord] = {}
         self._open: dict[int, dict[bytes, LastWord]] = {}  # transactions by producer id
         self._order = 0
 
     def read(self, batches: Iterable[memoryview]) -> None:
-        """Take in the log: each of `batches` is one or more whole batches."""
+        """Take in more of the log: each of `batches` is one or more whole batches."""
         for data in batches:
             try:
                 for header, batch in iterate(data):
                     self._read_batch(header, batch)
             except Malformed as fault:
                 logger.error("passed over up to %d bytes of __consumer_offsets: %s", len(data), fault)
-        self._decode()
+
+    def finish(self) -> None:
+        """The log is at its end: decode the last words."""
+        for _ in self.finish_in_turns():
+            pass
+
+    def finish_in_turns(self) -> Iterator[None]:
+        """The same with a rest after every `KEYS_PER_TURN` keys, which take 5 ms."""
+        count = 0
+        for words, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
+            for key, word in words.items():
+                try:
+                    decode(key, *word)
+                except Malformed as fault:
+                    logger.warning("passed over the last word on key %r: %s", key, fault)
+                count += 1
+                if count % KEYS_PER_TURN == 0:
+                    yield
+
+    def _decode_offset(self, key: bytes, value: bytes, order: int) -> None:
+        about = read_key(key)
+        assert isinstance(about, OffsetKey)
+        committed = read_offset_value(value, order)
+        store = self.offsets.setdefault(about.group_id, OffsetStore())
+        store.put(about.topic, about.partition, committed)
+        store.note_order(order)
+
+    def _decode_group(self, key: bytes, value: bytes, _: int) -> None:
+        about = read_key(key)
+        assert about is not None
+        self.groups[about.group_id] = read_group_value(value)
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
         try:
@@ -86,7 +121,7 @@ class StoredGroups:
                 if value is None:
                     self._last_of_groups.pop(key, None)
                 else:
-                    self._last_of_groups[key] = value
+                    self._last_of_groups[key] = value, self._order
 
     def _end_transaction(self, producer_id: int, records: list[Record]) -> None:
         held = self._open.pop(producer_id, {})
@@ -96,26 +131,6 @@ class StoredGroups:
             known = self._last.get(key)
             if known is None or known[1] < word[1]:
                 self._last[key] = word
-
-    def _decode(self) -> None:
-        for key, (value, order) in self._last.items():
-            try:
-                about = read_key(key)
-                assert isinstance(about, OffsetKey)
-                committed = read_offset_value(value, order)
-            except Malformed as fault:
-                logger.warning("passed over the last commit for key %r: %s", key, fault)
-                continue
-            store = self.offsets.setdefault(about.group_id, OffsetStore())
-            store.put(about.topic, about.partition, committed)
-            store.note_order(order)
-        for key, value in self._last_of_groups.items():
-            try:
-                about = read_key(key)
-                assert about is not None
-                self.groups[about.group_id] = read_group_value(value)
-            except Malformed as fault:
-                logger.warning("passed over the last state of the group with key %r: %s", key, fault)
 
 
 def _is_commit_marker(record: Record) -> bool:

@@ -39,6 +39,7 @@ Row = tuple[int, CommittedOffset]
 
 NO_OFFSET = CommittedOffset(-1, -1, "", NO_TIMESTAMP)  # not an error: the group has not come there yet
 NO_RETENTION_MS = -1
+LONG_MAX = (1 << 63) - 1
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
 
@@ -80,7 +81,9 @@ class Commit:
         self, group_id: str, accepted: Accepted, retention_ms: int, metadata_bytes_max: int, now_ms: int
     ) -> list[tuple[bytes, bytes | None]]:
         """The records to append; `done` must hear how that went. Nothing if no partition is left."""
-        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION_MS else now_ms + retention_ms
+        expire_ms = NO_TIMESTAMP
+        if retention_ms != NO_RETENTION_MS:  # kept within what the log can hold, where Kafka's sum wraps around
+            expire_ms = min(max(now_ms + retention_ms, 0), LONG_MAX)
         order = self._store.next_order()
         records: list[tuple[bytes, bytes | None]] = []
         pack_index = KEY_TAIL.pack

@@ -57,7 +57,7 @@ class Member:
         self.assignment = assignment  # opaque: the leader's words for this member
         self.join_waiter: JoinWaiter | None = None  # set: it has joined the generation that is being prepared
         self.sync_waiter: SyncWaiter | None = None
-        self.session_deadline_ms = NEVER_MS
+        self.session_deadline_ms = NEVER_MS  # of the monotonic clock
         self.is_new = False  # has never had an answer: it cannot heartbeat, so waiting does not prove that it lives
 
     @property

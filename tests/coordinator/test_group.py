@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkalite.clock import Moment
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.effects import (
     AnswerJoin,
@@ -19,13 +20,18 @@ from kafkalite.coordinator.group import Group, GroupSettings, Joining
 from kafkalite.coordinator.group_state import COMMIT_ANSWER, ENTERED_FROM, HEARTBEAT_ANSWER, SYNC_ANSWER, GroupState
 from kafkalite.errors import ErrorCode
 
-NOW_MS = 1_000_000
+NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
+NOW = Moment(NOW_MS, WALL_MS)
 SESSION_MS, REBALANCE_MS, DELAY_MS = 10_000, 60_000, 3_000
 
 
 @pytest.fixture
 def group():
-    return Group("g", 7, GroupSettings(DELAY_MS, 100), NOW_MS)
+    return Group("g", 7, GroupSettings(DELAY_MS, 100), WALL_MS)
+
+
+def after(ms):
+    return Moment(NOW_MS + ms, WALL_MS + ms)
 
 
 def joining(member_id="", **changes):
@@ -36,13 +42,13 @@ def joining(member_id="", **changes):
 
 
 def test_one_round_as_effects(group):
-    assert group.join(joining(), "a waits", NOW_MS) == [
+    assert group.join(joining(), "a waits", NOW) == [
         SetTimer(GroupTimer.SESSION, NOW_MS + 300_000),  # a new member cannot heartbeat yet
         SetTimer(GroupTimer.JOIN, NOW_MS + DELAY_MS),
     ]
     later_ms = NOW_MS + DELAY_MS
     result = JoinResult(ErrorCode.NONE, "c-u", 1, "consumer", "range", "c-u", False, [JoinedMember("c-u", None, b"m")])
-    assert group.expire(GroupTimer.JOIN, later_ms) == [
+    assert group.expire(GroupTimer.JOIN, after(DELAY_MS)) == [
         CancelTimer(GroupTimer.JOIN),
         AnswerJoin("a waits", result),
         SetTimer(GroupTimer.SESSION, later_ms + SESSION_MS),
@@ -53,20 +59,22 @@ def test_one_round_as_effects(group):
     assert isinstance(store, Append)
     (key, value), then = store.records[0], store.then
     assert group_records.read_key(key) == group_records.GroupKey("g")
-    assert [each.assignment for each in group_records.read_group_value(value).members] == [b"all"]
+    stored = group_records.read_group_value(value)
+    assert [each.assignment for each in stored.members] == [b"all"]
+    assert stored.current_state_timestamp == WALL_MS + DELAY_MS  # what is stored is dated by the wall clock
     assert then == AssignmentStored(1, {"c-u": b"all"})
-    assert group.appended(then, ErrorCode.NONE, later_ms + 5) == [
+    assert group.appended(then, ErrorCode.NONE, after(DELAY_MS + 5)) == [
         AnswerSync("a syncs", SyncResult(ErrorCode.NONE, "consumer", "range", b"all"))
     ]
     assert group.state is GroupState.STABLE
 
 
 def test_a_heartbeat_has_no_effects_and_the_session_timer_catches_up_by_itself(group):
-    group.join(joining(), "a", NOW_MS)
-    group.expire(GroupTimer.JOIN, NOW_MS)
+    group.join(joining(), "a", NOW)
+    group.expire(GroupTimer.JOIN, NOW)
     for second in range(1, 9):
         assert group.heartbeat("c-u", None, 1, NOW_MS + 1000 * second) == (ErrorCode.NONE, ())
-    assert group.expire(GroupTimer.SESSION, NOW_MS + SESSION_MS) == [
+    assert group.expire(GroupTimer.SESSION, after(SESSION_MS)) == [
         SetTimer(GroupTimer.SESSION, NOW_MS + 8_000 + SESSION_MS)
     ]
 
@@ -79,15 +87,15 @@ def test_the_tables_speak_of_every_state():
 
 
 def test_a_closed_group_answers_whoever_waits_and_stays_silent(group):
-    group.join(joining(), "a", NOW_MS)
+    group.join(joining(), "a", NOW)
     assert group.close(ErrorCode.NOT_COORDINATOR) == [
         AnswerJoin("a", JoinResult(ErrorCode.NOT_COORDINATOR, "c-u")),
         *(CancelTimer(timer) for timer in GroupTimer),
     ]
     for timer in GroupTimer:
-        assert group.expire(timer, NOW_MS + 1) == []
+        assert group.expire(timer, after(1)) == []
     dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group.heartbeat("c-u", None, 0, NOW_MS) == (dead, ())
     assert group.check_commit("", None, -1, NOW_MS) == (dead, ())
-    assert group.join(joining(), "b", NOW_MS) == [AnswerJoin("b", JoinResult(dead, ""))]
+    assert group.join(joining(), "b", NOW) == [AnswerJoin("b", JoinResult(dead, ""))]
     assert group.sync("c-u", None, 0, None, None, {}, "b", NOW_MS) == [AnswerSync("b", SyncResult(dead))]

@@ -115,6 +115,10 @@ class GroupLife(RuleBasedStateMachine):
     def time_passes(self, ms):
         self.world.passes(ms)
 
+    @rule(hours=st.sampled_from([-1, 1]))
+    def somebody_sets_the_wall_clock(self, hours):
+        self.world.clock.step_wall(hours * 3_600_000)
+
     @rule(dawdles=st.booleans())
     def the_log_is_busy(self, dawdles):
         self.world.dawdles = dawdles

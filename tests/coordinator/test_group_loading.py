@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kafkalite.coordinator import group_records
-from kafkalite.coordinator.group_loading import StoredGroups
+from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
 from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import build_batch
@@ -41,7 +41,16 @@ class OffsetsLog:
     def read(self):
         stored = StoredGroups()
         stored.read(self.batches)
+        stored.finish()
         return stored
+
+    def read_in_turns(self):
+        """The same, taken in batch by batch and decoded with rests."""
+        stored = StoredGroups()
+        for batch in self.batches:
+            stored.read([batch])
+        rests = sum(1 for _ in stored.finish_in_turns())
+        return stored, rests
 
     def offsets(self):
         store = self.read().offsets.get("g")
@@ -60,6 +69,27 @@ def test_the_last_word_counts_and_tombstones_delete(log):
     log.forgets(index=1)
     log.forgets(index=7)
     assert log.offsets() == {("orders", 0): 3}
+
+
+def test_a_tombstone_that_comes_in_a_later_turn_deletes_all_the_same(log):
+    value = group_records.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+    log.commits(1)
+    log.write((group_records.group_key("g"), group_records.group_value(value)))
+    assert list(log.read().groups) == ["g"]
+    log.forgets()
+    log.write((group_records.group_key("g"), None))
+    stored, _ = log.read_in_turns()
+    assert stored.groups == {}
+    assert stored.offsets == {}
+
+
+def test_what_is_decoded_is_decoded_once_and_with_rests(log):
+    for index in range(2 * KEYS_PER_TURN):
+        log.commits(index, index=index)
+        log.commits(index + 1, index=index)
+    stored, rests = log.read_in_turns()
+    assert rests == 2
+    assert [stored.offsets["g"].get("orders", index).offset for index in (0, 999, 1999)] == [1, 1000, 2000]
 
 
 def test_offsets_of_a_transaction_count_from_its_commit_marker_on(log):

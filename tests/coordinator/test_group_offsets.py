@@ -201,6 +201,30 @@ def test_an_old_client_may_ask_for_a_retention_of_its_own(world):
     assert world.coordinator.expire_offsets() == 0
 
 
+@pytest.mark.parametrize(
+    ("retention_ms", "expired_after_the_retention_of_all"),
+    [(2**63 - 1, False), (-1, True), (-2, True), (-(2**63), True)],
+)
+def test_no_retention_is_too_long_or_too_short_to_be_written_down(
+    world, retention_ms, expired_after_the_retention_of_all
+):
+    assert world.commit({("orders", 1): 1}, retention_ms=retention_ms, version=2) == [ErrorCode.NONE]
+    world.restart()
+    assert world.offsets() == {("orders", 1): 1}
+    world.passes(7 * DAY_MS)
+    assert world.coordinator.expire_offsets() == expired_after_the_retention_of_all
+
+
+def test_a_retention_that_ends_where_minus_one_means_none_has_still_ended(world):
+    world.commit({("orders", 1): 1}, retention_ms=-world.clock.wall_ms() - 1, version=2)
+    assert world.coordinator.expire_offsets() == 1
+
+
+def test_a_commit_of_which_nothing_is_written_makes_no_group(world):
+    assert world.commit({("orders", 1): 1}, metadata="x" * 4097) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert world.groups() == {}
+
+
 def test_an_offset_whose_commit_is_under_way_does_not_expire(new_world):
     world = new_world(offsets_retention_minutes=1)
     world.commit({("orders", 1): 1})

@@ -126,5 +126,9 @@ def test_while_a_partition_is_loaded_or_led_elsewhere(world):
     assert world.describe().group_state == ""
     world.coordinator.load(partition, world.batches(partition))
     assert world.state() == "Stable"
+    batches = world.batches(partition)
     world.coordinator.close()
     assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    world.coordinator.load(partition, batches)  # loading was under way, and is too late
+    assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert world.coordinator.groups == {}

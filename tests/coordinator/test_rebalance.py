@@ -304,6 +304,12 @@ def test_unloading_and_closing_send_everybody_away_at_once(world):
     world.restart()
     assert world.state() == "Stable"
     waiting = world.join(a)
-    world.coordinator.close()
-    assert waiting.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert world.join(a).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    other = world.join(group="h", version=3).answer.member_id
+    world.dawdles = True
+    waiting_too = world.sync(other, 1, {other: b"x"}, group="h")
+    for _ in range(2):  # the second time does nothing
+        world.coordinator.close()
+        assert waiting.error == waiting_too.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert world.join(a).error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.log_answers()
+    assert waiting_too.error == ErrorCode.COORDINATOR_NOT_AVAILABLE

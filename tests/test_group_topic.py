@@ -1,0 +1,282 @@
+"""The topic behind the groups: who makes it, how it is read back, and what happens when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkalite.clock import ManualClock
+from kafkalite.config import BrokerConfig
+from kafkalite.coordinator import group_records
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.offset_store import CommittedOffset
+from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.group_topic import TURN_BYTES, GroupTopic
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.log_manager import LogManager
+from kafkalite.names import GROUP_METADATA_TOPIC
+from kafkalite.partition import Partition
+from kafkalite.protocol.messages.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+)
+from kafkalite.topics import Topic, Topics
+from kafkalite.zk.embedded import EmbeddedRegistry
+
+PARTITIONS = 2  # what the broker would make of its own accord
+
+
+class Life:
+    """A broker from its start to its stop, as far as groups are concerned."""
+
+    def __init__(self, config: BrokerConfig, clock: ManualClock, topics: Topics) -> None:
+        self.topics = topics
+        self.group_topic = GroupTopic(config, clock, topics)
+        self.coordinator = GroupCoordinator(config, clock, self.group_topic.append, lambda topic, index: True)
+        self.group_topic.attach(self.coordinator)
+
+    def commit(self, group: str, offset: int) -> ErrorCode:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        request = OffsetCommitRequest(
+            group_id=group, topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])]
+        )
+        answer = self.coordinator.commit_offsets(request, 7)
+        assert not isinstance(answer, asyncio.Future)
+        return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    def committed(self, group: str) -> int | ErrorCode:
+        answer = self.coordinator.fetch_offsets(OffsetFetchRequest(group_id=group, topics=None), 7)
+        if answer.error_code:
+            return ErrorCode(answer.error_code)
+        return answer.topics[0].partitions[0].committed_offset if answer.topics else -1
+
+    @property
+    def topic(self) -> Topic:
+        return self.topics.by_name[GROUP_METADATA_TOPIC]
+
+    def partition_of(self, group: str) -> Partition:
+        return self.topic.partitions[self.coordinator.partition_for(group)]
+
+
+Story = Callable[[Life], Awaitable[object]]
+
+
+@asynccontextmanager
+async def life(data_dir: Path) -> AsyncIterator[Life]:
+    clock = ManualClock()
+    config = BrokerConfig.load({"offsets.topic.num.partitions": str(PARTITIONS)})
+    logs = LogManager(data_dir, clock, config)
+    registry = EmbeddedRegistry(data_dir)
+    try:
+        await registry.start()
+        topics = Topics(config, registry, logs, config.broker_id)
+        logs.load(registry.cluster_id, topics.config_for)
+        await topics.load()
+        yield Life(config, clock, topics)
+    finally:
+        await registry.stop()
+        logs.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Callable[[Story], None]:
+    """`live(story)`: one life on the directory, in which the groups are loaded and then the story is told."""
+
+    def live(story: Story) -> None:
+        async def one() -> None:
+            async with life(tmp_path / "data") as broker:
+                await broker.group_topic.load()
+                await story(broker)
+
+        asyncio.run(one())
+
+    return live
+
+
+def write(partition: Partition, key: bytes, value: bytes | None) -> None:
+    batch = build_batch([NewRecord(key, value, timestamp=1_000)])
+    partition.append(memoryview(batch), 1_000, 9, trusted=True)
+
+
+def test_the_first_who_needs_it_makes_it_and_all_wait_for_the_same(live: Callable[[Story], None]) -> None:
+    async def first(broker: Life) -> None:
+        assert not broker.group_topic.is_ready
+        await asyncio.gather(*(broker.group_topic.ensure() for _ in range(3)))
+        assert broker.group_topic.is_ready
+        assert len(broker.topic.partitions) == PARTITIONS
+        assert broker.topic.config.cleanup_policy == ("compact",)
+        assert broker.commit("g", 5) == ErrorCode.NONE
+
+    async def second(broker: Life) -> None:
+        assert broker.group_topic.is_ready
+        assert broker.committed("g") == 5
+
+    live(first)
+    live(second)
+
+
+@pytest.mark.parametrize("partition_count", [1, 7])
+def test_a_topic_that_a_client_created_is_taken_as_it_is(
+    live: Callable[[Story], None], caplog: pytest.LogCaptureFixture, partition_count: int
+) -> None:
+    async def first(broker: Life) -> None:
+        await broker.topics.create(GROUP_METADATA_TOPIC, partition_count, {"segment.bytes": "1000000"})
+        assert not broker.group_topic.is_ready  # nobody has told the coordinator
+        await broker.group_topic.ensure()
+        assert broker.group_topic.is_ready
+        for number in range(20):
+            assert broker.commit(f"g{number}", number) == ErrorCode.NONE
+        assert sum(partition.log.end_offset for partition in broker.topic.partitions.values()) == 20
+        assert broker.topic.overrides == {"segment.bytes": "1000000", "cleanup.policy": "compact"}
+        assert "compact from now on" in caplog.text
+
+    async def second(broker: Life) -> None:
+        assert [broker.committed(f"g{number}") for number in range(20)] == list(range(20))
+        assert broker.topic.partitions[0].log.config.cleanup_policy == ("compact",)
+
+    live(first)
+    live(second)
+
+
+def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], None]) -> None:
+    async def story(broker: Life) -> None:
+        await broker.topics.create(GROUP_METADATA_TOPIC, 1, {"cleanup.policy": "compact,delete"})
+        await broker.group_topic.ensure()
+        assert broker.topic.overrides == {"cleanup.policy": "compact,delete"}
+
+    live(story)
+
+
+def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_lies(
+    live: Callable[[Story], None],
+) -> None:
+    group_value = group_records.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+
+    async def first(broker: Life) -> None:
+        await broker.group_topic.ensure()
+        partition = broker.partition_of("g")
+        key, group_key = group_records.offset_key("g", "orders", 0), group_records.group_key("g")
+        write(partition, key, group_records.offset_value(CommittedOffset(500, -1, "", 1_000)))
+        write(partition, group_key, group_records.group_value(group_value))
+        kept = group_records.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        before = partition.log.size_bytes
+        while partition.log.size_bytes < before + 2 * TURN_BYTES:
+            write(partition, group_records.offset_key("kept", "orders", 0), kept)
+        write(partition, key, None)
+        write(partition, group_key, None)
+
+    async def second(broker: Life) -> None:
+        assert "g" not in broker.coordinator.groups
+        assert broker.committed("g") == -1
+        assert list(broker.coordinator.groups) == ["kept"]
+
+    live(first)
+    live(second)
+
+
+def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> None:
+    async def first(broker: Life) -> None:
+        await broker.group_topic.ensure()
+        value = group_records.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        for _ in range(3 * TURN_BYTES // 4_000):
+            write(broker.partition_of("g"), group_records.offset_key("g", "orders", 0), value)
+
+    async def second(broker: Life) -> None:
+        for index in broker.topic.partitions:
+            broker.coordinator.unload(index)
+        loading = asyncio.ensure_future(broker.group_topic.load())
+        await asyncio.sleep(0)
+        heard = set()
+        while not loading.done():
+            heard.add(broker.committed("g"))
+            await asyncio.sleep(0)
+        assert heard == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+        assert broker.committed("g") == 7
+
+    live(first)
+    live(second)
+
+
+@pytest.mark.parametrize("fault", [StorageError("the disk refuses"), RuntimeError("us")])
+def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
+    live: Callable[[Story], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: Exception,
+) -> None:
+    async def first(broker: Life) -> None:
+        await broker.group_topic.ensure()
+        for number in range(20):
+            broker.commit(f"g{number}", number)
+
+    async def second(broker: Life) -> None:
+        log = broker.topic.partitions[0].log
+        whole = list(log.batches(0))
+        assert len(whole) > 3
+
+        def damaged(from_offset: int) -> object:
+            yield from whole[:3]
+            raise fault
+
+        monkeypatch.setattr(type(log), "batches", _only_for(log, damaged, type(log).batches))
+        await broker.group_topic.load()
+        monkeypatch.undo()
+        assert broker.coordinator.loading == set()
+        assert broker.coordinator.owned == {0, 1}
+        found = {number for number in range(20) if broker.committed(f"g{number}") == number}
+        in_damaged = [number for number in range(20) if broker.coordinator.partition_for(f"g{number}") == 0]
+        assert found == set(range(20)) - set(in_damaged[3:])
+        assert f"{GROUP_METADATA_TOPIC}-0 cannot be read to its end" in caplog.text
+        assert broker.commit("g0", 100) == ErrorCode.NONE
+
+    live(first)
+    live(second)
+
+
+def _only_for(one: object, instead: Callable[[int], object], usual: Callable[..., object]) -> Callable[..., object]:
+    return lambda log, from_offset: instead(from_offset) if log is one else usual(log, from_offset)
+
+
+def test_a_batch_that_is_no_batch_keeps_nobody_waiting(live: Callable[[Story], None], tmp_path: Path) -> None:
+    async def first(broker: Life) -> None:
+        await broker.group_topic.ensure()
+        for number in range(20):
+            broker.commit(f"g{number}", number)
+
+    async def second(broker: Life) -> None:
+        assert broker.group_topic.is_ready
+        assert broker.coordinator.loading == set()
+        for number in range(20):
+            whole = broker.coordinator.partition_for(f"g{number}") == 1
+            assert broker.committed(f"g{number}") == (number if whole else -1)
+
+    live(first)
+    file = tmp_path / "data" / f"{GROUP_METADATA_TOPIC}-0" / "00000000000000000000.log"
+    data = bytearray(file.read_bytes())
+    data[16] = 9  # the magic of the first batch; the last stop was a clean one, so nobody looks before
+    file.write_bytes(data)
+    live(second)
+
+
+def test_a_failure_to_make_it_is_told_and_the_next_tries_again(
+    live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Life) -> None:
+        async def refuse(*_: object) -> Topic:
+            raise StorageError("the disk is full")
+
+        monkeypatch.setattr(broker.topics, "ensure", refuse)
+        told = await asyncio.gather(*(broker.group_topic.ensure() for _ in range(2)), return_exceptions=True)
+        assert [type(each) for each in told] == [StorageError, StorageError]
+        assert not broker.group_topic.is_ready
+        monkeypatch.undo()
+        await broker.group_topic.ensure()
+        assert broker.commit("g", 1) == ErrorCode.NONE
+
+    live(story)
