@@ -163,6 +163,7 @@ class _Running:
         self._given_clock = clock
         self._undo: list[Callable[[], Any]] = []
         self._timers: dict[str, Timer] = {}
+        self._reconfiguring = asyncio.Lock()
 
     async def start(self) -> None:
         try:
@@ -192,6 +193,7 @@ class _Running:
         self.topics = Topics(config, self.registry, self.logs, config.broker_id)
         self.logs.load(self.registry.cluster_id, self.topics.config_for)
         await self.topics.load()
+        await self.registry.skip_producer_ids(self.logs.highest_producer_id())
         group_topic = GroupTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(
             config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None
@@ -227,6 +229,7 @@ class _Running:
         )
         self._undo.append(lambda: self.server.stop(_STOP_GRACE_MS))
         await self.server.start()
+        self._undo.append(self._release_the_waiting)
         self._repeat("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             self._repeat("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
@@ -245,19 +248,34 @@ class _Running:
     def _with_dynamic(self, config: BrokerConfig) -> BrokerConfig:
         """`config` with what was changed while running, for all brokers and then for this one, on top."""
         changed = self.registry.broker_configs
+        return self._combined(config, changed)
+
+    def _combined(self, config: BrokerConfig, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         dynamic, dynamic_default = changed.get(str(config.broker_id), {}), changed.get(CLUSTER_DEFAULT, {})
         if not (dynamic or dynamic_default or config.dynamic or config.dynamic_default):
             return config
         return BrokerConfig.load(config.explicit, dynamic, dynamic_default)
 
-    async def _reconfigure(self, broker: str, settings: Mapping[str, str], validate_only: bool) -> None:
-        """Replace what was changed for `broker` while running. Raises ConfigError for what cannot be."""
-        BrokerConfig.load(self.config.explicit, settings)
-        if validate_only:
-            return
-        await self.registry.set_broker_config(broker, settings)
-        self.config = self._services.config = self._with_dynamic(self.config)
-        self.topics.reconfigure(self.config)
+    async def _reconfigure(
+        self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
+    ) -> None:
+        """Make what was changed for `broker` while running what `change` makes of it. Raises ConfigError for what
+        cannot be, and then nothing has changed."""
+        async with self._reconfiguring:
+            settings = change(self.registry.broker_configs.get(broker, {}))
+            new = self._combined(self.config, {**self.registry.broker_configs, broker: settings})
+            if validate_only:
+                return
+            await self.registry.set_broker_config(broker, settings)
+            self.config = self._services.config = new
+            self.topics.reconfigure(new)
+
+    def _release_the_waiting(self) -> None:
+        """Whoever waits for others is answered now: nothing more will come."""
+        self.groups.close()
+        for topic in self.topics:
+            for partition in topic.partitions.values():
+                partition.retire()
 
     def _expire_producers(self) -> None:
         now_ms = self.clock.wall_ms()

@@ -120,13 +120,20 @@ class TopicConfig(Settings):
                 ) from None
         for name in overrides.keys() - cls.by_name.keys():
             _check_idle_topic_setting(name, overrides[name])
-        conflict = _topic_conflict(values)
-        if conflict:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, conflict)
         for side in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
             if values[side] == LONG_MAX:
                 values[side] = values["message_timestamp_difference_max_ms"]
         return cls(**values)
+
+    @classmethod
+    def check(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+        """`build`, for settings that somebody wants to give a topic: they must also go together. What a topic has
+        already is not refused, whatever became of the broker's settings meanwhile."""
+        config = cls.build(overrides, broker)
+        conflict = _topic_conflict(config.values())
+        if conflict:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, conflict)
+        return config
 
     @classmethod
     def describe(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
@@ -175,9 +182,9 @@ class BrokerConfig(Settings):
     socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
     socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
     queued_max_request_bytes: int = long(-1, "Bytes of requests in work after which no more are read; -1 is no limit.", idle=True)
-    max_connections: int = integer(INT_MAX, "Connections at a time.", at_least=0, dynamic=True)
-    max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0, dynamic=True)
-    max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits, dynamic=True)
+    max_connections: int = integer(INT_MAX, "Connections at a time.", at_least=0)
+    max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0)
+    max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits)
     connections_max_idle_ms: int = long(600_000, "A connection that is silent for this long is closed; negative is never.")
 
     _topics = section("Topics")
@@ -213,7 +220,7 @@ class BrokerConfig(Settings):
     log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written down.", at_least=0)
     log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often start offsets are written down.", at_least=0)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written down.")
-    num_recovery_threads_per_data_dir: int = integer(1, "Threads that check logs after an unclean stop.", at_least=1, dynamic=True, idle=True)
+    num_recovery_threads_per_data_dir: int = integer(1, "Threads that check logs after an unclean stop.", at_least=1, idle=True)
 
     _retention = section("Retention and compaction")
     log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, dynamic=True)
@@ -249,7 +256,7 @@ class BrokerConfig(Settings):
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
     _producers = section("Producers")
-    producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1, dynamic=True)
+    producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
     # fmt: on
 

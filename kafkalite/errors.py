@@ -146,6 +146,9 @@ class StorageError(KafkaError):
 class ConfigError(Exception):
     """One plain line for the operator that names the setting or the file and the fix. The start ends, exit code 1."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # one line, whatever somebody's value holds
+
 
 class Disconnect(Exception):
     """Close this connection without an answer: all that Kafka's protocol has to say to acks=0 and unknown APIs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -64,7 +64,7 @@ class Topics:
         self._registry = registry
         self._logs = logs
         self._broker_id = broker_id
-        self._pending: dict[str, asyncio.Future[None]] = {}
+        self._turn = asyncio.Lock()  # changes come one after another: each sees what the one before it left
         self.by_name: dict[str, Topic] = {}
 
     def __iter__(self) -> Iterator[Topic]:
@@ -90,30 +90,32 @@ class Topics:
     async def load(self) -> None:
         """Take over what registry and disk hold at start: the registry decides.
 
-        After an unclean stop a log may be left of a topic that was deleted; it is removed, also when there is a new
+        After an unclean stop a log may be left of a topic that was deleted; it is set aside, also when there is a new
         topic of that name. A log that had to be cut gets a new leader epoch, so that a client that has read more than
-        is there now finds out (KIP-320).
+        is there now finds out (KIP-320). Epochs that only the log knew are written down: they never go back.
         """
         for record in list(self._registry.topics.values()):
             topic = self._topic_of(record)
             for index, state in record.partitions.items():
                 if not self._logs.was_clean:
-                    self._drop_leftover(topic, index)
+                    self._set_aside_leftover(topic, index)
                 partition = self._open(topic, index, state)
                 if partition.log.lost_bytes:
                     partition.leader_epoch += 1
+                if partition.leader_epoch > state.leader_epoch:
                     await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
             self.by_name[record.name] = topic
         for name, index in list(self._logs.logs):
             if self.partition(name, index) is None:
-                logger.warning("%s-%d is not in the registry: its topic was deleted, and it goes too", name, index)
-                self._logs.delete(name, index)
+                logger.warning("%s-%d is not in the registry, and is set aside: was its topic deleted?", name, index)
+                self._logs.set_aside(name, index)
 
-    def _drop_leftover(self, topic: Topic, index: int) -> None:
+    def _set_aside_leftover(self, topic: Topic, index: int) -> None:
+        """A log of that name that belongs to another topic is not this one's."""
         log = self._logs.get(topic.name, index)
         if log is not None and log.topic_id not in (None, topic.topic_id):
-            logger.warning("%s-%d is what is left of a deleted topic of that name, and goes", topic.name, index)
-            self._logs.delete(topic.name, index)
+            logger.warning("%s-%d is left of a deleted topic of that name, and is set aside", topic.name, index)
+            self._logs.set_aside(topic.name, index)
 
     async def create(
         self,
@@ -127,49 +129,41 @@ class Topics:
 
         Raises KafkaError: 17 bad name, 36 exists, 37 bad count, 40 bad setting. None if `validate_only`.
         """
-        self.check_new(name, partition_count, overrides)
-        if validate_only:
-            return None
-        ready = asyncio.get_running_loop().create_future()
-        self._pending[name] = ready
-        try:
-            replicas = [self._broker_id]
-            record = TopicRecord(
-                name=name,
-                topic_id=random_uuid(),
-                partitions={i: self._first_state(replicas) for i in range(partition_count)},
-                config=dict(overrides),
-            )
-            await self._registry.create_topic(record)
-            topic = self._topic_of(record)
-            try:
-                await self._open_all(topic, record.partitions.items())
-            except StorageError:
-                await self._take_back(topic)
-                raise
-            self.by_name[name] = topic
-            logger.info("topic %s created with %d partitions", name, partition_count)
-            return topic
-        finally:
-            del self._pending[name]
-            ready.set_result(None)
+        async with self._turn:
+            self._check_new(name, partition_count, overrides)
+            return None if validate_only else await self._create(name, partition_count, overrides)
 
     async def ensure(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
         """The topic of that name, made if need be; two callers at once make one topic."""
-        while (pending := self._pending.get(name)) is not None:
-            await asyncio.shield(pending)
-        found = self.by_name.get(name)
-        if found is None:
-            found = await self.create(name, partition_count, overrides)
-            assert found is not None
-        return found
+        async with self._turn:
+            found = self.by_name.get(name)
+            if found is None:
+                self._check_new(name, partition_count, overrides)
+                found = await self._create(name, partition_count, overrides)
+            return found
 
-    def check_new(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> None:
-        """Raise the KafkaError that creating this topic would end in."""
+    async def _create(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
+        states = {i: self._first_state() for i in range(partition_count)}
+        record = TopicRecord(name=name, topic_id=random_uuid(), partitions=states, config=dict(overrides))
+        await self._registry.create_topic(record)
+        topic = self._topic_of(record)
+        try:
+            await self._open_all(topic, states.items())
+        except StorageError:  # no room: nothing of it stays
+            for index in topic.partitions:
+                self._logs.delete(name, index)
+            await self._registry.delete_topic(name)
+            raise
+        self.by_name[name] = topic
+        logger.info("topic %s created with %d partitions", name, partition_count)
+        return topic
+
+    def _check_new(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> None:
+        """Raise the KafkaError that creating this topic must end in."""
         fault = topic_name_fault(name)
         if fault is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        if name in self.by_name or name in self._pending:
+        if name in self.by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if partition_count <= 0:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -183,27 +177,40 @@ class Topics:
                     raise KafkaError(
                         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
                     )
-        TopicConfig.build(overrides, self._config)
+        TopicConfig.check(overrides, self._config)
 
     async def delete(self, name: str) -> None:
         """Remove a topic: gone for clients when this returns, its files a little later."""
-        topic = self.by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        await self._registry.delete_topic(name)
-        self.by_name.pop(name, None)
-        for partition in topic.partitions.values():
-            partition.retire()
-            self._logs.delete(name, partition.index)
-        topic.partitions.clear()
-        logger.info("topic %s deleted", name)
+        async with self._turn:
+            topic = self._require_topic(name)
+            await self._registry.delete_topic(name)
+            self.by_name.pop(name, None)
+            for partition in topic.partitions.values():
+                partition.retire()
+                try:
+                    self._logs.delete(name, partition.index)
+                except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
+                    logger.error("%s", error)
+            topic.partitions.clear()
+            logger.info("topic %s deleted", name)
 
     async def add_partitions(self, name: str, total_count: int, *, validate_only: bool = False) -> None:
         """Grow a topic to `total_count` partitions. Raises KafkaError: 3 unknown, 37 not more than there are."""
-        topic = self.by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        current = len(topic.partitions)
+        async with self._turn:
+            topic = self._require_topic(name)
+            states = self._registry.topics[name].partitions
+            missing = {i: state for i, state in states.items() if i not in topic.partitions}
+            if missing and not validate_only:  # an earlier call was promised them and ran out of disk
+                await self._open_all(topic, missing.items())
+                if total_count == len(states):
+                    return
+            self._check_more(name, len(states), total_count)
+            if not validate_only:
+                added = {i: self._first_state() for i in range(len(states), total_count)}
+                await self._registry.add_partitions(name, added)
+                await self._open_all(topic, added.items())
+
+    def _check_more(self, name: str, current: int, total_count: int) -> None:
         if total_count == current:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
         if total_count < current:
@@ -215,25 +222,25 @@ class Topics:
             raise KafkaError(
                 ErrorCode.INVALID_PARTITIONS, f"Number of partitions must not be larger than {PARTITION_COUNT_MAX}."
             )
-        if validate_only:
-            return
-        added = {i: self._first_state([self._broker_id]) for i in range(current, total_count)}
-        await self._registry.add_partitions(name, added)
-        await self._open_all(topic, added.items())
 
-    async def set_overrides(self, name: str, overrides: Mapping[str, str], *, validate_only: bool = False) -> None:
-        """Replace a topic's own settings; they hold from the next append on. Raises KafkaError(INVALID_CONFIG)."""
-        topic = self.by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        config = TopicConfig.build(overrides, self._config)
-        if validate_only:
-            return
-        await self._registry.set_topic_config(name, dict(overrides))
-        topic.overrides = dict(overrides)
-        topic.config = config
-        for partition in topic.partitions.values():
-            partition.log.config = config
+    async def change_overrides(
+        self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
+    ) -> None:
+        """Make a topic's own settings what `change` makes of them; they hold from the next append on.
+
+        Raises KafkaError: 3 unknown, 40 INVALID_CONFIG, and whatever `change` raises.
+        """
+        async with self._turn:
+            topic = self._require_topic(name)
+            overrides = change(topic.overrides)
+            config = TopicConfig.check(overrides, self._config)
+            if validate_only:
+                return
+            await self._registry.set_topic_config(name, overrides)
+            topic.overrides = overrides
+            topic.config = config
+            for partition in topic.partitions.values():
+                partition.log.config = config
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """The broker's settings have changed, and with them the defaults of every topic."""
@@ -243,11 +250,11 @@ class Topics:
             for partition in topic.partitions.values():
                 partition.log.config = topic.config
 
-    async def _take_back(self, topic: Topic) -> None:
-        """The disk has no room for a topic that the registry has already: nothing of it stays."""
-        await self._registry.delete_topic(topic.name)
-        for index in topic.partitions:
-            self._logs.delete(topic.name, index)
+    def _require_topic(self, name: str) -> Topic:
+        topic = self.by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic
 
     def _topic_of(self, record: TopicRecord) -> Topic:
         return Topic(record.name, record.topic_id, record.config, TopicConfig.build(record.config, self._config))
@@ -263,9 +270,10 @@ class Topics:
 
     async def _open_all(self, topic: Topic, states: Iterable[tuple[int, PartitionRecord]]) -> None:
         for count, (index, state) in enumerate(states, start=1):
+            self._set_aside_leftover(topic, index)
             self._open(topic, index, state)
             if count % _LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
-    def _first_state(self, replicas: list[int]) -> PartitionRecord:
-        return PartitionRecord(tuple(replicas), self._broker_id, 0, tuple(replicas), 0)
+    def _first_state(self) -> PartitionRecord:
+        return PartitionRecord((self._broker_id,), self._broker_id, 0, (self._broker_id,), 0)

@@ -245,7 +245,7 @@ def test_a_topics_default_is_the_first_synonym_that_is_set():
 )
 def test_a_topics_bad_setting_is_refused_with_the_reason(name, value, message):
     with pytest.raises(KafkaError) as caught:
-        TopicConfig.build({name: value, "min.compaction.lag.ms": "2"}, load())
+        TopicConfig.check({name: value, "min.compaction.lag.ms": "2"}, load())
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert message is None or caught.value.message == message
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from kafkalite.broker import Broker
+from kafkalite.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
 from kafkalite.topics import Topics
@@ -129,6 +133,77 @@ def test_a_directory_that_another_broker_filled_is_taken_over(tmp_path: Path) ->
         assert topics.by_name["t"].partitions[0].log.end_offset == 1
 
     run(tmp_path / "data", after)
+
+
+def test_a_taken_over_log_keeps_its_epoch_and_its_producers(tmp_path: Path) -> None:
+    async def before(topics: Topics) -> None:
+        topic = await topics.ensure("t", 1, {})
+        topic.partitions[0].leader_epoch = 7
+        # of now: a producer that was silent for a day is forgotten
+        record = NewRecord(None, b"x", timestamp=time.time_ns() // 1_000_000)
+        written = build_batch([record], producer_id=4711, producer_epoch=0, base_sequence=0)
+        topic.partitions[0].append(memoryview(written), 1_000, 9)
+
+    run(tmp_path / "data", before)
+    (tmp_path / "data" / "kafkalite-registry.journal").unlink()
+
+    async def after(topics: Topics) -> None:
+        partition = topics.by_name["t"].partitions[0]
+        assert partition.leader_epoch == 7
+        partition.delete_records_before(-1)
+        assert (await topics._registry.next_producer_id_block()).start > 4711
+
+    run(tmp_path / "data", after)
+
+    async def later(topics: Topics) -> None:
+        assert topics.by_name["t"].partitions[0].leader_epoch == 7
+
+    run(tmp_path / "data", later)
+
+
+def test_a_topic_deleted_while_it_grows_leaves_no_log_for_the_next_of_its_name(tmp_path: Path) -> None:
+    async def story(topics: Topics) -> None:
+        await topics.ensure("t", 1, {})
+        await asyncio.gather(topics.add_partitions("t", 100), topics.delete("t"))
+        assert topics._logs.logs == {}
+        topic = await topics.ensure("t", 100, {})
+        assert {partition.log.topic_id for partition in topic.partitions.values()} == {topic.topic_id}
+
+    run(tmp_path / "data", story)
+
+
+def test_changes_of_one_topic_at_once_are_all_kept(tmp_path: Path) -> None:
+    async def story(topics: Topics) -> None:
+        await topics.ensure("t", 1, {})
+        names = ["retention.ms", "segment.ms", "flush.ms", "retention.bytes"]
+        await asyncio.gather(
+            *(topics.change_overrides("t", lambda old, name=name: {**old, name: "1000"}) for name in names)
+        )
+        assert topics.by_name["t"].overrides == dict.fromkeys(names, "1000")
+
+    run(tmp_path / "data", story)
+
+
+def test_partitions_that_there_was_no_room_for_are_made_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(topics: Topics) -> None:
+        await topics.ensure("t", 1, {})
+        with monkeypatch.context() as full:
+
+            def no_room(*_: object) -> None:
+                raise StorageError("No space left on device")
+
+            full.setattr(topics._logs, "create", no_room)
+            with pytest.raises(StorageError):
+                await topics.add_partitions("t", 3)
+            with pytest.raises(StorageError):
+                await topics.ensure("u", 3, {})
+        await topics.add_partitions("t", 3)
+        assert sorted(topics.by_name["t"].partitions) == [0, 1, 2]
+        await topics.ensure("u", 3, {})
+
+    run(tmp_path / "data", story)
 
 
 def test_the_registry_alone_decides_which_partitions_are_served(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+    wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null and none: all
     result.configs = [
         DescribeConfigsResourceResult(
             name=entry.name,
@@ -201,10 +201,7 @@ def _alter_one(
     services: Services, kind: int, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
 ) -> Awaitable[None]:
     if kind == TOPIC:
-        topic = services.topics.by_name.get(name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return services.topics.set_overrides(name, change(topic.overrides), validate_only=validate_only)
+        return services.topics.change_overrides(name, change, validate_only=validate_only)
     if kind != BROKER:
         raise _unknown_type(kind)
     _check_broker(services, name)
@@ -214,13 +211,16 @@ def _alter_one(
 async def _alter_broker(
     services: Services, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
 ) -> None:
-    new = change(services.registry.broker_configs.get(name, {}))
-    for key in new:
-        setting = BrokerConfig.by_name.get(key)
-        if setting is None or not setting.dynamic:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
+    def dynamic_only(old: Settings) -> dict[str, str]:
+        new = change(old)
+        for key in new:
+            setting = BrokerConfig.by_name.get(key)
+            if setting is None or not setting.dynamic:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
+        return new
+
     try:
-        await services.reconfigure(name, new, validate_only)
+        await services.reconfigure(name, dynamic_only, validate_only)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

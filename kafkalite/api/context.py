@@ -61,7 +61,7 @@ class Services:
         endpoint: Callable[[Peer], tuple[str, int]],
         group_topic_is_ready: Callable[[], bool],
         ensure_group_topic: Callable[[], Awaitable[None]],
-        reconfigure: Callable[[str, Mapping[str, str], bool], Awaitable[None]],
+        reconfigure: Callable[[str, Callable[[Mapping[str, str]], dict[str, str]], bool], Awaitable[None]],
     ) -> None:
         self.config = config
         self.clock = clock

@@ -30,14 +30,15 @@ _Found = list[tuple[WantedPartition, PartitionData]]
 
 def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | asyncio.Future[FetchResponse]:
     try:
-        context = services.sessions.context(request, services.clock.wall_ms())
+        context = services.sessions.context(request, services.clock.monotonic_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=request.session_id)
     reader = _Reader(services, request, context, call.api_version)
     found, size_bytes, urgent = reader.read()
-    if urgent or size_bytes >= request.min_bytes or request.max_wait_ms <= 0 or not context.partitions:
+    min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
+    if urgent or size_bytes >= min_bytes or request.max_wait_ms <= 0 or not context.partitions:
         return reader.response(found)
-    return _wait(services, request, reader, request.min_bytes - size_bytes)
+    return _wait(services, request, reader, min_bytes - size_bytes)
 
 
 def _wait(
@@ -69,13 +70,13 @@ def _wait(
 class _Reader:
     """Reads what one request wants, as often as need be."""
 
-    __slots__ = ("_context", "_isolation", "_max_bytes", "_services", "_version")
+    __slots__ = ("_context", "_isolation", "_services", "_version", "max_bytes")
 
     def __init__(self, services: Services, request: FetchRequest, context: FetchContext, version: int) -> None:
         self._services = services
         self._context = context
         self._isolation = request.isolation_level
-        self._max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._version = version
 
     def partitions(self) -> list[Partition]:
@@ -87,7 +88,7 @@ class _Reader:
     def read(self) -> tuple[_Found, int, bool]:
         """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""
         by_name = self._services.topics.by_name
-        budget = self._max_bytes
+        budget = self.max_bytes
         min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
         size_bytes = 0
         urgent = False

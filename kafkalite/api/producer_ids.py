@@ -5,11 +5,14 @@ Source: kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerI
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger(__name__)
 
 
 def init_producer_id(
@@ -27,4 +30,8 @@ def init_producer_id(
 
 
 async def _from_next_block(services: Services) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
+    try:
+        return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
+    except KafkaError as error:
+        logger.error("no producer ids: %s", error)
+        return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1)

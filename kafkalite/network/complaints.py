@@ -26,7 +26,7 @@ class Complaints:
 
     def about(self, host: str, kind: str, message: str) -> None:
         """`kind` says which messages count as the same one, for `message` may carry a number."""
-        now_ms = self._clock.wall_ms()
+        now_ms = self._clock.monotonic_ms()
         key = (host, kind)
         written_ms, silent_count = self._last.pop(key, (0, 0))
         if written_ms and now_ms - written_ms < SILENCE_MS:

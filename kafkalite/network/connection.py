@@ -252,7 +252,8 @@ class Connection:
         self._processor.parked.add(parked)
         parked.add_done_callback(self._answered)
         if self._gone:
-            parked.cancel()
+            # a turn later: a task that is cancelled before its first step never cancels what it was to wait for
+            self._loop.call_soon(parked.cancel)
 
     def _answered(self, parked: Future[list[Part] | None]) -> None:
         processor = self._processor

@@ -108,7 +108,7 @@ class Processor:
         self._sweep_ms = max(1, min(self._idle_ms_max // SWEEPS_PER_IDLE_TIME, SWEEP_MS_MAX))
         self._timer: Timer | None = None
         # A coarse clock: asking the real one for each request costs more than counting the request.
-        self.now_ms = clock.wall_ms()
+        self.now_ms = clock.monotonic_ms()
         if self._idle_ms_max >= 0:
             self._timer = clock.call_later(self._sweep_ms, self._sweep)
 
@@ -143,7 +143,7 @@ class Processor:
     def _sweep(self) -> None:
         """Close who was silent for the idle time; at the latest two sweeps after it, never before it."""
         self._timer = self.clock.call_later(self._sweep_ms, self._sweep)
-        self.now_ms = self.clock.wall_ms()
+        self.now_ms = self.clock.monotonic_ms()
         # `active_ms` was read from a clock that may have been one sweep behind
         expired_ms = self.now_ms - self._idle_ms_max - self._sweep_ms
         for connection in list(self.connections):

@@ -146,6 +146,11 @@ class EmbeddedRegistry(Registry):
         entry = {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
         await self._commit(check, lambda: entry, Change.PARTITION_STATE, name)
 
+    async def skip_producer_ids(self, last: int) -> None:
+        if last >= self._next_producer_id:
+            entry = {"op": "producer_ids", "next": last + 1}
+            await self._commit(lambda: None, lambda: entry, None, "")
+
     async def next_producer_id_block(self) -> range:
         block = range(0)
 

@@ -48,7 +48,11 @@ class Journal:
         entries, self.size_bytes = decode(data, str(self.path))
         self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         if self.size_bytes < len(data):
-            logger.warning("%s: cut %d bytes of an unfinished entry", self.path, len(data) - self.size_bytes)
+            cut = data[self.size_bytes :]
+            if cut.endswith(b"\n"):
+                logger.error("%s: the last entry is damaged, and what it said is lost: %r", self.path, cut)
+            else:
+                logger.warning("%s: cut %d bytes of an unfinished entry", self.path, len(cut))
             os.ftruncate(self._fd, self.size_bytes)
             os.fsync(self._fd)
         return entries

@@ -110,5 +110,9 @@ class Registry(ABC):
         """UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH unless it grows."""
 
     @abstractmethod
+    async def skip_producer_ids(self, last: int) -> None:
+        """Give no id up to `last` from now on: logs that came from elsewhere know them."""
+
+    @abstractmethod
     async def next_producer_id_block(self) -> range:
         """Ids that nobody was given before and nobody else will be."""

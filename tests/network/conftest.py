@@ -148,4 +148,4 @@ async def _whole(story: Story) -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert world.server.connection_count == 0
     await asyncio.sleep(0)
-    assert descriptors() == before
+    assert descriptors() <= before  # fewer: something of an earlier test went meanwhile
