@@ -67,6 +67,11 @@ HANDLERS: Mapping[str, Handler] = {
 }
 
 
+PRODUCE_KEY = 0
+REQUEST_BYTES_MAX = 16 * 1024 * 1024
+"""Of any request but Produce, whose bytes are mostly records. The others are decoded to objects that take some 35 times
+the bytes of the smallest element, so a full socket.request.max.bytes of them would take gigabytes."""
+
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 
 
@@ -93,6 +98,8 @@ class Dispatcher:
                 return response_frame(api_versions.unsupported_version(), 0, correlation_id)
             raise Disconnect(f"version {version} of API {key} is not served")
         decode, handle, response_type = route
+        if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:
+            raise Disconnect(f"a request of {len(frame)} bytes for API {key}: more than {REQUEST_BYTES_MAX}")
         request, _ = decode(frame, position)
         response = handle(self._services, request, Call(peer, version, client_id))
         if type(response) is response_type:

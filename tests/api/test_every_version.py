@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -344,6 +346,12 @@ def test_what_is_listed_is_the_table_and_more_is_refused(tell: Callable[..., Non
         size = int.from_bytes(await asker._reader.readexactly(4), "big")
         body = await asker._reader.readexactly(size)
         assert body[4:6] == (35).to_bytes(2, "big") and body[10:16] == bytes([0, 18, 0, 0, 0, 3])
+        huge = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 30_000)] * 600), 1, 1, "x")
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(huge)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""  # closed, without an answer
+        writer.close()
         unknown = bytearray(request_frame(MetadataRequest(), 1, 1, "x"))
         unknown[6:8] = (99).to_bytes(2, "big")
         await asker.send(bytes(unknown))
