@@ -193,7 +193,8 @@ class _Running:
         self.topics = Topics(config, self.registry, self.logs, config.broker_id)
         self.logs.load(self.registry.cluster_id, self.topics.config_for)
         await self.topics.load()
-        await self.registry.skip_producer_ids(self.logs.highest_producer_id())
+        if self.registry.is_new:  # the logs may know ids that another broker gave
+            await self.registry.skip_producer_ids(self.logs.highest_producer_id())
         group_topic = GroupTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(
             config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None
@@ -268,7 +269,7 @@ class _Running:
                 return
             await self.registry.set_broker_config(broker, settings)
             self.config = self._services.config = new
-            self.topics.reconfigure(new)
+            await self.topics.reconfigure(new)
 
     def _release_the_waiting(self) -> None:
         """Whoever waits for others is answered now: nothing more will come."""

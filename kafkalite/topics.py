@@ -21,6 +21,7 @@ from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -94,28 +95,35 @@ class Topics:
         topic of that name. A log that had to be cut gets a new leader epoch, so that a client that has read more than
         is there now finds out (KIP-320). Epochs that only the log knew are written down: they never go back.
         """
-        for record in list(self._registry.topics.values()):
+        records = list(self._registry.topics.values())
+        self._set_aside_unknown(records)
+        for record in records:
             topic = self._topic_of(record)
             for index, state in record.partitions.items():
-                if not self._logs.was_clean:
-                    self._set_aside_leftover(topic, index)
                 partition = self._open(topic, index, state)
                 if partition.log.lost_bytes:
                     partition.leader_epoch += 1
                 if partition.leader_epoch > state.leader_epoch:
                     await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
             self.by_name[record.name] = topic
-        for name, index in list(self._logs.logs):
-            if self.partition(name, index) is None:
-                logger.warning("%s-%d is not in the registry, and is set aside: was its topic deleted?", name, index)
-                self._logs.set_aside(name, index)
+        self._logs.settled()
 
-    def _set_aside_leftover(self, topic: Topic, index: int) -> None:
-        """A log of that name that belongs to another topic is not this one's."""
-        log = self._logs.get(topic.name, index)
-        if log is not None and log.topic_id not in (None, topic.topic_id):
-            logger.warning("%s-%d is left of a deleted topic of that name, and is set aside", topic.name, index)
-            self._logs.set_aside(topic.name, index)
+    def _set_aside_unknown(self, records: Iterable[TopicRecord]) -> None:
+        """Before any log is made, so that checkpoints are written once and not for every name that is used again."""
+        known = {(record.name, index): record.topic_id for record in records for index in record.partitions}
+        for key, log in list(self._logs.logs.items()):
+            topic_id = known.get(key)
+            if topic_id is None:
+                logger.warning("%s-%d is not in the registry, and is set aside: was its topic deleted?", *key)
+                self._logs.set_aside(*key)
+            elif not self._logs.was_clean:
+                self._set_aside_if_foreign(log, topic_id)
+
+    def _set_aside_if_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
+        """A log of the right name that belongs to another topic is not the one that is wanted."""
+        if log is not None and log.topic_id not in (None, topic_id):
+            logger.warning("%s-%d is left of a deleted topic of that name, and is set aside", log.topic, log.partition)
+            self._logs.set_aside(log.topic, log.partition)
 
     async def create(
         self,
@@ -143,15 +151,16 @@ class Topics:
             return found
 
     async def _create(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
+        if name in self._registry.topics:  # an earlier try found no room, not even to take it back
+            await self._registry.delete_topic(name)
         states = {i: self._first_state() for i in range(partition_count)}
         record = TopicRecord(name=name, topic_id=random_uuid(), partitions=states, config=dict(overrides))
         await self._registry.create_topic(record)
         topic = self._topic_of(record)
         try:
             await self._open_all(topic, states.items())
-        except StorageError:  # no room: nothing of it stays
-            for index in topic.partitions:
-                self._logs.delete(name, index)
+        except BaseException:  # no room: nothing of it stays
+            self._delete_logs(topic)
             await self._registry.delete_topic(name)
             raise
         self.by_name[name] = topic
@@ -187,12 +196,16 @@ class Topics:
             self.by_name.pop(name, None)
             for partition in topic.partitions.values():
                 partition.retire()
-                try:
-                    self._logs.delete(name, partition.index)
-                except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
-                    logger.error("%s", error)
-            topic.partitions.clear()
+            self._delete_logs(topic)
             logger.info("topic %s deleted", name)
+
+    def _delete_logs(self, topic: Topic) -> None:
+        for index in topic.partitions:
+            try:
+                self._logs.delete(topic.name, index)
+            except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
+                logger.error("%s", error)
+        topic.partitions.clear()
 
     async def add_partitions(self, name: str, total_count: int, *, validate_only: bool = False) -> None:
         """Grow a topic to `total_count` partitions. Raises KafkaError: 3 unknown, 37 not more than there are."""
@@ -242,13 +255,14 @@ class Topics:
             for partition in topic.partitions.values():
                 partition.log.config = config
 
-    def reconfigure(self, config: BrokerConfig) -> None:
+    async def reconfigure(self, config: BrokerConfig) -> None:
         """The broker's settings have changed, and with them the defaults of every topic."""
-        self._config = config
-        for topic in self:
-            topic.config = TopicConfig.build(topic.overrides, config)
-            for partition in topic.partitions.values():
-                partition.log.config = topic.config
+        async with self._turn:
+            self._config = config
+            for topic in self:
+                topic.config = TopicConfig.build(topic.overrides, config)
+                for partition in topic.partitions.values():
+                    partition.log.config = topic.config
 
     def _require_topic(self, name: str) -> Topic:
         topic = self.by_name.get(name)
@@ -270,7 +284,7 @@ class Topics:
 
     async def _open_all(self, topic: Topic, states: Iterable[tuple[int, PartitionRecord]]) -> None:
         for count, (index, state) in enumerate(states, start=1):
-            self._set_aside_leftover(topic, index)
+            self._set_aside_if_foreign(self._logs.get(topic.name, index), topic.topic_id)
             self._open(topic, index, state)
             if count % _LOGS_PER_TURN == 0:
                 await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
 from kafkalite.topics import Topics
+from kafkalite.zk.embedded import EmbeddedRegistry
 
 
 def batch(value: bytes) -> memoryview:
@@ -202,6 +203,49 @@ def test_partitions_that_there_was_no_room_for_are_made_by_the_next_try(
         await topics.add_partitions("t", 3)
         assert sorted(topics.by_name["t"].partitions) == [0, 1, 2]
         await topics.ensure("u", 3, {})
+
+    run(tmp_path / "data", story)
+
+
+def test_a_start_that_fails_leaves_the_repair_to_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def before(topics: Topics) -> None:
+        await write(topics, b"whole", b"torn")
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    log = tmp_path / "killed" / "t-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-3])
+
+    async def no_room(*_: object) -> None:
+        raise StorageError("No space left on device")
+
+    async def never(topics: Topics) -> None:
+        raise AssertionError("it must not start")
+
+    with monkeypatch.context() as full:
+        full.setattr(EmbeddedRegistry, "set_leader_epoch", no_room)
+        with pytest.raises(StorageError):
+            run(tmp_path / "killed", never)
+    assert not (tmp_path / "killed" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_topic_that_could_not_even_be_taken_back_can_be_created_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(topics: Topics) -> None:
+        async def no_room_for_a_line(*_: object) -> None:
+            raise StorageError("No space left on device")
+
+        def no_room(*_: object) -> None:
+            raise StorageError("No space left on device")
+
+        with monkeypatch.context() as full:
+            full.setattr(topics._logs, "create", no_room)
+            full.setattr(EmbeddedRegistry, "delete_topic", no_room_for_a_line)
+            with pytest.raises(StorageError):
+                await topics.ensure("t", 3, {})
+        topic = await topics.ensure("t", 2, {})
+        assert sorted(topic.partitions) == [0, 1]
 
     run(tmp_path / "data", story)
 

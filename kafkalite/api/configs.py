@@ -213,7 +213,7 @@ async def _alter_broker(
 ) -> None:
     def dynamic_only(old: Settings) -> dict[str, str]:
         new = change(old)
-        for key in new:
+        for key in (key for key, value in new.items() if old.get(key) != value):
             setting = BrokerConfig.by_name.get(key)
             if setting is None or not setting.dynamic:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")

@@ -89,6 +89,7 @@ class LogManager:
         self._checkpoint_is_due = False
         self._loaded = False
         self.was_clean = True
+        self._settled = False
         self._lock: OpenFile | None = _lock(self.data_dir)
         self._meta = read_meta_properties(self._path(META_PROPERTIES))
         self._services = LogServices(
@@ -161,6 +162,11 @@ class LogManager:
             known = Known(clean, recovery_points.get(found, 0), log_starts.get(found, 0))
             directory = f"{self.data_dir}/{name}"
             self.logs[found] = PartitionLog.open(topic, partition, directory, config, known, self._services)
+
+    def settled(self) -> None:
+        """Whoever knows which logs there should be has seen to it. Before that, a stop after an unclean start is not a
+        clean one: the next start must look for the same things again."""
+        self._settled = True
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))
@@ -262,7 +268,8 @@ class LogManager:
         sync_all([*self._checkpoints.write(self._offsets(points), durable=False), self.data_dir])
         if fault is not None:
             raise fault
-        write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
+        if self.was_clean or self._settled:
+            write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
 
     def _offsets(
         self,

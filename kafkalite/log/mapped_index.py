@@ -42,6 +42,15 @@ class MappedIndex:
         """Of the entries in use; the file may be longer while it is preallocated."""
         return max(0, self.entries) * self.ENTRY_BYTES
 
+    def ends_in_an_entry(self) -> bool:
+        """Whether the file is cut to its entries, as sealing leaves it; an empty one is not. Raises OSError."""
+        with open(self.path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if not size or size % self.ENTRY_BYTES:
+                return False
+            file.seek(size - self.ENTRY_BYTES)
+            return any(file.read())
+
     def open_writable(self) -> None:
         """Preallocate and map for more entries. Raises OSError."""
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

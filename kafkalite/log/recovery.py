@@ -65,8 +65,8 @@ def load(
     if segments and not known.clean:
         at = max((i for i, s in enumerate(segments) if s.base_offset <= known.recovery_point), default=0)
         first = min([at, *(i for i, s in enumerate(segments) if s.base_offset not in indexed)])
-        if first == at > 0 and segments[at].base_offset == known.recovery_point:
-            loader.rebuild_index(segments[at - 1])
+        if first == at > 0 and segments[at].base_offset == known.recovery_point and not segments[at - 1].was_sealed():
+            loader.rebuild_index(segments[at - 1])  # the broker died while it rolled
         lost_bytes, end_offset = loader.recover_from(first)
     elif segments:
         for segment in segments:

@@ -222,6 +222,10 @@ class Segment:
         self.time_index.trim()
         self._preallocated = False
 
+    def was_sealed(self) -> bool:
+        """Whether the disk says that `seal` came to its end: its last step cuts the time index. Raises OSError."""
+        return self.time_index.ends_in_an_entry()
+
     @property
     def is_touched(self) -> bool:
         """Whether it was opened for appending since its files were last in their final form."""

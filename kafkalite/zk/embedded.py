@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 JOURNAL_NAME = "kafkalite-registry.journal"
 _FORMAT_VERSION = 1
+PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to end the counting
 _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
@@ -30,7 +31,7 @@ class EmbeddedRegistry(Registry):
     """The registry in `data_dir`.
 
     For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` gives
-    what a broker without this registry left there.
+    what a broker without this registry left there; `is_new` says after `start` that it was so.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class EmbeddedRegistry(Registry):
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
         self._first_topics = first_topics
+        self.is_new = False
         self._cluster_id = ""
         self._topics: dict[str, TopicRecord] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
@@ -72,6 +74,7 @@ class EmbeddedRegistry(Registry):
             if not self._cluster_id:
                 self._cluster_id = self._first_cluster_id or format_uuid(random_uuid())
                 self._topics = {topic.name: topic for topic in self._first_topics()}
+                self.is_new = True
                 self._journal.rewrite(self._snapshot())
             self._plan_rewrite(sum(len(encode(entry)) for entry in self._snapshot()))
             if self._journal.size_bytes > self._rewrite_at_bytes:
@@ -147,7 +150,7 @@ class EmbeddedRegistry(Registry):
         await self._commit(check, lambda: entry, Change.PARTITION_STATE, name)
 
     async def skip_producer_ids(self, last: int) -> None:
-        if last >= self._next_producer_id:
+        if self._next_producer_id <= last < PRODUCER_ID_MAX:
             entry = {"op": "producer_ids", "next": last + 1}
             await self._commit(lambda: None, lambda: entry, None, "")
 

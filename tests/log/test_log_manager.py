@@ -43,6 +43,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Start]:
         started.append(manager)
         try:
             manager.load(cluster_id, lambda topic: config or TopicConfig())
+            manager.settled()
         except ConfigError:
             started.pop().close()
             raise
@@ -256,6 +257,7 @@ class TestANameThatIsUsedAgain:
         jobs: list[Callable[[], None]] = []
         manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}), jobs.append)
         manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager.settled()
         self.fill(manager)  # its checkpoint waits for its turn
         manager.delete("orders", 0)
         write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
@@ -441,6 +443,7 @@ def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: Manual
     with ThreadPoolExecutor(1) as pool:
         manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}), pool.submit)
         manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager.settled()
         log = manager.create("orders", 0, TOPIC_ID, TopicConfig(segment_bytes=100))
         for value in "abcd":
             write(log, value)
@@ -470,6 +473,7 @@ def test_nothing_is_left_behind(tmp_path: Path, clock: ManualClock) -> None:
     for _ in range(2):
         manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}))
         manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager.settled()
         for partition in range(5):
             log = manager.get("orders", partition)
             write(log or manager.create("orders", partition, TOPIC_ID, TopicConfig(segment_bytes=80)), "a")
@@ -488,3 +492,17 @@ def test_an_idle_log_holds_no_descriptor(start: Start) -> None:
     before = len(os.listdir("/proc/self/fd"))
     start()
     assert len(os.listdir("/proc/self/fd")) == before + 1, "the lock"
+
+
+def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_one(tmp_path, clock):
+    def life(*, settled: bool) -> bool:
+        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}))
+        manager.load(CLUSTER, lambda topic: TopicConfig())
+        if settled:
+            manager.settled()
+        manager.close()
+        return (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+    assert not life(settled=False)
+    assert life(settled=True)
+    assert life(settled=False)
