@@ -7,6 +7,7 @@ acknowledged, as a client would see it that tries all the time. Idle memory is t
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import statistics
 import subprocess
@@ -91,10 +92,17 @@ def started(launcher: Launcher) -> Iterator[Started]:
         launch = launcher(Path(directory))
         wire.split_host(launch.bootstrap)
         log = Path(directory).with_suffix(".out")
+        # an installed package has its bytecode; some shells forbid Python to write it
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with log.open("wb") as sink:
             before = time.perf_counter()
             process = subprocess.Popen(
-                launch.command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+                launch.command,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=environment,
             )
         try:
             _first_ack(launch.bootstrap, process, log)

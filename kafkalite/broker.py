@@ -28,6 +28,7 @@ from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.producer_ids import ProducerIds
 from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
+from kafkalite.known_properties import no_effect
 from kafkalite.log.log_manager import LogManager
 from kafkalite.network.server import Listener, NetworkLimits, Server
 from kafkalite.topics import Topics, records_of
@@ -139,6 +140,8 @@ def _config_from(
     data_dir: str | Path | None, host: str | None, port: int | None, settings: Mapping[str, object]
 ) -> BrokerConfig:
     properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+    for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a slip of the pen is an error
+        raise ConfigError(no_effect(name, BrokerConfig.by_name))
     if data_dir is not None:
         properties["log.dirs"] = str(data_dir)
     if host is not None or port is not None:

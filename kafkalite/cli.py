@@ -18,6 +18,7 @@ from kafkalite.properties import annotated, read_environment, read_properties
 if TYPE_CHECKING:
     import argparse
 
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -153,8 +154,11 @@ async def _serve(config: BrokerConfig) -> None:
         if not told_to_stop.is_set():
             path = Path(config.data_dir)
             place = path if path.is_absolute() else f"./{path}"
+            where = broker.bootstrap_servers
+            if config.listeners[0].host in _EVERY_ADDRESS:
+                where += " and every other address of this machine"
             print(
-                f"kafkalite is ready on {broker.bootstrap_servers}, data in {place}, cluster {broker.cluster_id}",
+                f"kafkalite is ready on {where}, data in {place}, cluster {broker.cluster_id}",
                 flush=True,
             )
             gc.freeze()  # what the start left behind lives as long as the process: no collection looks at it again

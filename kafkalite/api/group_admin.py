@@ -6,6 +6,7 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest, KIP-699.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 
 from kafkalite.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
@@ -22,6 +23,8 @@ from kafkalite.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+
+logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY_TYPE = 0
@@ -69,7 +72,9 @@ def _coordinator(
 ) -> Coordinator:
     fault = topic_fault
     if key_type == TRANSACTION_KEY_TYPE:
-        fault = KafkaError(ErrorCode.INVALID_REQUEST, _NO_TRANSACTIONS)
+        # an error that every client takes for final: the producer is to fail at once and not to ask again
+        fault = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+        logger.warning("%s wants the transactional id %r: %s", call.client_id or "a client", key, _NO_TRANSACTIONS)
     elif key_type != GROUP_KEY_TYPE:
         fault = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
     elif topic_fault is not None:

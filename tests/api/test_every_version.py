@@ -191,7 +191,10 @@ def test_groups(tell: Callable[..., None]) -> None:
             where = answer.coordinators[0] if v >= 4 else answer
             assert (where.error_code, where.node_id, where.port) == (0, 0, broker.port)
         transactional = await asker.ask(FindCoordinatorRequest(key="x", key_type=1), 2)
-        assert transactional.error_code == ErrorCode.INVALID_REQUEST and "transactions" in transactional.error_message
+        assert (
+            transactional.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            and "transactions" in transactional.error_message
+        )
 
         def join(v: int, member_id: str = "") -> JoinGroupRequest:
             return JoinGroupRequest(
