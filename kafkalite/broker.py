@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DATA_DIR_DEFAULT = "kafkalite-data"
 _STOP_GRACE_MS = 5_000
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
@@ -192,7 +191,7 @@ class _Running:
         )
         await self.registry.start()
         self._undo.append(self.registry.stop)
-        config = self.config = self._with_dynamic(config)
+        config = self.config = _with_dynamic(config, self.registry.broker_configs)
         self.topics = Topics(config, self.registry, self.logs, config.broker_id)
         self.logs.load(self.registry.cluster_id, self.topics.config_for)
         await self.topics.load()
@@ -249,17 +248,6 @@ class _Running:
             if asyncio.iscoroutine(result):
                 await result
 
-    def _with_dynamic(self, config: BrokerConfig) -> BrokerConfig:
-        """`config` with what was changed while running, for all brokers and then for this one, on top."""
-        changed = self.registry.broker_configs
-        return self._combined(config, changed)
-
-    def _combined(self, config: BrokerConfig, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
-        dynamic, dynamic_default = changed.get(str(config.broker_id), {}), changed.get(CLUSTER_DEFAULT, {})
-        if not (dynamic or dynamic_default or config.dynamic or config.dynamic_default):
-            return config
-        return BrokerConfig.load(config.explicit, dynamic, dynamic_default)
-
     async def _reconfigure(
         self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
     ) -> None:
@@ -267,7 +255,7 @@ class _Running:
         cannot be, and then nothing has changed."""
         async with self._reconfiguring:
             settings = change(self.registry.broker_configs.get(broker, {}))
-            new = self._combined(self.config, {**self.registry.broker_configs, broker: settings})
+            new = _with_dynamic(self.config, {**self.registry.broker_configs, broker: settings})
             if validate_only:
                 return
             await self.registry.set_broker_config(broker, settings)
@@ -313,6 +301,14 @@ class _Running:
         if host in ("", "0.0.0.0", "::"):
             host = "127.0.0.1"
         return f"[{host}]:{self.first_port()}" if ":" in host else f"{host}:{self.first_port()}"
+
+
+def _with_dynamic(config: BrokerConfig, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+    """`config` with what was changed while running, for all brokers and then for this one, on top."""
+    dynamic, dynamic_default = changed.get(str(config.broker_id), {}), changed.get(CLUSTER_DEFAULT, {})
+    if not (dynamic or dynamic_default or config.dynamic or config.dynamic_default):
+        return config
+    return BrokerConfig.load(config.explicit, dynamic, dynamic_default)
 
 
 async def _cancelled(task: asyncio.Future[None]) -> None:

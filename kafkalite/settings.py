@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, Self
 
 LONG_MAX = (1 << 63) - 1
 INT_MAX = (1 << 31) - 1
-SHORT_MAX = (1 << 15) - 1
 
 
 class ConfigType(IntEnum):

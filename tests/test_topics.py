@@ -46,6 +46,18 @@ async def write(topics: Topics, *values: bytes) -> None:
         topic.partitions[0].append(batch(value), 1_000, 9)
 
 
+def leave_a_torn_log(tmp_path: Path) -> None:
+    """A broker's directory `killed`, whose topic t lost the end of its second record."""
+
+    async def before(topics: Topics) -> None:
+        await write(topics, b"whole", b"torn")
+        copy_of(tmp_path / "data", "killed")
+
+    run(tmp_path / "data", before)
+    log = tmp_path / "killed" / "t-0" / f"{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-3])
+
+
 def test_a_deleted_topic_does_not_come_back_from_what_the_disk_still_has(tmp_path: Path) -> None:
     async def before(topics: Topics) -> None:
         await write(topics, b"old")
@@ -103,13 +115,7 @@ def test_a_topic_that_was_promised_exists_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_cut_log_gets_a_new_leader_epoch_that_outlives_the_next_stop(tmp_path: Path) -> None:
-    async def before(topics: Topics) -> None:
-        await write(topics, b"whole", b"torn")
-        copy_of(tmp_path / "data", "killed")
-
-    run(tmp_path / "data", before)
-    log = tmp_path / "killed" / "t-0" / f"{0:020}.log"
-    log.write_bytes(log.read_bytes()[:-3])
+    leave_a_torn_log(tmp_path)
 
     async def after(topics: Topics) -> None:
         partition = topics.by_name["t"].partitions[0]
@@ -128,12 +134,15 @@ def test_a_directory_that_another_broker_filled_is_taken_over(tmp_path: Path) ->
 
     run(tmp_path / "data", before)
     (tmp_path / "data" / "kafkalite-registry.journal").unlink()  # Apache Kafka has none
+    shutil.copytree(tmp_path / "data" / "t-0", tmp_path / "data" / "__cluster_metadata-0")  # but this, with KRaft
 
     async def after(topics: Topics) -> None:
+        assert list(topics.by_name) == ["t"]
         assert topics.by_name["t"].topic_id == ids["t"]
         assert topics.by_name["t"].partitions[0].log.end_offset == 1
 
     run(tmp_path / "data", after)
+    assert (tmp_path / "data" / "__cluster_metadata-0").exists()
 
 
 def test_a_taken_over_log_keeps_its_epoch_and_its_producers(tmp_path: Path) -> None:
@@ -208,13 +217,7 @@ def test_partitions_that_there_was_no_room_for_are_made_by_the_next_try(
 
 
 def test_a_start_that_fails_leaves_the_repair_to_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def before(topics: Topics) -> None:
-        await write(topics, b"whole", b"torn")
-        copy_of(tmp_path / "data", "killed")
-
-    run(tmp_path / "data", before)
-    log = tmp_path / "killed" / "t-0" / f"{0:020}.log"
-    log.write_bytes(log.read_bytes()[:-3])
+    leave_a_torn_log(tmp_path)
 
     async def no_room(*_: object) -> None:
         raise StorageError("No space left on device")

@@ -60,10 +60,16 @@ def partition_directory(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
+KRAFT_LOG = "__cluster_metadata"
+
+
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
-    """(topic, partition), or None if `name` is not a live partition's directory."""
+    """(topic, partition), or None if `name` is not a live partition's directory.
+
+    That of KRaft's own log is none: it is no topic, and stays as it is for the Apache Kafka that left it.
+    """
     found = _PARTITION_DIRECTORY.match(name)
-    return (found[1], int(found[2])) if found is not None else None
+    return (found[1], int(found[2])) if found is not None and found[1] != KRAFT_LOG else None
 
 
 def directory_aside(topic: str, partition: int, suffix: str) -> str:
