@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api import (
@@ -25,7 +26,9 @@ from kafkalite.api import (
     topics,
 )
 from kafkalite.api.context import Call, Services
+from kafkalite.api.produce_lane import remember
 from kafkalite.errors import Disconnect
+from kafkalite.network.peer import Reply
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
@@ -78,8 +81,9 @@ Decode = Callable[[memoryview, int], tuple[Any, int]]
 class Dispatcher:
     """Takes every request of every connection. Raises Malformed or Disconnect for those that get no answer.
 
-    A handler that gives a future waits for others, and is cancelled when its client goes away. One that is a coroutine
-    has work to do (a topic to create), which is carried out to its end whether or not its client is still there.
+    A handler that gives a reply or a future waits for others, and is cancelled when its client goes away. One that is
+    a coroutine has work to do (a topic to create), which is carried out to its end whether or not its client is still
+    there.
     """
 
     __slots__ = ("_routes", "_services", "_tasks")
@@ -91,6 +95,9 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer:
+        lane = peer.lane
+        if lane is not None and (answer := lane(frame)) is not None:
+            return answer
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
@@ -103,9 +110,14 @@ class Dispatcher:
         request, _ = decode(frame, position)
         response = handle(self._services, request, Call(peer, version, client_id))
         if type(response) is response_type:
+            if key == PRODUCE_KEY:
+                remember(self._services, peer, frame, position, version, request, response)
             return response_frame(response, version, correlation_id)
         if response is None:
             return None
+        if type(response) is Reply:
+            response.render = partial(response_frame, version=version, correlation_id=correlation_id)
+            return response
         if asyncio.iscoroutine(response):
             response = self._carry_out(response)
         return _later(response, version, correlation_id)

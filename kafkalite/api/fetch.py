@@ -7,11 +7,10 @@ Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KI
 
 from __future__ import annotations
 
-import asyncio
-
 from kafkalite.api.context import Call, Services
 from kafkalite.api.fetch_sessions import FetchContext, WantedPartition
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition, Waiter
 from kafkalite.protocol.messages.fetch import (
     EpochEndOffset,
@@ -28,43 +27,46 @@ _WAIT_MS_MAX = 2**31 - 1
 _Found = list[tuple[WantedPartition, PartitionData]]
 
 
-def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | asyncio.Future[FetchResponse]:
+def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply:
     try:
         context = services.sessions.context(request, services.clock.monotonic_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=request.session_id)
     reader = _Reader(services, request, context, call.api_version)
-    found, size_bytes, urgent = reader.read()
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
-    if urgent or size_bytes >= min_bytes or request.max_wait_ms <= 0 or not context.partitions:
+    waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
+    if waits and (partitions := reader.exhausted()) is not None:
+        return _wait(services, request, reader, partitions, min_bytes)
+    found, size_bytes, urgent = reader.read()
+    if urgent or size_bytes >= min_bytes or not waits:
         return reader.response(found)
-    return _wait(services, request, reader, min_bytes - size_bytes)
+    return _wait(services, request, reader, reader.partitions(), min_bytes - size_bytes)
 
 
 def _wait(
-    services: Services, request: FetchRequest, reader: _Reader, missing_bytes: int
-) -> asyncio.Future[FetchResponse]:
+    services: Services, request: FetchRequest, reader: _Reader, partitions: list[Partition], missing_bytes: int
+) -> Reply:
     """The answer that comes when `missing_bytes` have, or after max_wait_ms."""
-    future: asyncio.Future[FetchResponse] = services.loop.create_future()
 
     def answer() -> None:
-        if not future.done():
+        if not reply.settled:
             try:
-                future.set_result(reader.response(reader.read()[0]))
+                response = reader.response(reader.read()[0])
             except Exception as error:
-                future.set_exception(error)
+                reply.fail(error)
+            else:
+                reply.answer(response)
 
-    waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
-    timer = services.clock.call_later(min(request.max_wait_ms, _WAIT_MS_MAX), waiter.wake)
-
-    def clean_up(_: object) -> None:  # answered, or the client went away and the future was cancelled
+    def withdraw() -> None:  # answered, or the client went away
         timer.cancel()
         waiter.withdraw()
 
-    future.add_done_callback(clean_up)
-    for partition in reader.partitions():
+    reply = Reply(withdraw)
+    waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
+    timer = services.clock.call_later(min(request.max_wait_ms, _WAIT_MS_MAX), waiter.wake)
+    for partition in partitions:
         waiter.wait_on(partition)
-    return future
+    return reply
 
 
 class _Reader:
@@ -84,6 +86,28 @@ class _Reader:
         find = self._services.topics.partition
         found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
         return [partition for partition in found if partition is not None]
+
+    def exhausted(self) -> list[Partition] | None:
+        """The wanted partitions if there is plainly nothing to say of any: each is read to its end already.
+
+        That is what a consumer that keeps up asks nearly always, and then nothing has to be made of it. None: look.
+        """
+        by_name = self._services.topics.by_name
+        partitions = []
+        for wanted in self._context.partitions.values():
+            topic = by_name.get(wanted.topic)
+            partition = topic.partitions.get(wanted.index) if topic is not None else None
+            if (
+                topic is None
+                or partition is None
+                or wanted.fetch_offset != partition.high_watermark
+                or wanted.last_fetched_epoch >= 0
+                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+                or (self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd")
+            ):
+                return None
+            partitions.append(partition)
+        return partitions
 
     def read(self) -> tuple[_Found, int, bool]:
         """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""

@@ -46,7 +46,7 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
                 answers.append(_append(topic, data, now_ms, version, call.client_id))
             except KafkaError as error:
                 failed = True
-                answers.append(_failure(data.index, error))
+                answers.append(failure(data.index, error))
         responses.append(TopicProduceResponse(name=name, partition_responses=answers))
     if acks == 0:
         if failed:
@@ -77,7 +77,8 @@ def _append(
     )
 
 
-def _failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+def failure(index: int, error: KafkaError) -> PartitionProduceResponse:
+    """What a producer is told of a partition that took nothing."""
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )
@@ -98,7 +99,7 @@ def _all_failed(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | N
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=topic.name, partition_responses=[_failure(data.index, error) for data in topic.partition_data]
+                name=topic.name, partition_responses=[failure(data.index, error) for data in topic.partition_data]
             )
             for topic in request.topic_data
         ]

@@ -25,7 +25,7 @@ from collections.abc import Awaitable
 
 from kafkalite.errors import Disconnect, Malformed
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
-from kafkalite.network.peer import Peer
+from kafkalite.network.peer import Peer, Reply
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
 from kafkalite.region import Part
@@ -71,7 +71,7 @@ class Connection:
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
         self._sender = Sender(self._loop, sock, self._drained, self._failed)
-        self._parked: Future[list[Part] | None] | None = None
+        self._parked: Future[list[Part] | None] | Reply | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
         self._gone = False  # the peer left: answers are dropped
@@ -180,10 +180,7 @@ class Connection:
         """The peer is gone, but what it sent before may still be in the kernel's buffer."""
         self._gone = True
         self._sender.drop()
-        if self._parked is not None:
-            self._parked.cancel()
-        else:
-            self._go_on()
+        self._give_up()
 
     def _ended(self) -> None:
         """All that the peer sent has been received."""
@@ -246,7 +243,14 @@ class Connection:
         self._cut = False
         self._go_on()
 
-    def _park(self, answer: Awaitable[list[Part] | None]) -> None:
+    def _park(self, answer: Reply | Awaitable[list[Part] | None]) -> None:
+        if isinstance(answer, Reply):
+            self._parked = answer
+            answer.heard = self._replied
+            answer.failed = self._reply_failed
+            if self._gone:
+                self._loop.call_soon(self._give_up)
+            return
         parked = ensure_future(answer, loop=self._loop)
         self._parked = parked
         self._processor.parked.add(parked)
@@ -279,6 +283,34 @@ class Connection:
                 except Exception as failure:
                     self._failed(failure)
                     return
+        self._go_on()
+
+    def _replied(self, answer: list[Part]) -> None:
+        if self._parked is None:
+            return  # closed meanwhile
+        self._parked = None
+        processor = self._processor
+        self.active_ms = processor.now_ms
+        processor.bytes_out += sum(map(len, answer))
+        try:
+            self._send(answer)
+        except Exception as failure:
+            self._failed(failure)
+            return
+        self._go_on()
+
+    def _reply_failed(self, reason: Exception) -> None:
+        self._parked = None
+        self._failed(reason)
+
+    def _give_up(self) -> None:
+        """The peer is gone: whatever it waits for, it will not hear of it."""
+        parked = self._parked
+        if parked is not None:
+            parked.cancel()
+            if not isinstance(parked, Reply):
+                return  # goes on when the future is done
+            self._parked = None
         self._go_on()
 
     def _go_on(self) -> None:
