@@ -16,17 +16,18 @@ from kafkalite.api import (
     api_versions,
     configs,
     fetch,
+    fetch_lane,
     group_admin,
     group_membership,
     group_offsets,
     list_offsets,
     metadata,
     produce,
+    produce_lane,
     producer_ids,
     topics,
 )
 from kafkalite.api.context import Call, Services
-from kafkalite.api.produce_lane import remember
 from kafkalite.errors import Disconnect
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.apis import APIS
@@ -71,6 +72,7 @@ HANDLERS: Mapping[str, Handler] = {
 
 
 PRODUCE_KEY = 0
+FETCH_KEY = 1
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Of any request but Produce, whose bytes are mostly records. The others are decoded to objects that take some 35 times
 the bytes of the smallest element, so a full socket.request.max.bytes of them would take gigabytes."""
@@ -95,9 +97,11 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __call__(self, peer: Peer, frame: memoryview) -> Answer:
-        lane = peer.lane
-        if lane is not None and (answer := lane(frame)) is not None:
-            return answer
+        lanes = peer.lanes
+        if lanes and len(frame) > 1:
+            lane = lanes.get(frame[1])
+            if lane is not None and (answer := lane(frame)) is not None:
+                return answer
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
         if route is None:
@@ -108,10 +112,12 @@ class Dispatcher:
         if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:
             raise Disconnect(f"a request of {len(frame)} bytes for API {key}: more than {REQUEST_BYTES_MAX}")
         request, _ = decode(frame, position)
+        if key == FETCH_KEY:
+            fetch_lane.remember(self._services, peer, frame, version, client_id, request)
         response = handle(self._services, request, Call(peer, version, client_id))
         if type(response) is response_type:
             if key == PRODUCE_KEY:
-                remember(self._services, peer, frame, position, version, request, response)
+                produce_lane.remember(self._services, peer, frame, position, version, request, response)
             return response_frame(response, version, correlation_id)
         if response is None:
             return None

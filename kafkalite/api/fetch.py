@@ -22,7 +22,7 @@ from kafkalite.protocol.messages.fetch import (
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_ZSTD = 10
-_WAIT_MS_MAX = 2**31 - 1
+WAIT_MS_MAX = 2**31 - 1
 
 _Found = list[tuple[WantedPartition, PartitionData]]
 
@@ -41,6 +41,13 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
     if urgent or size_bytes >= min_bytes or not waits:
         return reader.response(found)
     return _wait(services, request, reader, reader.partitions(), min_bytes - size_bytes)
+
+
+def answer_now(services: Services, request: FetchRequest, version: int) -> FetchResponse:
+    """What there is for a fetch without a session, however little."""
+    context = services.sessions.context(request, services.clock.monotonic_ms())
+    reader = _Reader(services, request, context, version)
+    return reader.response(reader.read()[0])
 
 
 def _wait(
@@ -63,7 +70,7 @@ def _wait(
 
     reply = Reply(withdraw)
     waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
-    timer = services.clock.call_later(min(request.max_wait_ms, _WAIT_MS_MAX), waiter.wake)
+    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
     for partition in partitions:
         waiter.wait_on(partition)
     return reply

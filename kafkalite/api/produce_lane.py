@@ -164,9 +164,10 @@ def remember(
         or services.topics.by_name[response.responses[0].name].internal  # open to some, by client id
     ):
         return
-    lane = peer.lane
+    key = frame[1]
+    lane = peer.lanes.get(key)
     if not isinstance(lane, ProduceLane) or not lane.is_of(frame):
-        lane = peer.lane = ProduceLane(services, frame, version, body_at)
+        lane = peer.lanes[key] = ProduceLane(services, frame, version, body_at)
     lane.learn(frame, request)
 
 

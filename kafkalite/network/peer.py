@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkalite.region import Part
 
-Lane = Callable[[memoryview], "list[Part] | None"]
+Lane = Callable[[memoryview], "list[Part] | Reply | None"]
 """Answers a frame like the ones before it on the same connection; None if it is not like them."""
 
 
@@ -20,14 +20,14 @@ class Peer:
 
     `local_host` and `local_port` are the address that was dialled, which is what a client is told to come back to when
     `advertised.listeners` is unset. The two client_software fields are filled by dispatch when the client tells them.
-    `lane` belongs to dispatch too: what it learnt of this connection's requests.
+    `lanes` belong to dispatch too, by the low byte of the API key: what it learnt of this connection's requests.
     """
 
     __slots__ = (
         "client_software_name",
         "client_software_version",
         "host",
-        "lane",
+        "lanes",
         "listener_name",
         "local_host",
         "local_port",
@@ -42,7 +42,7 @@ class Peer:
         self.local_port = local_port
         self.client_software_name: str | None = None
         self.client_software_version: str | None = None
-        self.lane: Lane | None = None
+        self.lanes: dict[int, Lane] = {}
 
     def __repr__(self) -> str:
         return f"Peer({self.host}:{self.port} on {self.listener_name})"

@@ -1,0 +1,263 @@
+"""The short ways of produce and fetch say, byte for byte, what the long way says.
+
+Two connections to one dispatcher: the *veteran* has asked before, so that its requests go the short way; the
+*newcomer* never has. A produce moves the log, so there the offsets of the two may differ, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalite.api.fetch_lane import VERSIONS as FETCH_VERSIONS
+from kafkalite.api.fetch_lane import FetchLane
+from kafkalite.api.produce_lane import ProduceLane
+from kafkalite.errors import Disconnect, Malformed
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.network.peer import Peer, Reply
+from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kafkalite.protocol.schema import Message
+from kafkalite.region import FileRegion
+
+PRODUCE_VERSIONS = range(5, 10)
+
+
+class Client:
+    """One connection, without the network."""
+
+    def __init__(self, broker: Any) -> None:
+        self.dispatch = broker._running.server._handler
+        self.peer = Peer("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+
+    def send(self, frame: bytes) -> Any:
+        """The bytes of the answer; the reply if it waits; the kind of refusal."""
+        try:
+            answer = self.dispatch(self.peer, memoryview(bytearray(frame)))
+        except (Malformed, Disconnect) as reason:
+            return type(reason)
+        return joined(answer) if isinstance(answer, list) else answer
+
+    def ask(self, request: Message, version: int, correlation_id: int = 7) -> Any:
+        return self.send(request_frame(request, version, correlation_id, "somebody")[4:])
+
+
+def joined(parts: Any) -> bytes:
+    return b"".join(part.read() if isinstance(part, FileRegion) else bytes(part) for part in parts)
+
+
+def batch(value: bytes = b"value", **how: Any) -> bytes:
+    return bytes(build_batch([NewRecord(None, value, timestamp=1_700_000_000_000)], **how))
+
+
+def produce(records: bytes | None, topic: str = "t", partition: int = 0, acks: int = 1) -> ProduceRequest:
+    data = PartitionProduceData(index=partition, records=None if records is None else memoryview(records))
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=[data])])
+
+
+def fetch(offset: int, **how: Any) -> FetchRequest:
+    wanted = FetchPartition(
+        partition=how.pop("partition", 0),
+        fetch_offset=offset,
+        partition_max_bytes=how.pop("partition_max_bytes", 1 << 20),
+        current_leader_epoch=how.pop("current_leader_epoch", -1),
+    )
+    how.setdefault("max_wait_ms", 60_000)
+    how.setdefault("min_bytes", 1)
+    return FetchRequest(topics=[FetchTopic(topic=how.pop("topic", "t"), partitions=[wanted])], **how)
+
+
+def numbers_of(answer: bytes, version: int) -> tuple[int, Any]:
+    """The base offset in a produce answer (-1 without any), and the answer with another one in its place."""
+    _, response = decode_response(ProduceRequest, version, memoryview(answer)[4:])
+    base_offset = -1
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            base_offset = partition.base_offset
+            partition.base_offset = min(base_offset, 0)
+    return base_offset, (len(answer), repr(response))
+
+
+async def topics(broker: Any, *names: str, **settings: str) -> None:
+    for name in names:
+        await broker._running.topics.create(name, 2, {key.replace("_", "."): value for key, value in settings.items()})
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None], version: int) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t", "another")
+        veteran = Client(broker)
+        for topic in ("t", "another"):
+            for partition in (0, 1):
+                veteran.ask(produce(batch(), topic, partition), version)
+        lane = veteran.peer.lanes[0]
+        assert isinstance(lane, ProduceLane) and len(lane._routes) == 4
+        broken = bytearray(batch())
+        broken[30] ^= 1
+        for records in (
+            batch(), batch(bytes(300)), batch(bytes(20_000)), bytes(broken), batch()[:-1], batch() + b"\0", b"", None,
+            batch() * 2, batch(control=True),
+        ):  # fmt: skip
+            for topic, partition in (("t", 0), ("t", 1), ("another", 1), ("t", 9), ("absent", 0)):
+                request = produce(records, topic, partition)
+                end_offset = lambda: broker._running.topics.partition("t", 0).log.end_offset  # noqa: E731
+                at, long_way = numbers_of(Client(broker).ask(request, version, 99), version)
+                moved = end_offset()
+                then, short_way = numbers_of(veteran.ask(request, version, 99), version)
+                assert short_way == long_way
+                if (topic, partition) == ("t", 0) and at >= 0:
+                    assert then == at + 1 and end_offset() == moved + 1
+        assert veteran.peer.lanes[0] is lane
+
+    tell(story)
+
+
+def test_a_batch_of_an_idempotent_producer_that_comes_again_is_known(tell: Callable[..., None]) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        veteran = Client(broker)
+        answers = []
+        for sequence in (0, 1, 1, 3, 2):
+            records = batch(producer_id=1, producer_epoch=0, base_sequence=sequence)
+            _, response = decode_response(ProduceRequest, 9, memoryview(veteran.ask(produce(records), 9))[4:])
+            partition = response.responses[0].partition_responses[0]
+            answers.append((partition.error_code, partition.base_offset))
+        assert answers == [(0, 0), (0, 1), (0, 1), (45, -1), (0, 2)]
+
+    tell(story)
+
+
+def test_a_topic_that_went_or_changed_is_not_taken_for_the_old_one(tell: Callable[..., None]) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        veteran = Client(broker)
+        veteran.ask(produce(batch()), 9)
+        await broker._running.topics.delete("t")
+        gone = veteran.ask(produce(batch()), 9)
+        assert gone == Client(broker).ask(produce(batch()), 9)
+        await topics(broker, "t", max_message_bytes="10")
+        refused = veteran.ask(produce(batch()), 9)
+        assert refused == Client(broker).ask(produce(batch()), 9) != gone
+        assert broker._running.topics.partition("t", 0).log.end_offset == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        for value in (b"small", bytes(100), bytes(20_000), bytes(200_000), b"end"):
+            Client(broker).ask(produce(batch(value)), 7)
+        hows: list[dict[str, Any]] = [
+            {}, {"isolation_level": 1}, {"max_bytes": 100}, {"partition_max_bytes": 1}, {"min_bytes": 100_000},
+            {"partition": 1}, {"current_leader_epoch": 0 if version >= 9 else -1},
+            {"current_leader_epoch": 5 if version >= 9 else -1}, {"topic": "other"}, {"rack_id": "r"},
+        ]  # fmt: skip
+        for how in hows:
+            how = {key: value for key, value in how.items() if key != "rack_id" or version >= 11}
+            veteran = Client(broker)
+            veteran.ask(fetch(0, **how), version)
+            for offset in (0, 1, 2, 3, 4, 5, 6, -1, 1 << 40):
+                short_way = veteran.ask(fetch(offset, **how), version, 99)
+                long_way = Client(broker).ask(fetch(offset, **how), version, 99)
+                if isinstance(long_way, Reply):
+                    assert isinstance(short_way, Reply)
+                    short_way, long_way = await woken(broker, short_way, long_way)
+                assert short_way == long_way
+            assert isinstance(veteran.peer.lanes[1], FetchLane)
+
+    tell(story)
+
+
+async def woken(broker: Any, *replies: Reply) -> list[bytes]:
+    """What replies say when the time is up."""
+    heard: dict[Reply, bytes] = {}
+    for reply in replies:
+        reply.heard = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
+    for index in (0, 1):
+        for waiter in tuple(broker._running.topics.partition("t", index).waiters):
+            waiter.wake()
+    async with asyncio.timeout(10):
+        while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0)
+    return [heard[reply] for reply in replies]
+
+
+def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_after_it_left(
+    tell: Callable[..., None],
+) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        partition = broker._running.topics.partition("t", 0)
+        veteran = Client(broker)
+        veteran.ask(fetch(0), 12).cancel()
+        waiting = veteran.ask(fetch(0), 12, 5)
+        assert isinstance(waiting, Reply) and len(partition.waiters) == 1
+        heard: list[Any] = []
+        waiting.heard = heard.append
+        Client(broker).ask(produce(batch(b"news")), 9)
+        async with asyncio.timeout(10):
+            while not heard:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert joined(heard[0]) == Client(broker).ask(fetch(0), 12, 5)
+        assert not partition.waiters
+
+        left = veteran.ask(fetch(1), 12)
+        left.heard = heard.append
+        left.cancel()
+        assert not partition.waiters and len(heard) == 1
+
+        orphan = veteran.ask(fetch(1), 12, 6)
+        orphan.heard = heard.append
+        await broker._running.topics.delete("t")
+        async with asyncio.timeout(10):
+            while len(heard) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert joined(heard[1]) == Client(broker).ask(fetch(1), 12, 6)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[..., None], seed: int) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        chance = random.Random(seed)
+        version = chance.choice(list(PRODUCE_VERSIONS))
+        veteran = Client(broker)
+        veteran.ask(produce(batch()), version)
+        veteran.ask(fetch(0), version)
+        for request in (produce(batch()), fetch(0)):
+            whole = request_frame(request, version, 7, "somebody")[4:]
+            end = len(whole) - (len(batch()) if isinstance(request, ProduceRequest) else 0)
+            for _ in range(60):
+                frame = bytearray(whole)
+                for _ in range(chance.choice((1, 1, 2))):
+                    frame[chance.randrange(2, end)] ^= 1 << chance.randrange(8)
+                if chance.random() < 0.2:
+                    del frame[chance.randrange(2, len(frame)) :]
+                short_way, long_way = veteran.send(bytes(frame)), Client(broker).send(bytes(frame))
+                if isinstance(long_way, Reply):
+                    assert isinstance(short_way, Reply)
+                    short_way.cancel(), long_way.cancel()
+                elif isinstance(long_way, bytes) and isinstance(request, ProduceRequest):
+                    key, its_version = frame[1], frame[3]
+                    if key == 0 and its_version < PRODUCE_VERSIONS.stop:
+                        assert numbers_of(short_way, its_version)[1] == numbers_of(long_way, its_version)[1]
+                    else:
+                        assert short_way == long_way
+                else:
+                    assert short_way == long_way
+
+    tell(story)
