@@ -8,60 +8,31 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fnmatch
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.discard import discard
-from bench.librdkafka import ClientError
+from bench import versus
 from bench.reference import ReferenceUnavailable
-from bench.replay import closed_loop_replay, replay
 from bench.report import Result, machine, table, to_json
-from bench.scaling import many_partitions, segments_fetch, segments_produce
 from bench.session import Session
 from bench.startup import Launcher, command_launcher, kafkalite_launcher, reference_launcher, start_result, started
-from bench.stock import round_trip, stock_consume, stock_produce
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
+from bench.works import JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
 
-START = "start"
-MEMORY = "memory"
-# Name, what is done; in this order.
-WORKS: dict[str, Callable[[Session, str], Result]] = {
-    "replay-150x100B": lambda session, name: replay(session, name, 150, 100),
-    "replay-16x1KB": lambda session, name: replay(session, name, 16, 1000),
-    "replay-1x100B": lambda session, name: replay(session, name, 1, 100),
-    "closed-loop-1x100B": closed_loop_replay,
-    "fetch-1MiB": lambda session, name: discard(session, name, 1 << 20),
-    "fetch-8MiB": lambda session, name: discard(session, name, 8 << 20),
-    "stock-produce-100B": lambda session, name: stock_produce(session, name, 100),
-    "stock-produce-1KB": lambda session, name: stock_produce(session, name, 1000),
-    "stock-consume-100B": lambda session, name: stock_consume(session, name, 100),
-    "stock-consume-1KB": lambda session, name: stock_consume(session, name, 1000),
-    "round-trip-100B": round_trip,
-    "partitions-1": lambda session, name: many_partitions(session, name, 1),
-    "partitions-100": lambda session, name: many_partitions(session, name, 100),
-    "partitions-2000": lambda session, name: many_partitions(session, name, 2000),
-    "segments-produce-1": lambda session, name: segments_produce(session, name, 1),
-    "segments-produce-100": lambda session, name: segments_produce(session, name, 100),
-    "segments-produce-2000": lambda session, name: segments_produce(session, name, 2000),
-    "segments-fetch-1": lambda session, name: segments_fetch(session, name, 1),
-    "segments-fetch-100": lambda session, name: segments_fetch(session, name, 100),
-    "segments-fetch-2000": lambda session, name: segments_fetch(session, name, 2000),
-}
-WARM_UP = ("replay-150x100B", "replay-16x1KB", "replay-1x100B", "fetch-1MiB", "stock-produce-1KB", "round-trip-100B")
 EXAMPLES = f"""\
 work: {", ".join((START, *WORKS, MEMORY))}
+work that is done only when asked for by name: {", ".join(JAVA_WORKS)}
 
 examples:
   python -m bench                                       kafkalite, started for it
   python -m bench --only 'replay*,closed*' --seconds 3
   python -m bench --reference                           Apache Kafka 3.9.1 with a 1 GiB heap
   python -m bench --bootstrap 127.0.0.1:9092 --pid 4711
+  python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
 """
 
 
@@ -101,18 +72,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def chosen(only: str | None) -> list[str]:
-    """The names of the work to do, in the table's order; an unknown name is a `BrokerError`."""
-    names = [START, *WORKS, MEMORY]
-    if not only:
-        return names
-    patterns = [pattern.strip() for pattern in only.split(",")]
-    for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            raise BrokerError(f"no work is called {pattern}; there is {', '.join(names)}")
-    return [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-
-
 def launcher(options: argparse.Namespace) -> Launcher | None:
     """How to start the broker; None when it runs already."""
     if options.reference:
@@ -144,32 +103,6 @@ def memory(process: ProcessTree | None) -> Result:
     return Result(MEMORY, resident_bytes=now.resident_bytes, note=note)
 
 
-def warm_up(session: Session, seconds: float) -> None:
-    """Load of all kinds, so that a JIT compiler has met it before the first figure is taken."""
-    short = replace(session, seconds=max(0.5, seconds / 12), warm_up_limit_s=seconds / 12, fill_bytes=64 * 10**6)
-    for name in (
-        "replay-150x100B",
-        "replay-16x1KB",
-        "replay-1x100B",
-        "fetch-1MiB",
-        "stock-produce-1KB",
-        "round-trip-100B",
-    ):
-        WORKS[name](short, name)
-
-
-def perform(name: str, work: Callable[[], Result]) -> Result:
-    """One work; whatever the broker does wrong is a line of the table."""
-    print(f"{name} ...", end=" ", file=sys.stderr, flush=True)
-    started_at = time.monotonic()
-    try:
-        result = work()
-    except (BrokerError, ClientError, ReferenceUnavailable, OSError) as error:
-        result = Result(name, error=str(error) or type(error).__name__)
-    print(f"{time.monotonic() - started_at:.1f} s{' FAILED' if result.error else ''}", file=sys.stderr)
-    return result
-
-
 def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
     """All chosen work, in order; the broker's name and the results."""
     names, launch, results = chosen(options.only), launcher(options), []
@@ -182,16 +115,20 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
+        works = WORKS | JAVA_WORKS
         for name in names:
-            if name in WORKS:
-                results.append(perform(name, partial(WORKS[name], session, name)))
+            if name in works:
+                results.append(perform(name, partial(works[name], session, name)))
         if MEMORY in names:
             results.append(memory(broker.process))
     return broker.name, results
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["vs-kafka"]:
+        return versus.main(words[1:])
+    options = parse(words)
     try:
         broker, results = run(options)
     except (BrokerError, ReferenceUnavailable) as error:

@@ -41,6 +41,7 @@ class Session:
     """No work writes more than this into one topic."""
 
     warm_up_limit_s: float = 30.0
+    """No work warms up for longer."""
 
     def warm_up(self, work: Callable[[float], int], clock: Callable[[], float] = time.monotonic) -> int:
         """Call `work(seconds)` until it gets no faster, and return the sum of what it returned.

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class Started:
     process: ProcessTree
     first_ack_s: float
     idle: Memory
+    home: Path
+    """Where everything is that it writes."""
 
 
 def kafkalite_launcher(arguments: str = "") -> Launcher:
@@ -74,20 +76,20 @@ def command_launcher(command: str, bootstrap: str | None) -> Launcher:
     return launch
 
 
-def reference_launcher(version: str, heap: str = "1g") -> Launcher:
-    """Apache Kafka in KRaft mode, formatted beforehand."""
+def reference_launcher(version: str, heap: str = "1g", properties: Mapping[str, str] | None = None) -> Launcher:
+    """Apache Kafka in KRaft mode, formatted beforehand; `properties` win over the single-node settings."""
 
     def launch(directory: Path) -> Launch:
         port = free_port()
-        path = prepare(directory, version, server_properties(directory, port, free_port(), 0, {}))
+        path = prepare(directory, version, server_properties(directory, port, free_port(), 0, properties or {}))
         return Launch(command_line(version, directory, heap, "kafka.Kafka", str(path)), f"127.0.0.1:{port}")
 
     return launch
 
 
 @contextlib.contextmanager
-def started(launcher: Launcher) -> Iterator[Started]:
-    """A fresh broker in a temporary directory, stopped and removed at the end of the block."""
+def started(launcher: Launcher, settle_s: float = _SETTLE_S) -> Iterator[Started]:
+    """A fresh broker in a temporary directory, idle for `settle_s`, stopped and removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="bench-broker-", ignore_cleanup_errors=True) as directory:
         launch = launcher(Path(directory))
         wire.split_host(launch.bootstrap)
@@ -108,8 +110,8 @@ def started(launcher: Launcher) -> Iterator[Started]:
             _first_ack(launch.bootstrap, process, log)
             first_ack_s = time.perf_counter() - before
             tree = ProcessTree(process.pid)
-            time.sleep(_SETTLE_S)
-            yield Started(launch.bootstrap, tree, first_ack_s, tree.memory())
+            time.sleep(settle_s)
+            yield Started(launch.bootstrap, tree, first_ack_s, tree.memory(), Path(directory))
         finally:
             stop(process)
             log.unlink(missing_ok=True)

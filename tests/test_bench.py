@@ -17,7 +17,7 @@ import pytest
 from kafka.record import MemoryRecords
 
 from bench import wire
-from bench.__main__ import WORKS, chosen, parse
+from bench.__main__ import parse
 from bench.discard import Reader
 from bench.records import frame_cycle, record_batch, varint
 from bench.reference.kafka import cluster_id, server_properties
@@ -27,6 +27,7 @@ from bench.session import Session
 from bench.startup import command_launcher
 from bench.usage import Cpu, ProcessTree, parse_stat, parse_status
 from bench.wire import BrokerError, Cursor
+from bench.works import WORKS, chosen
 
 TOPIC = "orders"
 
@@ -126,6 +127,27 @@ def test_the_window_is_never_exceeded_and_time_ends_the_run() -> None:
 def test_an_error_code_ends_the_replay(run: Callable[..., object]) -> None:
     with broker(lambda _: produce_answer(0, code=6)) as sock, pytest.raises(BrokerError, match="error 6"):
         run(sock, frame_cycle(TOPIC, 1, 10), 30.0, 100)
+
+
+def test_one_request_is_in_flight_and_each_is_timed_even_if_its_answer_comes_in_pieces() -> None:
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        with contextlib.suppress(BrokerError, OSError):
+            while True:
+                frame_of(theirs)
+                answer = produce_answer(0)
+                theirs.sendall(answer[:5])
+                theirs.sendall(answer[5:])
+
+    with ours, theirs:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        samples = closed_loop(ours, frame_cycle(TOPIC, 1, 10, window=1), 30.0, 200)
+        ours.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert len(samples) == 200
+    assert min(samples) > 0
 
 
 def test_the_shape_of_an_answer_is_the_answer() -> None:
@@ -229,6 +251,7 @@ def test_the_table_leaves_empty_columns_out_and_names_what_failed() -> None:
 def test_work_is_chosen_by_name_and_pattern() -> None:
     assert chosen(None) == ["start", *WORKS, "memory"]
     assert chosen("replay-*,start") == ["start", "replay-150x100B", "replay-16x1KB", "replay-1x100B"]
+    assert chosen("java-*") == ["java-produce-100B", "java-consume-100B"]
     with pytest.raises(BrokerError, match="nonsense"):
         chosen("nonsense")
     assert parse(["--bootstrap", "127.0.0.1:9092"]).seconds == 5.0

@@ -1,7 +1,8 @@
 """Kafka's jars, fetched once from Maven Central into the gitignored `.cache/` beside the source.
 
-One pom, one `mvn dependency:copy-dependencies`, a folder per version. A folder appears under its name only when it is
-complete, and a lock file keeps two processes from fetching at the same time.
+`mvn dependency:copy-dependencies` of `pom.xml`, or of `pom-VERSION.xml` where a version needs one of its own; a folder
+per version. A folder appears under its name only when it is complete, and a lock file keeps two processes from fetching
+at the same time.
 """
 
 from __future__ import annotations
@@ -48,13 +49,19 @@ def jar_directory(version: str) -> Path:
     return target
 
 
+def pom(version: str) -> Path:
+    """What this version consists of."""
+    own = POM.with_name(f"pom-{version}.xml")
+    return own if own.exists() else POM
+
+
 def _fetch(version: str, target: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ReferenceUnavailable(f"no mvn on this machine to fetch Kafka {version}")
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    command = [maven, "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}"]
+    command = [maven, "-q", "-B", "-f", str(pom(version)), f"-Dkafka.version={version}"]
     command += ["dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False)

@@ -1,0 +1,80 @@
+"""docs/performance.md and its plot: what stands between two marks is written by the bench, the rest by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench.comparison import Comparison, table
+from bench.plot import draw
+from bench.wire import BrokerError
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PLOT = "performance/vs-kafka.svg"
+BEGIN = "<!-- vs-kafka: written by `./dev bench vs-kafka --write` -->"
+END = "<!-- vs-kafka: end -->"
+
+BARE = f"""\
+# Performance
+
+{BEGIN}
+{END}
+"""
+
+HOW = """\
+Both brokers are started on this machine and stay up; while one is measured the other is stopped (SIGSTOP), so it takes
+neither CPU nor cache. Samples alternate, and so does who begins (A B, B A, A B, ...): what drifts hits both alike.
+Before the first sample Kafka gets a minute of load, so that its JIT has compiled what is measured, and each sample
+warms up until it gets no faster. Every sample has a topic of its own, which is deleted and its files gone before the
+next one begins. A figure is the median of all samples, in brackets the least and the most; a ratio is kafkalite's
+median by Kafka's.
+
+The load is the same program with the same settings: `acks=1` for the raw frames and the C client (librdkafka by
+ctypes, so that Python is not what is measured), the defaults (`acks=all`, idempotent, 16 KB batches) for the Java
+clients, which are Kafka's own ProducerPerformance and ConsumerPerformance. A JVM as a client starts cold: its
+producer's rate is taken after the first five seconds, its consumer's over the second half of the records, its latencies
+in a second run of the same JVM. Kafka runs in KRaft mode with a 1 GiB heap and the collector settings of its own start
+script.
+
+`./dev bench vs-kafka --write` writes this section, `--help` tells the rest.
+"""
+
+
+def section(comparison: Comparison) -> str:
+    """What stands between the marks."""
+    ours, theirs = comparison.names
+    facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in comparison.machine.items())
+    met = sum(row.met for row in comparison.rows)
+    return f"""\
+## Beside {theirs}
+
+![Ratios of medians, {ours} to {theirs}]({PLOT})
+
+{comparison.date}, {facts}.
+{_pairs(comparison).capitalize()} of samples of {comparison.seconds:g} s for each work;
+{met} of {len(comparison.rows)} targets are met.
+
+{table(comparison.rows)}
+
+{HOW}"""
+
+
+def _pairs(comparison: Comparison) -> str:
+    return "1 pair" if comparison.pairs == 1 else f"{comparison.pairs} pairs"
+
+
+def title(comparison: Comparison) -> str:
+    ours, theirs = comparison.names
+    return f"{ours} beside {theirs}: ratios of medians, {_pairs(comparison)}"
+
+
+def write(comparison: Comparison, page: Path = PAGE) -> None:
+    """Put the comparison into the page, and the plot beside it."""
+    text = page.read_text() if page.exists() else BARE
+    before, found_begin, rest = text.partition(BEGIN)
+    _, found_end, after = rest.partition(END)
+    if not found_begin or not found_end:
+        raise BrokerError(f"{page} lacks the marks between which the bench writes: {BEGIN} and {END}")
+    plot = page.parent / PLOT
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    plot.write_text(draw(comparison.rows, title(comparison)))
+    page.write_text(f"{before}{BEGIN}\n{section(comparison)}\n{END}{after}")
