@@ -1,9 +1,11 @@
 """ApiVersions: the list of what works here, no more and no less.
 
-Source: KIP-35, KIP-511; kafka.server.KafkaApis.handleApiVersionsRequest.
+Source: KIP-35, KIP-511; kafka.server.KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
 
 from __future__ import annotations
+
+import re
 
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode
@@ -11,9 +13,14 @@ from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 API_VERSIONS_KEY = 18
+FIRST_VERSION_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
 def api_versions(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    names = (request.client_software_name, request.client_software_version)
+    if call.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     call.peer.client_software_name = request.client_software_name or None
     call.peer.client_software_version = request.client_software_version or None
     return ApiVersionsResponse(

@@ -8,7 +8,7 @@ Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KI
 from __future__ import annotations
 
 from kafkalite.api.context import Call, Services
-from kafkalite.api.fetch_sessions import FetchContext, WantedPartition
+from kafkalite.api.fetch_sessions import NO_SESSION, FetchContext, WantedPartition
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition, Waiter
@@ -31,7 +31,7 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
     try:
         context = services.sessions.context(request, services.clock.monotonic_ms())
     except KafkaError as error:
-        return FetchResponse(error_code=error.code, session_id=request.session_id)
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     reader = _Reader(services, request, context, call.api_version)
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)

@@ -3,7 +3,8 @@
 A session remembers the partitions of one fetching client in order, and what the client was last told of each, so
 that an incremental answer can leave out those without news. Partitions that just gave data go to the end of the
 order: none starves behind a busy one. There are `slots` sessions; a new one takes the place of the longest idle
-one, if that has been idle for `EVICTION_MS`, and else the client is served without a session.
+one, if that has been idle for `EVICTION_MS`, and else the client is served without a session. So is one whose
+partitions are too many for the memory that all sessions together may take; Kafka counts sessions only.
 Source: kafka.server.FetchSession, KIP-227.
 """
 
@@ -17,6 +18,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Part
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; who wants more is served without one
+PARTITIONS_OF_ALL_MAX = 200_000  # of all sessions: some 80 MB
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
@@ -119,11 +121,12 @@ class FetchContext:
 class FetchSessions:
     """All sessions, the longest idle first."""
 
-    __slots__ = ("_by_id", "_slots")
+    __slots__ = ("_by_id", "_partition_count", "_slots")
 
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._by_id: dict[int, FetchSession] = {}
+        self._partition_count = 0  # Invariant: of all in `_by_id`
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -135,7 +138,7 @@ class FetchSessions:
         """
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._by_id.pop(request.session_id, None)
+            self._close(request.session_id)
             partitions: Partitions = {
                 (topic.topic, wanted.partition): WantedPartition(topic.topic, wanted)
                 for topic in request.topics
@@ -148,7 +151,12 @@ class FetchSessions:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        count_before = len(session.partitions)
         session.apply(request)
+        self._partition_count += len(session.partitions) - count_before
+        if len(session.partitions) > PARTITIONS_MAX or self._partition_count > PARTITIONS_OF_ALL_MAX:
+            self._close(session.session_id)  # its client comes back with all it wants, and is served without one
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.used_ms = now_ms
         del self._by_id[session.session_id]  # to the end: the most recently used
@@ -158,14 +166,20 @@ class FetchSessions:
     def _open(self, partitions: Partitions, now_ms: int) -> FetchSession | None:
         if not partitions or len(partitions) > PARTITIONS_MAX:
             return None
-        if len(self._by_id) >= self._slots:
+        while len(self._by_id) >= self._slots or self._partition_count + len(partitions) > PARTITIONS_OF_ALL_MAX:
             idle = next(iter(self._by_id.values()), None)
             if idle is None or now_ms - idle.used_ms <= EVICTION_MS:
                 return None
-            del self._by_id[idle.session_id]
+            self._close(idle.session_id)
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._by_id:
             session_id = random.randint(1, 0x7FFFFFFF)
         session = FetchSession(session_id, partitions, now_ms)
         self._by_id[session_id] = session
+        self._partition_count += len(partitions)
         return session
+
+    def _close(self, session_id: int) -> None:
+        session = self._by_id.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)

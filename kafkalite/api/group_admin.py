@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+NO_ERROR = "NONE"  # what Kafka says up to version 3 where nothing is wrong; the empty string from 4 on
 _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent producer without a transactional.id"
 
 
@@ -60,7 +61,7 @@ def _coordinators(
     only = found[0]
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=only.error_message,
+        error_message=only.error_message or NO_ERROR,
         node_id=only.node_id,
         host=only.host,
         port=only.port,
@@ -82,7 +83,7 @@ def _coordinator(
     if fault is not None:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=fault.code, error_message=fault.message)
     broker = services.endpoint_for(call.peer)
-    return Coordinator(key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
+    return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
 
 
 def describe_groups(services: Services, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:

@@ -50,7 +50,7 @@ def list_offsets(services: Services, request: ListOffsetsRequest, call: Call) ->
 def _find(
     partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int
 ) -> ListOffsetsPartitionResponse:
-    partition.check_epoch(wanted.current_leader_epoch)
+    _check_epoch(partition, wanted.current_leader_epoch)
     index, timestamp = wanted.partition_index, wanted.timestamp
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
@@ -58,6 +58,8 @@ def _find(
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
     if timestamp == EARLIEST_TIMESTAMP:
         epoch = log.epoch_at(log.start_offset)
+        if epoch == UNKNOWN:  # nothing was written yet: the leader's own
+            epoch = partition.leader_epoch
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)
     if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
         found = partition.max_timestamp_offset()
@@ -68,6 +70,13 @@ def _find(
     if found is None:
         return _answer(index)
     return _answer(index, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+
+
+def _check_epoch(partition: Partition, known_by_client: int) -> None:
+    """Here only -1 means that the client does not know; fetches take every negative epoch for that."""
+    if known_by_client < UNKNOWN:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    partition.check_epoch(known_by_client)
 
 
 def _answer(
@@ -92,7 +101,7 @@ def offset_for_leader_epoch(
         for wanted in topic.partitions:
             try:
                 partition = services.topics.require(topic.topic, wanted.partition)
-                partition.check_epoch(wanted.current_leader_epoch)
+                _check_epoch(partition, wanted.current_leader_epoch)
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))
             except KafkaError as error:

@@ -29,6 +29,7 @@ from kafkalite.topics import Topic
 logger = logging.getLogger(__name__)
 
 FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
+BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
 
 
@@ -74,13 +75,19 @@ def _answer(
     for name in names:
         topic = services.topics.by_name.get(name)
         if topic is not None:
-            topics.append(_topic(services, topic, request.include_topic_authorized_operations))
+            topics.append(_topic(services, topic, _topic_operations(request)))
         else:
             code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if topic_name_fault(name) is not None:
                 code = ErrorCode.INVALID_TOPIC_EXCEPTION
             topics.append(
-                MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[])
+                MetadataResponseTopic(
+                    error_code=code,
+                    name=name,
+                    is_internal=name in INTERNAL_TOPICS,
+                    partitions=[],
+                    topic_authorized_operations=_topic_operations(request),
+                )
             )
     return MetadataResponse(
         brokers=[
@@ -96,7 +103,11 @@ def _answer(
     )
 
 
-def _topic(services: Services, topic: Topic, with_operations: bool) -> MetadataResponseTopic:
+def _topic_operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+
+
+def _topic(services: Services, topic: Topic, operations: int) -> MetadataResponseTopic:
     me = services.broker_id
     return MetadataResponseTopic(
         name=topic.name,
@@ -112,11 +123,17 @@ def _topic(services: Services, topic: Topic, with_operations: bool) -> MetadataR
             )
             for partition in topic.partitions.values()
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED,
+        topic_authorized_operations=operations,
     )
 
 
 def describe_cluster(services: Services, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"this is a broker: ask for endpoint type {BROKER_ENDPOINTS}, not {request.endpoint_type}",
+        )
     return DescribeClusterResponse(
         cluster_id=services.registry.cluster_id,
         controller_id=services.broker_id,

@@ -20,7 +20,16 @@ from kafkalite.protocol.messages.produce import (
 from kafkalite.topics import Topic
 
 FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel
-_WITH_MESSAGE = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)  # those that Kafka explains from v8 on
+_WITH_MESSAGE = (  # those that Kafka explains from v8 on
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.INVALID_TIMESTAMP,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+_OF_THE_LOG = (  # refused in view of the log, whose start is told then
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 
 
@@ -41,13 +50,12 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         answers = []
         for data in topic_data.partition_data:
             try:
-                if acks == -1 and topic is not None and topic.config.min_insync_replicas > 1:
-                    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)  # of which there is one
                 answers.append(_append(topic, data, now_ms, version, call.client_id))
             except KafkaError as error:
                 failed = True
-                answers.append(failure(data.index, error))
-        responses.append(TopicProduceResponse(name=name, partition_responses=answers))
+                answers.append(failure(data.index, error, topic))
+        if answers:
+            responses.append(TopicProduceResponse(name=name, partition_responses=answers))
     if acks == 0:
         if failed:
             raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
@@ -77,11 +85,13 @@ def _append(
     )
 
 
-def failure(index: int, error: KafkaError) -> PartitionProduceResponse:
-    """What a producer is told of a partition that took nothing."""
+def failure(index: int, error: KafkaError, topic: Topic | None = None) -> PartitionProduceResponse:
+    """What a producer is told of a partition that took nothing; where the log starts, if that refused."""
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )
+    if topic is not None and (isinstance(error, InvalidRecords) or error.code in _OF_THE_LOG):
+        response.log_start_offset = topic.partitions[index].log.start_offset
     if isinstance(error, InvalidRecords):
         response.record_errors = [
             BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)

@@ -113,12 +113,12 @@ class ProduceLane:
             partition = topic.partitions[route.index]
         except (LookupError, struct_error, Malformed):
             return None
-        if api != self._api or topic.config.min_insync_replicas > 1:
+        if api != self._api:
             return None
         try:
             result = partition.append(frame[start:stop], self._wall_ms(), self._version)
         except KafkaError as error:
-            return _answer(route.topic, failure(route.index, error), self._version, correlation_id)
+            return _answer(route.topic, failure(route.index, error, topic), self._version, correlation_id)
         return [
             route.pack(
                 route.head, correlation_id, route.middle, result[0], result[2], partition.log.start_offset, route.tail

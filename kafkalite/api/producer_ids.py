@@ -14,6 +14,8 @@ from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, Init
 
 logger = logging.getLogger(__name__)
 
+NONE = -1  # where there is no producer id, or no epoch
+
 
 def init_producer_id(
     services: Services, request: InitProducerIdRequest, call: Call
@@ -23,6 +25,8 @@ def init_producer_id(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
         )
         return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):  # KIP-360: both or neither
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=NONE, producer_epoch=NONE)
     producer_id = services.producer_ids.take()
     if producer_id is None:
         return _from_next_block(services)

@@ -87,7 +87,7 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
         configs=[
             CreatableTopicConfigs(
                 name=entry.name,
-                value=entry.value,
+                value=overrides.get(entry.name, entry.value),
                 read_only=entry.read_only,
                 config_source=entry.source,
                 is_sensitive=entry.sensitive,
@@ -127,12 +127,15 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
 
 
 async def delete_topics(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    doubled = _doubled(request.topic_names)
     results = []
     for name in dict.fromkeys(request.topic_names):
         try:
             if not services.config.delete_topic_enable:
                 newer = call.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
+            if name in doubled:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if name in INTERNAL_TOPICS:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
             await services.topics.delete(name)
@@ -173,7 +176,7 @@ def _check_added(services: Services, wanted: CreatePartitionsTopic) -> None:
         return
     topic = services.topics.by_name.get(wanted.name)
     added = wanted.count - (len(topic.partitions) if topic is not None else 0)
-    if len(wanted.assignments) != added:
+    if added > 0 and len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Increasing the number of partitions by {added} but {len(wanted.assignments)} assignments provided.",

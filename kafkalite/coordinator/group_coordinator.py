@@ -331,7 +331,7 @@ class GroupCoordinator:
     def describe_groups(self, request: DescribeGroupsRequest, api_version: int) -> DescribeGroupsResponse:
         """Without authorized_operations, which are the API's to know."""
         groups = []
-        for group_id in request.groups:
+        for group_id in dict.fromkeys(request.groups):
             group, fault = self._find(group_id, may_be_empty=True)
             groups.append(group_responses.described(group_id, group, fault))
         return DescribeGroupsResponse(groups=groups)

@@ -140,8 +140,9 @@ def fetch_response(
 ) -> OffsetFetchResponse:
     """What the groups have committed; null topics mean all of them, an empty list means none."""
     if api_version >= FIRST_FETCH_OF_MANY_GROUPS:
+        groups = {each.group_id: each for each in request.groups}  # clients file the answers by group
         return OffsetFetchResponse(
-            groups=[_group_response(each.group_id, _asked(each.topics), find(each.group_id)) for each in request.groups]
+            groups=[_group_response(name, _asked(each.topics), find(name)) for name, each in groups.items()]
         )
     asked = _asked(request.topics)
     group, fault = find(request.group_id)
@@ -191,7 +192,14 @@ def _group_response(
 
 
 def _asked(topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None) -> Asked | None:
-    return None if topics is None else [(topic.name, topic.partition_indexes) for topic in topics]
+    """A partition that is asked for twice is answered once, a topic without partitions not at all."""
+    if topics is None:
+        return None
+    asked: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        if topic.partition_indexes:
+            asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return list(asked.items())
 
 
 def _committed(group: Group | None, asked: Asked | None) -> list[tuple[str, list[Row]]]:

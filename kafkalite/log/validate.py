@@ -17,6 +17,7 @@ from kafkalite.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import (
     CONTROL,
     CRC_FROM,
+    HEADER_BYTES,
     LOG_APPEND_TIME,
     MAGIC,
     PREFIX_BYTES,
@@ -34,7 +35,10 @@ _CODEC_MAX = len(CODEC_NAMES) - 1
 _ZSTD = CODECS["zstd"]
 _ZSTD_PRODUCE_VERSION_MIN = 7
 _KEEP_CODEC = -1
+_BY_THE_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
+_LENGTH_MIN = 14  # the smallest record there ever was, of format v0
+_UP_TO_MAGIC = 17  # a batch is known as one when this many bytes of it are there
 
 
 class InvalidRecords(KafkaError):
@@ -78,8 +82,8 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
     """The header of the one batch that `records` must be. Raises KafkaError with the code for the producer."""
     try:
         header = parse_header(records)
-    except Malformed as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    except Malformed:
+        raise _no_batch(records) from None
     base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp_ms, producer_id, _, sequence, count = header
     size = length + PREFIX_BYTES
     if (
@@ -101,15 +105,22 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
     return header
 
 
+def _no_batch(records: memoryview) -> KafkaError:
+    """What is wrong with bytes in which no batch can be found, or that are too few for one."""
+    size = len(records)
+    if size >= PREFIX_BYTES and (length := int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)) < _LENGTH_MIN:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {length} bytes is less than any record takes")
+    if size >= _UP_TO_MAGIC and not 0 <= (magic := records[_UP_TO_MAGIC - 1]) <= MAGIC:
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"There is no batch with magic {magic}")
+    return KafkaError(ErrorCode.INVALID_RECORD, f"{size} bytes hold no whole record batch, and there must be one")
+
+
 def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
     """What is wrong with the batch, in the order in which Kafka finds it."""
     size = header.size_bytes
+    if header.batch_length < _LENGTH_MIN or not 0 <= header.magic <= MAGIC or size > len(records):
+        return _no_batch(records)
     found: tuple[tuple[bool, ErrorCode, str], ...] = (
-        (
-            header.batch_length < 0 or size > len(records),
-            ErrorCode.CORRUPT_MESSAGE,
-            f"The record batch says that it has {size} bytes, but {len(records)} came",
-        ),
         (
             header.magic != MAGIC,
             ErrorCode.INVALID_RECORD,
@@ -117,7 +128,13 @@ def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, 
             f"not {header.magic}",
         ),
         (
-            size != len(records),
+            header.is_transactional,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "A transactional record batch came without a transactional id",
+        ),
+        (size < HEADER_BYTES, ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is less than its header takes"),
+        (
+            len(records) - size >= _UP_TO_MAGIC,
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {produce_version} must contain exactly one record batch per partition",
         ),
@@ -138,9 +155,14 @@ def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, 
         ),
         (size > rules.max_message_bytes, ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes)),
         (
-            header.crc != crc32c(records[CRC_FROM:]),
+            header.crc != crc32c(records[CRC_FROM:size]),
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {header.crc})",
+        ),
+        (
+            size != len(records),
+            ErrorCode.INVALID_RECORD,
+            f"There are {len(records) - size} bytes behind the record batch",
         ),
         (
             header.last_offset_delta < 0,
@@ -180,14 +202,11 @@ def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, 
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"The record batch has {size} bytes, more than the maximum segment size of {rules.segment_bytes}",
         ),
-        (
-            header.is_transactional,
-            ErrorCode.INVALID_TXN_STATE,
-            "The record batch is not part of an ongoing transaction",
-        ),
     )
     for is_wrong, code, message in found:
         if is_wrong:
+            if code in _BY_THE_LOG and header.magic == MAGIC and size == len(records):
+                return InvalidRecords(code, message, [])  # it is a batch, and the log does not want it
             return KafkaError(code, message)
     raise AssertionError(f"nothing is wrong with {header}")
 

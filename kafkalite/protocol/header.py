@@ -57,14 +57,14 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             position = 10 + length
             if position > len(frame):
                 raise Malformed(f"client id of {length} bytes where {len(frame) - 10} are left")
-            client_id = frame[10:position].tobytes().decode()
+            client_id = frame[10:position].tobytes().decode(errors="replace")  # as Java does: it is only a name
         if api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER):
             if frame[position] == 0:
                 position += 1
             else:
                 count, position = read_uvarint(frame, position)
                 position = skip_tags(frame, position, count)
-    except (struct_error, IndexError, UnicodeDecodeError) as error:
+    except (struct_error, IndexError) as error:
         raise Malformed(f"request header: {error}") from None
     # Half the time of RequestHeader(...), whose __new__ is a Python function.
     return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id)), position

@@ -340,7 +340,8 @@ def test_settings(tell: Callable[..., None]) -> None:
 
 def test_what_is_listed_is_the_table_and_more_is_refused(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
-        for answer in (await ask_in_every_version(asker, "ApiVersions", lambda v: ApiVersionsRequest())).values():
+        asked = ApiVersionsRequest(client_software_name="asker", client_software_version="1")
+        for answer in (await ask_in_every_version(asker, "ApiVersions", lambda v: asked)).values():
             listed = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
             assert listed == {api.key: (api.min_version, api.max_version) for api in APIS.values()}
         newer = bytearray(request_frame(ApiVersionsRequest(), 3, 99, "x"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalite.api import fetch_sessions
 from kafkalite.api.fetch_sessions import EVICTION_MS, FetchSessions
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
@@ -86,3 +87,25 @@ def test_a_full_cache_serves_without_a_session_until_one_has_been_idle_long_enou
     assert sessions.context(request(wants="1"), EVICTION_MS).session_id == 0
     assert sessions.context(request(wants="1"), EVICTION_MS + 1).session_id not in (0, old)
     assert len(sessions) == 1
+
+
+def test_all_sessions_together_have_so_many_partitions_and_not_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_OF_ALL_MAX", 5)
+    sessions = FetchSessions(10)
+    first = sessions.context(request(wants="0 1 2"), 0).session_id
+    refused = sessions.context(request(wants="3 4 5"), 0)
+    assert refused.session_id == 0 and indexes(refused) == [3, 4, 5]  # it is served, but nothing is remembered
+    second = sessions.context(request(wants="3 4"), 0).session_id
+    assert first != 0 and second != 0
+    assert indexes(sessions.context(request(first, 1, forgets="0"), 0)) == [1, 2]
+    assert indexes(sessions.context(request(second, 1, wants="5"), 0)) == [3, 4, 5]
+    assert sessions.context(request(wants="9"), EVICTION_MS + 1).session_id != 0  # the idle ones make room
+
+
+def test_a_session_that_grows_beyond_the_bound_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 3)
+    sessions = FetchSessions(10)
+    session_id = sessions.context(request(wants="0 1 2"), 0).session_id
+    with pytest.raises(KafkaError) as caught:
+        sessions.context(request(session_id, 1, wants="3"), 0)
+    assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and len(sessions) == 0

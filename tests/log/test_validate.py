@@ -53,11 +53,11 @@ def test_what_stock_clients_send_is_taken() -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda d: d[:60], ErrorCode.CORRUPT_MESSAGE),
-        (lambda d: bytearray(), ErrorCode.CORRUPT_MESSAGE),
-        (lambda d: d[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda d: d[:60], ErrorCode.INVALID_RECORD),
+        (lambda d: bytearray(), ErrorCode.INVALID_RECORD),
+        (lambda d: d[:-1], ErrorCode.INVALID_RECORD),
         (patch(">i", 8, -1), ErrorCode.CORRUPT_MESSAGE),
-        (patch(">i", 8, 2**31 - 1), ErrorCode.CORRUPT_MESSAGE),
+        (patch(">i", 8, 2**31 - 1), ErrorCode.INVALID_RECORD),
         (patch(">I", 17, 0, crc=False), ErrorCode.CORRUPT_MESSAGE),
         (patch(">b", 65, 1, crc=False), ErrorCode.CORRUPT_MESSAGE),
         (patch(">b", 16, 1), ErrorCode.INVALID_RECORD),
@@ -71,7 +71,7 @@ def test_what_stock_clients_send_is_taken() -> None:
         (patch(">h", 21, 0x20), ErrorCode.INVALID_RECORD),
         (patch(">q", 43, 7), ErrorCode.INVALID_RECORD),
         (patch(">h", 21, 0x08), ErrorCode.INVALID_TIMESTAMP),
-        (patch(">h", 21, 0x10), ErrorCode.INVALID_TXN_STATE),
+        (patch(">h", 21, 0x10), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (patch(">h", 21, 0x05), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )

@@ -1,0 +1,177 @@
+"""What is noted of an answer: every field that travels in its version, without what two brokers cannot agree on.
+
+Masked: ids that a broker draws (topic, cluster, member, producer, session: the first seen is `<member 1>`, so that the
+same id is the same mask), times of the broker's clock, hosts and ports, and the wording of messages and documentation
+(whether there is any is noted). Arrays whose order is that of a hash table at Kafka are noted by key. Of a new topic's
+settings those that are not the default are noted: the stories of DescribeConfigs look at all of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from typing import Any
+
+from kafkalite.errors import Malformed
+from kafkalite.log.batch import parse_header
+from kafkalite.names import TRANSACTION_STATE_TOPIC
+from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.primitives import RECORDS
+from kafkalite.protocol.schema import Message
+from kafkalite.settings import ConfigSource
+
+STEM = "d-"  # what every name that a story makes up begins with
+NEAR_NOW_MS = 86_400_000
+_DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+# Arrays in the order of a hash table, or of no meaning, and the field that tells their elements apart.
+KEYED = {
+    ("ApiVersionsResponse", "api_keys"): "api_key",
+    ("ApiVersionsResponse", "supported_features"): "name",
+    ("ApiVersionsResponse", "finalized_features"): "name",
+    ("MetadataResponse", "topics"): "name",
+    ("MetadataResponseTopic", "partitions"): "partition_index",
+    ("DescribeConfigsResult", "configs"): "name",
+    ("DescribeConfigsResponse", "results"): "resource_name",
+    ("AlterConfigsResponse", "responses"): "resource_name",
+    ("IncrementalAlterConfigsResponse", "responses"): "resource_name",
+    ("CreatableTopicResult", "configs"): "name",
+    ("CreateTopicsResponse", "topics"): "name",
+    ("DeleteTopicsResponse", "responses"): "name",
+    ("CreatePartitionsResponse", "results"): "name",
+    ("ProduceResponse", "responses"): "name",
+    ("TopicProduceResponse", "partition_responses"): "index",
+    ("ListOffsetsResponse", "topics"): "name",
+    ("ListOffsetsTopicResponse", "partitions"): "partition_index",
+    ("OffsetForLeaderEpochResponse", "topics"): "topic",
+    ("OffsetForLeaderTopicResult", "partitions"): "partition",
+    ("DeleteRecordsResponse", "topics"): "name",
+    ("DeleteRecordsTopicResult", "partitions"): "partition_index",
+    ("OffsetCommitResponse", "topics"): "name",
+    ("OffsetCommitResponseTopic", "partitions"): "partition_index",
+    ("OffsetFetchResponse", "topics"): "name",
+    ("OffsetFetchResponseTopic", "partitions"): "partition_index",
+    ("OffsetFetchResponseGroup", "topics"): "name",
+    ("OffsetFetchResponseTopics", "partitions"): "partition_index",
+    ("ListGroupsResponse", "groups"): "group_id",
+    ("DeleteGroupsResponse", "results"): "group_id",
+    ("DescribeGroupsResponse", "groups"): "group_id",
+    ("JoinGroupResponse", "members"): "member_id",
+    ("DescribedGroup", "members"): "member_id",
+    ("FetchResponse", "responses"): "topic",
+    ("FetchableTopicResponse", "partitions"): "partition_index",
+}
+# Lists of all there is: of them only what belongs to the story is noted.
+ALL_THERE_IS = {("MetadataResponse", "topics"): "name", ("ListGroupsResponse", "groups"): "group_id"}
+_TEXTS = {"error_message", "documentation", "batch_index_error_message"}
+
+
+class Masks:
+    """The masks of one story: they remember which id they have seen as which."""
+
+    def __init__(self, stem: str) -> None:
+        self._stem = stem
+        self._seen: dict[tuple[str, object], str] = {}
+        self._kinds: dict[str, int] = {}
+
+    def show(self, message: Message, version: int) -> Any:
+        """The message as JSON's types."""
+        return self._struct(message, version)
+
+    def _struct(self, message: Message, version: int) -> dict[str, Any]:
+        kind = type(message).__name__
+        shown: dict[str, Any] = {}
+        for name, field in message.__fields__.items():
+            value = getattr(message, name)
+            if version not in field.versions or (field.tag is not None and value == field.default):
+                continue
+            if field.is_array and value is not None:
+                shown[name] = self._array(kind, name, value, version)
+            elif field.kind is RECORDS:
+                shown[name] = self._records(value)
+            else:
+                shown[name] = self._struct(value, version) if isinstance(value, Message) else self._value(name, value)
+        return shown
+
+    def _array(self, kind: str, name: str, values: list[Any], version: int) -> Any:
+        if (kind, name) == ("CreatableTopicResult", "configs"):
+            values = [one for one in values if one.config_source != ConfigSource.DEFAULT_CONFIG]
+        if (kind, name) in ALL_THERE_IS:
+            key = ALL_THERE_IS[kind, name]
+            values = [one for one in values if self._is_ours(getattr(one, key))]
+        key = KEYED.get((kind, name))
+        if key is None:
+            return [self._struct(one, version) if isinstance(one, Message) else one for one in values]
+        keyed: dict[str, Any] = {}
+        for one in sorted(values, key=lambda one: _order(getattr(one, key))):
+            shown = self._struct(one, version)
+            label = shown.pop(key, None)
+            text = APIS[label].name if key == "api_key" and label in APIS else str(label)
+            while text in keyed:
+                text += " again"
+            keyed[text] = shown
+        return keyed
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether it is no other story's; that __transaction_state is there depends on what was told before."""
+        return name.startswith(self._stem) or not (name.startswith(STEM) or name == TRANSACTION_STATE_TOPIC)
+
+    def _value(self, name: str, value: Any) -> Any:
+        if name in _TEXTS:
+            return f"<{name.rpartition('_')[2]}>" if value else value
+        if name == "host":
+            return "<host>" if value else value
+        if name == "port":
+            return "<port>" if value > 0 else value
+        if name == "cluster_id":
+            return "<cluster id>" if value else value
+        if name == "producer_id" and value >= 0:
+            return self._numbered("producer", value)
+        if name == "finalized_features_epoch" and value >= 0:
+            return "<epoch>"
+        if name == "session_id" and value > 0:
+            return "<session>"
+        if isinstance(value, uuid.UUID):
+            return "none" if value.int == 0 else self._numbered("topic id", value)
+        if isinstance(value, str):
+            return _DRAWN.sub(lambda found: self._numbered("drawn", found.group()), value)
+        if isinstance(value, int) and "time" in name and abs(value - time.time() * 1000) < NEAR_NOW_MS:
+            return "<now>"
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value).decode("latin-1")
+        return value
+
+    def _numbered(self, kind: str, value: object) -> str:
+        if (kind, value) not in self._seen:
+            self._kinds[kind] = self._kinds.get(kind, 0) + 1
+            self._seen[kind, value] = f"<{kind} {self._kinds[kind]}>"
+        return self._seen[kind, value]
+
+    def _records(self, value: Any) -> Any:
+        """One line per batch: all of its header but what depends on a producer id that was drawn."""
+        if value is None:
+            return None
+        lines, position, data = [], 0, memoryview(value)
+        while position < len(data):
+            try:
+                header = parse_header(data, position)
+            except Malformed:
+                lines.append(f"{len(data) - position} bytes more")
+                break
+            line = (
+                f"{header.base_offset}..{header.last_offset} epoch {header.leader_epoch} magic {header.magic} "
+                f"attributes {header.attributes} {header.record_count} records {header.size_bytes} bytes"
+            )
+            if header.producer_id >= 0:
+                drawn = self._value("producer_id", header.producer_id)
+                line += f" {drawn} epoch {header.producer_epoch} sequence {header.base_sequence}"
+            elif header.timestamp_type == 0:
+                line += f" crc {header.crc:08x} until {header.max_timestamp}"
+            lines.append(line)
+            position += max(header.size_bytes, 1)
+        return lines
+
+
+def _order(key: object) -> tuple[bool, object]:
+    return isinstance(key, str), key

@@ -1,0 +1,70 @@
+"""docs/differences.md, made of the explanations that stand beside the cases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.differential import brokers
+
+PATH = Path(__file__).parents[2] / "docs" / "differences.md"
+
+TITLES = {
+    "api_versions": "ApiVersions",
+    "metadata": "Metadata, DescribeCluster",
+    "topics": "CreateTopics, DeleteTopics",
+    "partitions": "CreatePartitions",
+    "configs": "DescribeConfigs",
+    "config_changes": "AlterConfigs, IncrementalAlterConfigs",
+    "produce": "Produce",
+    "bad_batches": "Produce: bad batches",
+    "sequences": "Produce: idempotent producers",
+    "fetch": "Fetch",
+    "fetch_sessions": "Fetch: sessions",
+    "list_offsets": "ListOffsets",
+    "epochs": "OffsetForLeaderEpoch",
+    "delete_records": "DeleteRecords",
+    "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
+    "group_refusals": "Groups: what is refused",
+    "static_members": "Groups: static members",
+    "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
+    "offsets": "OffsetCommit, OffsetFetch",
+    "producer_ids": "InitProducerId",
+    "frames": "Frames",
+}
+
+HEAD = """\
+# Where kafkalite answers otherwise than Apache Kafka
+
+Made by `tests/differential` (do not edit): the same {tellings} tellings of {stories} stories of raw requests go to
+kafkalite and to Apache Kafka 3.9.1 (KRaft, one node), every API of `kafkalite/protocol/apis.py` in every version that
+it lists, and the answers are compared field by field. What is below differs and is meant to; everything else is equal,
+and an entry that is no longer true fails the suite.
+
+Not compared: ids that a broker draws, its clock, hosts and ports, the order of arrays that Kafka keeps in hash tables,
+and the wording of error messages and of settings' documentation. Where Kafka has an error message there is one here;
+kafkalite also says why in places where Kafka leaves the message out.
+"""
+
+ELSEWHERE = """
+## What no answer shows
+
+* A topic is ready when the answer that created it leaves, and `FindCoordinator` answers at once; Kafka's brokers learn
+  of both a moment later, and answer 3, 5, 6 or 15 meanwhile.
+* A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
+* At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
+* `broker.id` is 0 and `offsets.topic.replication.factor` 1 where nothing is said.
+"""
+
+
+def text() -> str:
+    """The page as it should be."""
+    stories = [story for family in brokers.FAMILIES for story in brokers.stories(family).values()]
+    parts = [HEAD.format(tellings=sum(len(story.versions) for story in stories), stories=len(stories))]
+    shown: set[int] = set()
+    for family in brokers.FAMILIES:
+        explained = [one for one in brokers.explanations(family) if id(one) not in shown]
+        shown.update(map(id, explained))
+        if explained:
+            parts.append(f"\n## {TITLES[family]}\n\n")
+            parts += [f"* {one.what}: {one.why}.\n" for one in explained]
+    return "".join(parts) + ELSEWHERE
