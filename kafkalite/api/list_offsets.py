@@ -5,6 +5,8 @@ Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpo
 
 from __future__ import annotations
 
+import os
+
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.partition import Partition
@@ -40,7 +42,10 @@ def list_offsets(services: Services, request: ListOffsetsRequest, call: Call) ->
                 if (topic.name, wanted.partition_index) in doubled:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = services.topics.require(topic.name, wanted.partition_index)
-                answers.append(_find(partition, wanted, request.isolation_level, call.api_version))
+                if call.api_version == 0:
+                    answers.append(_find_as_of_old(partition, wanted))
+                else:
+                    answers.append(_find(partition, wanted, request.isolation_level, call.api_version))
             except KafkaError as error:
                 answers.append(_answer(wanted.partition_index, code=error.code))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -70,6 +75,27 @@ def _find(
     if found is None:
         return _answer(index)
     return _answer(index, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
+
+
+def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    """Version 0, which librdkafka up to 1.6 asks for the beginning and the end: where segments begin that were last
+    written by then, and the end; the largest first, and no more than are wanted.
+
+    Source: kafka.log.UnifiedLog.legacyFetchOffsetsBefore.
+    """
+    log, timestamp = partition.log, wanted.timestamp
+    if timestamp < EARLIEST_TIMESTAMP:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    offsets = [max(segment.base_offset, log.start_offset) for segment in log.segments]
+    if timestamp == EARLIEST_TIMESTAMP:
+        offsets = offsets[:1]
+    elif timestamp == LATEST_TIMESTAMP:
+        offsets += [partition.high_watermark] * (log.segments[-1].size_bytes > 0)
+    else:
+        written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments]
+        offsets = offsets[: sum(1 for time_ms in written_ms if time_ms <= timestamp)]
+    newest_first = offsets[::-1][: max(wanted.max_num_offsets, 0)]
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
 
 
 def _check_epoch(partition: Partition, known_by_client: int) -> None:

@@ -89,7 +89,7 @@ _ROWS = (
     # Produce 0-2 is listed because librdkafka looks for version 0 before it uses codecs (KAFKA-18659).
     Api(0, "Produce", ProduceRequest, ProduceResponse, 0, 9),
     Api(1, "Fetch", FetchRequest, FetchResponse, 4, 12),
-    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 1, 7),
+    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 0, 7),
     Api(3, "Metadata", MetadataRequest, MetadataResponse, 0, 9),
     Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 2, 8),
     Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, 1, 8),

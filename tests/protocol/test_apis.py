@@ -14,7 +14,7 @@ from kafkalite.protocol.apis import API_OF_REQUEST, APIS
 
 def test_the_ranges_are_these() -> None:
     promised = """
-        Produce 0-9, Fetch 4-12, ListOffsets 1-7, Metadata 0-9, OffsetCommit 2-8, OffsetFetch 1-8, FindCoordinator 0-4,
+        Produce 0-9, Fetch 4-12, ListOffsets 0-7, Metadata 0-9, OffsetCommit 2-8, OffsetFetch 1-8, FindCoordinator 0-4,
         JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-5, ListGroups 0-4,
         DeleteGroups 0-2, ApiVersions 0-3, CreateTopics 0-7, DeleteTopics 0-5, CreatePartitions 0-3,
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,

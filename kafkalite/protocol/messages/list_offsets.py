@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol.primitives import INT64
 from kafkalite.protocol.schema import Message, array, int8, int16, int32, int64, string
 
 
@@ -9,6 +10,7 @@ class ListOffsetsPartition(Message):
     partition_index: int = int32("0+")
     current_leader_epoch: int = int32("4+", default=-1)
     timestamp: int = int64("0+")
+    max_num_offsets: int = int32("0", default=1)
 
 
 class ListOffsetsTopic(Message):
@@ -25,6 +27,7 @@ class ListOffsetsRequest(Message, flexible="6+"):
 class ListOffsetsPartitionResponse(Message):
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
+    old_style_offsets: list[int] = array(INT64, "0")
     timestamp: int = int64("1+", default=-1)
     offset: int = int64("1+", default=-1)
     leader_epoch: int = int32("4+", default=-1)
