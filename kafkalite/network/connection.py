@@ -70,7 +70,7 @@ class Connection:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
-        self._sender = Sender(self._loop, sock, self._drained, self._failed)
+        self._sender = Sender(self._loop, sock, self._moved, self._drained, self._failed)
         self._parked: Future[list[Part] | None] | Reply | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
@@ -96,7 +96,7 @@ class Connection:
         self._sock = None
         self._stop_reading()
         self._processor.hangups.forget(self._fd)
-        self._sender.drop()
+        self._sender.close()
         sock.close()
         if self._parked is not None:
             self._parked.cancel()
@@ -337,8 +337,10 @@ class Connection:
         if not self._gone:
             self._sender.send(parts)
 
+    def _moved(self) -> None:
+        self.active_ms = self._processor.now_ms  # who reads slowly is not idle
+
     def _drained(self) -> None:
-        self.active_ms = self._processor.now_ms
         self._go_on()
 
     def _failed(self, reason: Exception) -> None:

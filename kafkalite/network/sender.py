@@ -32,19 +32,22 @@ _BLOCKED = (BlockingIOError, InterruptedError)
 class Sender:
     """The outgoing half of one connection. `pending` tells whether something of an answer has not left yet."""
 
-    __slots__ = ("_drained", "_failed", "_fd", "_loop", "_queue", "_send", "pending")
+    __slots__ = ("_drained", "_failed", "_fd", "_loop", "_moved", "_queue", "_send", "pending")
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         sock: socket.socket,
+        moved: Callable[[], None],
         drained: Callable[[], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """`drained` is called when `pending` ends, `failed` with the reason when the rest cannot be sent."""
+        """`moved` is called when more of what is pending has left, `drained` when `pending` ends, `failed` with the
+        reason when the rest cannot be sent."""
         self._loop = loop
         self._fd = sock.fileno()
         self._send = sock.send
+        self._moved = moved
         self._drained = drained
         self._failed = failed
         self._queue: deque[Part] | None = None  # made when first needed: most connections never do
@@ -78,6 +81,13 @@ class Sender:
             self._queue = None
             self._loop.remove_writer(self._fd)
 
+    def close(self) -> None:
+        """Nothing more is sent, and nobody called."""
+        self.drop()
+        # who owns a sender and the sender know each other: without this, both would be left to the collector
+        self._moved = self._drained = _nobody
+        self._failed = _no_reason
+
     def _wait(self, rest: Sequence[Part] | deque[Part]) -> None:
         self._queue = rest if isinstance(rest, deque) else deque(rest)
         self.pending = True
@@ -93,6 +103,7 @@ class Sender:
             self.drop()
             self._failed(reason)
             return
+        self._moved()
         if done:
             self.drop()
             self._drained()
@@ -131,6 +142,14 @@ class Sender:
         if not sent:
             raise _cut(region)
         return sent
+
+
+def _nobody() -> None:
+    pass
+
+
+def _no_reason(_: Exception) -> None:
+    pass
 
 
 def _gather(part: Part, queue: deque[Part]) -> bytes | bytearray | memoryview:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 PARTITIONS = 3
 RECORDS_PER_ROUND = 1500
 PADDING = bytes(120)
+PATIENCE_SECONDS = 120
 LOG = logging.getLogger("librdkafka-of-crash-tests")
 LOG.addHandler(logging.NullHandler())
 LOG.propagate = False
@@ -46,7 +47,7 @@ class Ledger:
                 "max.in.flight": in_flight,
                 "batch.num.messages": 50,
                 "linger.ms": 1,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": 0,  # never: how long the daemon is away is not what is asked here
                 **PERSISTENT,
             },
             logger=LOG,
@@ -79,7 +80,9 @@ def number_in(message: Message) -> int:
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
     # segments of 64 KiB: kills also hit rolls, and recovery has more than one segment to look at
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={"segment.bytes": "65536"})])[topic].result(20)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={"segment.bytes": "65536"})])[topic].result(
+        PATIENCE_SECONDS
+    )
 
 
 def reader(bootstrap: str, group: str) -> Consumer:
@@ -104,7 +107,7 @@ def read_all(bootstrap: str, topic: str, until: Callable[..., None]) -> dict[int
     try:
         read: dict[int, list[tuple[int, int]]] = {}
         for index in range(PARTITIONS):
-            first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=20)
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=PATIENCE_SECONDS)
             assert first == 0
             read[index] = records = []
             consumer.assign([TopicPartition(topic, index, 0)])
@@ -140,7 +143,7 @@ def test_what_was_acknowledged_survives(daemon: Any, rounds: int, until: Callabl
         ledger.send(RECORDS_PER_ROUND // 10)  # nobody is there; the client keeps them
         daemon.start()
 
-    assert ledger.producer.flush(60) == 0, "records that nobody answered for"
+    assert ledger.producer.flush(PATIENCE_SECONDS) == 0, "records that nobody answered for"
     assert ledger.refused == []
     read = read_all(daemon.bootstrap, "ledger", until)
     for index, records in read.items():
@@ -178,10 +181,10 @@ def test_a_group_resumes_where_it_committed(daemon: Any, rounds: int, until: Cal
 
     for number in range(rounds):
         ledger.send(300)
-        assert ledger.producer.flush(30) == 0
+        assert ledger.producer.flush(PATIENCE_SECONDS) == 0
         member = reader(daemon.bootstrap, "workers")
         try:
-            stored = {p.partition: p.offset for p in member.committed(partitions, timeout=20)}
+            stored = {p.partition: p.offset for p in member.committed(partitions, timeout=PATIENCE_SECONDS)}
             assert stored == committed, f"offsets of the group in round {number}"
             member.subscribe(["shared"])
             seen: dict[int, list[int]] = defaultdict(list)
@@ -229,7 +232,7 @@ def test_a_consumer_that_never_went_away_reads_everything_once(
             daemon.kill()
             daemon.start()
             until(seen_all, f"all {ledger.number} records in round {number}")
-        assert ledger.producer.flush(30) == 0
+        assert ledger.producer.flush(PATIENCE_SECONDS) == 0
         assert seen == ledger.sent
     finally:
         consumer.close()
@@ -243,8 +246,8 @@ def test_what_an_admin_was_told_is_done_stays_done(daemon: Any, rounds: int, unt
         name, doomed = f"kept-{number}", f"gone-{number}"
         wanted = [NewTopic(name, 2, 1, config={"retention.ms": str(1_000_000 + number)}), NewTopic(doomed, 1, 1)]
         for future in admin.create_topics(wanted).values():
-            future.result(20)
-        admin.delete_topics([doomed])[doomed].result(20)
+            future.result(PATIENCE_SECONDS)
+        admin.delete_topics([doomed])[doomed].result(PATIENCE_SECONDS)
         kept[name] = number
         gone.add(doomed)
 
@@ -252,11 +255,11 @@ def test_what_an_admin_was_told_is_done_stays_done(daemon: Any, rounds: int, unt
         daemon.start()
 
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap}, logger=LOG)
-        topics = admin.list_topics(timeout=20).topics
+        topics = admin.list_topics(timeout=PATIENCE_SECONDS).topics
         assert set(topics) & gone == set()
         assert {topic: len(topics[topic].partitions) for topic in kept if topic in topics} == dict.fromkeys(kept, 2)
         resource = ConfigResource(ResourceType.TOPIC, name)
-        config = admin.describe_configs([resource])[resource].result(20)
+        config = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
         assert config["retention.ms"].value == str(1_000_000 + number)
 
 
@@ -268,6 +271,6 @@ def test_the_daemon_stops_when_asked_and_keeps_its_word(daemon: Any, until: Call
     until(lambda: ledger.producer.poll(0.005) is not None and ledger.count >= 200, "200 acknowledgements")
     assert daemon.stop() == 0, daemon.said()
     daemon.start()
-    assert ledger.producer.flush(30) == 0
+    assert ledger.producer.flush(PATIENCE_SECONDS) == 0
     read = read_all(daemon.bootstrap, "polite", until)
     assert {index: [number for _, number in records] for index, records in read.items()} == ledger.sent

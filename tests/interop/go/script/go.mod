@@ -1,0 +1,3 @@
+module kafkalite.interop/script
+
+go 1.23

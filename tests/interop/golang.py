@@ -1,0 +1,59 @@
+"""Programs in Go: each directory of `go/` is a module that pins one client library, built once and kept in the cache.
+
+Modules and build results live below the cache directory as well; where a module cannot be had or the toolchain is too
+old for it, the tests that need it are skipped with what `go` said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).with_name("go")
+FETCH_LIMIT_S = 600.0
+BUILD_LIMIT_S = 300.0
+FIRST_BUILD_S = 960
+"""What a test may take that finds an empty cache."""
+
+
+class Go:
+    """The toolchain, and where it keeps what it fetched and built."""
+
+    def __init__(self, path: str, cache: Path) -> None:
+        self.path = path
+        self.cache = cache
+        modules, results = str(cache / "mod"), str(cache / "build")
+        flags = os.environ.get("GOFLAGS", "") + " -modcacherw"  # so that the cache can be removed like any directory
+        self.env = os.environ | {"GOMODCACHE": modules, "GOCACHE": results, "GOFLAGS": flags.strip()}
+
+    def build(self, name: str, mod_file: str = "go.mod") -> str:
+        """The path of the program in `go/<name>`, with the libraries that `mod_file` pins."""
+        program = self.cache / "bin" / f"{name}-{Path(mod_file).stem}"
+        fetched = self._run(name, FETCH_LIMIT_S, "list", "-deps", f"-modfile={mod_file}", ".")
+        if fetched.returncode != 0:
+            lines = [line for line in fetched.stderr.splitlines() if not line.startswith("go: downloading")]
+            pytest.skip(f"go cannot get the modules of {name}/{mod_file}: {' '.join(lines[:3])}")
+        built = self._run(name, BUILD_LIMIT_S, "build", f"-modfile={mod_file}", "-o", str(program), ".")
+        assert built.returncode == 0, built.stderr
+        return str(program)
+
+    def _run(self, name: str, limit_s: float, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [self.path, *arguments]
+        try:
+            return subprocess.run(
+                command, cwd=SOURCES / name, env=self.env, capture_output=True, text=True, timeout=limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip(f"go {arguments[0]} for {name} was not done in {limit_s:.0f} s")
+
+
+def pinned(name: str, module: str, mod_file: str = "go.mod") -> str:
+    """The version of a module that a program is built with."""
+    text = (SOURCES / name / mod_file).read_text()
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} v(\S+)", text, re.MULTILINE)
+    assert found, f"{module} is not in {mod_file} of {name}"
+    return found[1]

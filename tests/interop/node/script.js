@@ -1,0 +1,45 @@
+// What the programs of this directory share: a task comes as JSON in the second argument, records and commands come as
+// lines on stdin, and what happened goes out as JSON lines on stdout. Keys and values travel as base64, null stays null.
+'use strict'
+
+const fs = require('node:fs')
+
+const asBuffer = (text) => (text === null ? null : Buffer.from(text, 'base64'))
+const asText = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))
+
+function records() {
+  const lines = fs.readFileSync(0, 'utf8').split('\n').filter(Boolean)
+  return lines.map(JSON.parse).map((r) => ({
+    ...r,
+    key: asBuffer(r.key),
+    value: asBuffer(r.value),
+    headers: r.headers.map(({ key, value }) => ({ key, value: asBuffer(value) })),
+  }))
+}
+
+// Calls back at the end of stdin.
+function whenAskedToLeave(leave) {
+  process.stdin.resume()
+  process.stdin.on('end', leave)
+}
+
+const tell = (what) => fs.writeSync(1, JSON.stringify(what) + '\n')
+
+function tellRecord({ partition, offset, timestamp_ms, key, value, headers }) {
+  const named = headers.map((h) => ({ key: h.key, value: asText(h.value) }))
+  tell({ partition, offset, timestamp_ms, key: asText(key), value: asText(value), headers: named })
+}
+
+// Runs the verb that was asked for; what it throws ends the program.
+function run(verbs) {
+  const [verb, task] = process.argv.slice(2)
+  verbs[verb](JSON.parse(task)).then(
+    () => process.exit(0),
+    (error) => {
+      console.error(error)
+      process.exit(1)
+    },
+  )
+}
+
+module.exports = { records, whenAskedToLeave, tell, tellRecord, run }
