@@ -211,6 +211,7 @@ class _Running:
             clock=self.clock,
             loop=loop,
             registry=self.registry,
+            logs=self.logs,
             topics=self.topics,
             groups=self.groups,
             producer_ids=ProducerIds(self.registry.next_producer_id_block),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.names import INTERNAL_TOPICS, collides, random_uuid, topic_name_fault
+from kafkalite.names import INTERNAL_TOPICS, collides, format_uuid, random_uuid, topic_name_fault
 from kafkalite.partition import Partition
 from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
 
@@ -58,7 +58,8 @@ def records_of(stored: Mapping[str, tuple[uuid.UUID | None, int]], broker_id: in
 
 
 class Topics:
-    """All topics, by name. Invariant: whatever stands in `by_name` has its logs open and is in the registry."""
+    """All topics, by name and by id. Invariant: both hold the same topics, and whatever stands in them has its logs
+    open and is in the registry."""
 
     def __init__(self, config: BrokerConfig, registry: Registry, logs: LogManager, broker_id: int) -> None:
         self._config = config
@@ -67,6 +68,7 @@ class Topics:
         self._broker_id = broker_id
         self._turn = asyncio.Lock()  # changes come one after another: each sees what the one before it left
         self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[uuid.UUID, Topic] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self.by_name.values())
@@ -105,7 +107,7 @@ class Topics:
                     partition.leader_epoch += 1
                 if partition.leader_epoch > state.leader_epoch:
                     await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
-            self.by_name[record.name] = topic
+            self._add(topic)
         self._logs.settled()
 
     def _set_aside_unknown(self, records: Iterable[TopicRecord]) -> None:
@@ -163,7 +165,7 @@ class Topics:
             self._delete_logs(topic)
             await self._registry.delete_topic(name)
             raise
-        self.by_name[name] = topic
+        self._add(topic)
         logger.info("topic %s created with %d partitions", name, partition_count)
         return topic
 
@@ -188,16 +190,21 @@ class Topics:
                     )
         TopicConfig.check(overrides, self._config)
 
-    async def delete(self, name: str) -> None:
-        """Remove a topic: gone for clients when this returns, its files a little later."""
+    async def delete(self, name_or_id: str | uuid.UUID) -> Topic:
+        """Remove a topic: gone for clients when this returns, its files a little later.
+
+        Raises KafkaError: 3 no topic of that name, 100 none of that id.
+        """
         async with self._turn:
-            topic = self._require_topic(name)
-            await self._registry.delete_topic(name)
-            self.by_name.pop(name, None)
+            topic = self._require_topic(name_or_id) if isinstance(name_or_id, str) else self._require_id(name_or_id)
+            await self._registry.delete_topic(topic.name)
+            self.by_name.pop(topic.name, None)
+            self.by_id.pop(topic.topic_id, None)
             for partition in topic.partitions.values():
                 partition.retire()
             self._delete_logs(topic)
-            logger.info("topic %s deleted", name)
+            logger.info("topic %s deleted", topic.name)
+            return topic
 
     def _delete_logs(self, topic: Topic) -> None:
         for index in topic.partitions:
@@ -269,6 +276,16 @@ class Topics:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic
+
+    def _require_id(self, topic_id: uuid.UUID) -> Topic:
+        topic = self.by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of the id {format_uuid(topic_id)}.")
+        return topic
+
+    def _add(self, topic: Topic) -> None:
+        self.by_name[topic.name] = topic
+        self.by_id[topic.topic_id] = topic
 
     def _topic_of(self, record: TopicRecord) -> Topic:
         return Topic(record.name, record.topic_id, record.config, TopicConfig.build(record.config, self._config))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.broker import Broker
-from kafkalite.errors import StorageError
+from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
 from kafkalite.topics import Topics
@@ -262,3 +262,36 @@ def test_the_registry_alone_decides_which_partitions_are_served(tmp_path: Path) 
         assert isinstance(topics._logs, LogManager) and len(topics._logs.logs) == 3
 
     run(tmp_path / "data", after)
+
+
+def test_a_topic_is_found_by_the_id_that_it_had_before_a_restart_and_by_no_other(tmp_path: Path) -> None:
+    ids = []
+
+    async def before(topics: Topics) -> None:
+        for name in ("t", "other", "t"):
+            if name in topics.by_name:
+                deleted = await topics.delete(ids[0])
+                assert deleted.name == name
+            ids.append((await topics.ensure(name, 1, {})).topic_id)
+        assert set(topics.by_id) == set(ids[1:])
+        with pytest.raises(KafkaError) as caught:
+            await topics.delete(ids[0])
+        assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    run(tmp_path / "data", before)
+
+    async def after(topics: Topics) -> None:
+        assert {topic_id: topic.name for topic_id, topic in topics.by_id.items()} == {ids[1]: "other", ids[2]: "t"}
+
+    run(tmp_path / "data", after)
+
+
+def test_a_topic_that_could_not_be_made_has_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(topics: Topics) -> None:
+        with monkeypatch.context() as full:
+            full.setattr(Topics, "_open", lambda *_: (_ for _ in ()).throw(StorageError("no room")))
+            with pytest.raises(StorageError):
+                await topics.create("t", 1, {})
+        assert not topics.by_name and not topics.by_id
+
+    run(tmp_path / "data", story)

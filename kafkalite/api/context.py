@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkalite.config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.producer_ids import ProducerIds
+    from kafkalite.log.log_manager import LogManager
     from kafkalite.network.peer import Peer
     from kafkalite.topics import Topics
     from kafkalite.zk.registry import Registry
@@ -38,6 +39,7 @@ class Services:
         "ensure_group_topic",
         "group_topic_is_ready",
         "groups",
+        "logs",
         "loop",
         "producer_ids",
         "reconfigure",
@@ -53,6 +55,7 @@ class Services:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         registry: Registry,
+        logs: LogManager,
         topics: Topics,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
@@ -67,6 +70,7 @@ class Services:
         self.clock = clock
         self.loop = loop
         self.registry = registry
+        self.logs = logs
         self.topics = topics
         self.groups = groups
         self.producer_ids = producer_ids

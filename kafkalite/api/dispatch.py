@@ -21,10 +21,12 @@ from kafkalite.api import (
     group_membership,
     group_offsets,
     list_offsets,
+    log_dirs,
     metadata,
     produce,
     produce_lane,
     producer_ids,
+    reassignments,
     topics,
 )
 from kafkalite.api.context import Call, Services
@@ -64,9 +66,12 @@ HANDLERS: Mapping[str, Handler] = {
     "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
     "DescribeConfigs": configs.describe_configs,
     "AlterConfigs": configs.alter_configs,
+    "DescribeLogDirs": log_dirs.describe_log_dirs,
     "CreatePartitions": topics.create_partitions,
     "DeleteGroups": group_admin.delete_groups,
     "IncrementalAlterConfigs": configs.incremental_alter_configs,
+    "ListPartitionReassignments": reassignments.list_partition_reassignments,
+    "OffsetDelete": group_offsets.offset_delete,
     "DescribeCluster": metadata.describe_cluster,
 }
 

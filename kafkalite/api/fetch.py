@@ -2,13 +2,17 @@
 
 A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
 at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
-Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227.
+From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
+Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
 """
 
 from __future__ import annotations
 
-from kafkalite.api.context import Call, Services
-from kafkalite.api.fetch_sessions import NO_SESSION, FetchContext, WantedPartition
+from collections.abc import Callable
+from functools import partial
+
+from kafkalite.api.context import BrokerEndpoint, Call, Services
+from kafkalite.api.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition, Waiter
@@ -17,22 +21,26 @@ from kafkalite.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_ENDPOINTS = 16
 WAIT_MS_MAX = 2**31 - 1
 
+_WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _Found = list[tuple[WantedPartition, PartitionData]]
 
 
 def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply:
     try:
-        context = services.sessions.context(request, services.clock.monotonic_ms())
+        context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-    reader = _Reader(services, request, context, call.api_version)
+    reader = _Reader(services, request, context, call.api_version, partial(services.endpoint_for, call.peer))
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
     if waits and (partitions := reader.exhausted()) is not None:
@@ -43,10 +51,12 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
     return _wait(services, request, reader, reader.partitions(), min_bytes - size_bytes)
 
 
-def answer_now(services: Services, request: FetchRequest, version: int) -> FetchResponse:
-    """What there is for a fetch without a session, however little."""
-    context = services.sessions.context(request, services.clock.monotonic_ms())
-    reader = _Reader(services, request, context, version)
+def answer_now(
+    services: Services, request: FetchRequest, version: int, wanted: WantedPartition, endpoint: BrokerEndpoint
+) -> FetchResponse:
+    """What there is for a fetch of one partition, without a session, however little."""
+    context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
+    reader = _Reader(services, request, context, version, lambda: endpoint)
     return reader.response(reader.read()[0])
 
 
@@ -79,14 +89,32 @@ def _wait(
 class _Reader:
     """Reads what one request wants, as often as need be."""
 
-    __slots__ = ("_context", "_isolation", "_services", "_version", "max_bytes")
+    __slots__ = ("_by_id", "_context", "_endpoint", "_isolation", "_services", "_version", "max_bytes")
 
-    def __init__(self, services: Services, request: FetchRequest, context: FetchContext, version: int) -> None:
+    def __init__(
+        self,
+        services: Services,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        endpoint: Callable[[], BrokerEndpoint],
+    ) -> None:
         self._services = services
         self._context = context
+        self._by_id = context.by_id
+        self._endpoint = endpoint
         self._isolation = request.isolation_level
         self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._version = version
+        if context.by_id:
+            self._find_names()
+
+    def _find_names(self) -> None:
+        by_id = self._services.topics.by_id
+        for wanted in self._context.partitions.values():
+            if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
+                wanted.topic = topic.name
+                wanted.topic_id = topic.topic_id  # the very same, so that `is` tells whether it still is that topic
 
     def partitions(self) -> list[Partition]:
         """Those of the wanted partitions that exist."""
@@ -108,6 +136,7 @@ class _Reader:
                 topic is None
                 or partition is None
                 or wanted.fetch_offset != partition.high_watermark
+                or (self._by_id and wanted.topic_id is not topic.topic_id)
                 or wanted.last_fetched_epoch >= 0
                 or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
                 or (self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd")
@@ -128,7 +157,11 @@ class _Reader:
             topic = by_name.get(wanted.topic)
             partition = topic.partitions.get(wanted.index) if topic is not None else None
             if topic is None or partition is None:
-                data = _failure(wanted.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                known = wanted.topic or not self._by_id
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+                data = _failure(wanted.index, code)
+            elif self._by_id and wanted.topic_id is not topic.topic_id:
+                data = _failure(wanted.index, ErrorCode.INCONSISTENT_TOPIC_ID)
             elif self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
                 data = _failure(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             else:
@@ -136,6 +169,9 @@ class _Reader:
                     data = self._read_one(partition, wanted, budget, min_one)
                 except KafkaError as error:
                     data = _failure(wanted.index, error.code)
+                    if error.code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
+                        me = self._services.broker_id
+                        data.current_leader = LeaderIdAndEpoch(leader_id=me, leader_epoch=partition.leader_epoch)
             records = data.records
             if records:
                 length = len(records)
@@ -180,19 +216,26 @@ class _Reader:
         topics: list[FetchableTopicResponse] = []
         current: FetchableTopicResponse | None = None
         with_data: list[WantedPartition] = []
+        by_id = self._by_id
+        told_leader = False
         for wanted, data in found:
             if session is not None:
                 if not wanted.is_news(data) and context.incremental:
                     continue
                 if data.records:
                     with_data.append(wanted)
-            if current is None or current.topic != wanted.topic:
-                current = FetchableTopicResponse(topic=wanted.topic, partitions=[])
+            if current is None or current.topic != wanted.topic or (by_id and current.topic_id != wanted.topic_id):
+                current = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
                 topics.append(current)
             current.partitions.append(data)
+            told_leader = told_leader or data.current_leader is not None
         if session is not None and context.incremental:
             session.served(with_data)
-        return FetchResponse(session_id=context.session_id, responses=topics)
+        response = FetchResponse(session_id=context.session_id, responses=topics)
+        if told_leader:
+            it = self._endpoint()
+            response.node_endpoints = [NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)]
+        return response
 
 
 def _failure(index: int, code: ErrorCode) -> PartitionData:

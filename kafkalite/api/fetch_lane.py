@@ -7,6 +7,8 @@ for one connection, everything around these; the same bytes mean the same reques
     key, version | correlation id | who, limits, topic, partition, epoch | offset | ..., more limits, rack
     ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^            ^^^^^^^^^^^^^^^^^^^^^^^ compared
 
+From version 13 on the topic is an id, which is resolved when a request is learnt and looked at again at each call: a
+topic that was made again under its name has another.
 Only two outcomes are decided here: there are records, enough of them; or the partition is read to its end, and the
 fetch waits. Everything else (errors, sessions, several partitions) takes the long way, also after a wait.
 Source: FetchRequest.json, FetchResponse.json.
@@ -19,7 +21,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.fetch import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, answer_now
-from kafkalite.api.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from kafkalite.api.fetch_sessions import FINAL_EPOCH, FIRST_VERSION_BY_ID, NO_SESSION, WantedPartition
 from kafkalite.errors import KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.network.sender import COPIED_REGION_BYTES
@@ -37,17 +39,18 @@ from kafkalite.protocol.messages.fetch import (
 from kafkalite.protocol.primitives import write_uvarint
 
 if TYPE_CHECKING:
-    from kafkalite.api.context import Services
+    from kafkalite.api.context import BrokerEndpoint, Services
     from kafkalite.network.peer import Peer
     from kafkalite.region import FileRegion, Part
+    from kafkalite.topics import Topic
 
-VERSIONS = range(5, 13)
-"""From the first whose answer has a log start offset to the last that names topics."""
+VERSION_MIN = 5
+"""The first version whose answer has a log start offset."""
 
-_ROUTES_MAX = 256
-_FRAME_BYTES_MAX = 1024
-_MARK = 0x6B61666B616C6974  # stands for an offset where its place is looked for
-_MARKS = (_MARK, 0x6261736520202020, 0x7374617274202020)
+_ROUTES_MAX = 64  # of a connection, so that a thousand of them cannot make it remember gigabytes
+_FRAME_BYTES_MAX = 512
+_MARK = -0x0102030405060708  # stands for an offset where its place is looked for; in UTF-8 there are no such bytes
+_MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)
 _NUMBERS = Struct(">qqq")
 _int32 = Struct(">i").pack
 _int64 = Struct(">q").pack
@@ -59,12 +62,13 @@ class _Route:
 
     __slots__ = (
         "behind", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes", "pack",
-        "tail", "topic",
+        "tail", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, request: FetchRequest, version: int) -> None:
+    def __init__(self, request: FetchRequest, version: int, topic: Topic) -> None:
         wanted = request.topics[0].partitions[0]
-        self.topic = request.topics[0].topic
+        self.topic = topic.name
+        self.topic_id = topic.topic_id
         self.index = wanted.partition
         self.leader_epoch = wanted.current_leader_epoch
         self.max_bytes = max(0, min(request.max_bytes, wanted.partition_max_bytes))
@@ -80,7 +84,7 @@ class _Route:
             preferred_read_replica=-1,
             records=memoryview(b"\xa5"),
         )
-        topics = [FetchableTopicResponse(topic=self.topic, partitions=[partition])]
+        topics = [FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=[partition])]
         template = b"".join(response_frame(FetchResponse(responses=topics), version, 0))  # type: ignore[arg-type]
         at = template.index(_NUMBERS.pack(*_MARKS))
         self.tail = template[template.rindex(b"\xa5") + 1 :]
@@ -98,11 +102,15 @@ class FetchLane:
     offset, what is behind it.
     """
 
-    __slots__ = ("_api", "_by_name", "_layouts", "_routes", "_services", "_version", "_write_length")
+    __slots__ = (
+        "_api", "_by_id", "_by_name", "_endpoint", "_layouts", "_routes", "_services", "_version", "_write_length",
+    )  # fmt: skip
 
-    def __init__(self, services: Services, frame: memoryview, version: int) -> None:
+    def __init__(self, services: Services, frame: memoryview, version: int, endpoint: BrokerEndpoint) -> None:
         self._services = services
         self._version = version
+        self._by_id = version >= FIRST_VERSION_BY_ID
+        self._endpoint = endpoint
         self._by_name = services.topics.by_name
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
@@ -117,7 +125,7 @@ class FetchLane:
             partition = topic.partitions[route.index]
         except (LookupError, struct_error):
             return None
-        if api != self._api or not self._may_serve(route, partition, topic.config.compression_type):
+        if api != self._api or not self._may_serve(route, topic, partition):
             return None
         if offset == partition.high_watermark:
             return ParkedFetch(self, route, partition, correlation_id, offset, frame)
@@ -128,8 +136,11 @@ class FetchLane:
 
     def learn(self, frame: memoryview, request: FetchRequest, client_id: str | None) -> None:
         """Remember `frame`, which is this request, if it can come again and is written in the usual way."""
-        wanted = request.topics[0].partitions[0]
-        if len(self._routes) >= _ROUTES_MAX or len(frame) > _FRAME_BYTES_MAX:
+        (named,) = request.topics
+        (wanted,) = named.partitions
+        topics = self._services.topics
+        topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
+        if topic is None or len(self._routes) >= _ROUTES_MAX or len(frame) > _FRAME_BYTES_MAX:
             return
         offset = wanted.fetch_offset
         wanted.fetch_offset = _MARK
@@ -142,7 +153,7 @@ class FetchLane:
         layout = Struct(f">ii{at - 8}sq{len(frame) - at - 8}s")
         self._layouts[len(frame)] = layout
         _, _, before, _, behind = layout.unpack_from(frame)
-        self._routes[before, behind] = _Route(request, self._version)
+        self._routes[before, behind] = _Route(request, self._version, topic)
 
     def is_of(self, frame: memoryview) -> bool:
         """Whether `frame` has this lane's version."""
@@ -155,7 +166,7 @@ class FetchLane:
         if (
             topic is not None
             and topic.partitions.get(route.index) is partition
-            and self._may_serve(route, partition, topic.config.compression_type)
+            and self._may_serve(route, topic, partition)
             and parked.offset <= partition.high_watermark
         ):
             region = self._read(route, partition, parked.offset)
@@ -163,11 +174,17 @@ class FetchLane:
                 return self._answer(route, partition, parked.correlation_id, region)
         header, position = decode_request_header(parked.frame)
         request, _ = decode(FetchRequest, self._version, parked.frame, position)
-        return response_frame(answer_now(self._services, request, self._version), self._version, header.correlation_id)
+        (named,) = request.topics
+        wanted = WantedPartition((route.topic, route.index), named, named.partitions[0])
+        wanted.topic, wanted.topic_id = route.topic, route.topic_id
+        response = answer_now(self._services, request, self._version, wanted, self._endpoint)
+        return response_frame(response, self._version, header.correlation_id)
 
-    def _may_serve(self, route: _Route, partition: Partition, compression_type: str) -> bool:
-        return (route.leader_epoch < 0 or route.leader_epoch == partition.leader_epoch) and (
-            self._version >= FIRST_VERSION_WITH_ZSTD or compression_type != "zstd"
+    def _may_serve(self, route: _Route, topic: Topic, partition: Partition) -> bool:
+        return (
+            (route.leader_epoch < 0 or route.leader_epoch == partition.leader_epoch)
+            and (self._version >= FIRST_VERSION_WITH_ZSTD or topic.config.compression_type != "zstd")
+            and (route.topic_id is topic.topic_id or not self._by_id)
         )
 
     def _read(self, route: _Route, partition: Partition, offset: int) -> FileRegion | None:
@@ -228,6 +245,7 @@ class ParkedFetch(Reply):
     def _leave(self) -> None:
         self._timer.cancel()
         self._waiter.withdraw()
+        del self._waiter, self._timer  # they know this reply: it would be left to the collector, with its frame
 
 
 def remember(
@@ -236,7 +254,7 @@ def remember(
     """`peer` sent this request the long way: if it is of the kind that comes again, give its successors a lane."""
     topics: list[FetchTopic] = request.topics
     if (
-        version not in VERSIONS
+        version < VERSION_MIN
         or len(topics) != 1
         or len(topics[0].partitions) != 1
         or request.session_epoch != FINAL_EPOCH
@@ -253,7 +271,7 @@ def remember(
     key = frame[1]
     lane = peer.lanes.get(key)
     if not isinstance(lane, FetchLane) or not lane.is_of(frame):
-        lane = peer.lanes[key] = FetchLane(services, frame, version)
+        lane = peer.lanes[key] = FetchLane(services, frame, version, services.endpoint_for(peer))
     lane.learn(frame, request, client_id)
 
 

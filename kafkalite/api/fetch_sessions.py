@@ -5,42 +5,57 @@ that an incremental answer can leave out those without news. Partitions that jus
 order: none starves behind a busy one. There are `slots` sessions; a new one takes the place of the longest idle
 one, if that has been idle for `EVICTION_MS`, and else the client is served without a session. So is one whose
 partitions are too many for the memory that all sessions together may take; Kafka counts sessions only.
-Source: kafka.server.FetchSession, KIP-227.
+From version 13 on topics are named by id (KIP-516); a session speaks of names or of ids, and never of both.
+Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from uuid import UUID
 
 from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; who wants more is served without one
 PARTITIONS_OF_ALL_MAX = 200_000  # of all sessions: some 80 MB
+FIRST_VERSION_BY_ID = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 _UNTOLD = -1  # an offset that no partition has, so that the next answer has news
 
 
+Key = tuple[str | UUID, int]
+"""What a partition is known by in a session: its topic's name, or id, and its index."""
+
+
 class WantedPartition:
-    """What a client wants of one partition, and what it was last told of it."""
+    """What a client wants of one partition, and what it was last told of it.
+
+    Asked for by id, `topic` is empty until a topic of that id is found, and stays its name from then on: who waits for
+    a topic that is deleted meanwhile, and made again, hears of that (INCONSISTENT_TOPIC_ID).
+    """
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
         "index",
+        "key",
         "last_fetched_epoch",
         "max_bytes",
         "told_high_watermark",
         "told_start_offset",
         "topic",
+        "topic_id",
     )
 
-    def __init__(self, topic: str, wanted: FetchPartition) -> None:
-        self.topic = topic
+    def __init__(self, key: Key, topic: FetchTopic, wanted: FetchPartition) -> None:
+        self.key = key
+        self.topic = topic.topic
+        self.topic_id = topic.topic_id
         self.index = wanted.partition
         self.told_high_watermark = _UNTOLD
         self.told_start_offset = _UNTOLD
@@ -64,39 +79,51 @@ class WantedPartition:
         return news
 
 
-Partitions = dict[tuple[str, int], WantedPartition]
+Partitions = dict[Key, WantedPartition]
+
+
+def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
+    """All that a request names."""
+    return {
+        (key := (topic.topic_id if by_id else topic.topic, wanted.partition)): WantedPartition(key, topic, wanted)
+        for topic in request.topics
+        for wanted in topic.partitions
+    }
 
 
 class FetchSession:
     """One client's partitions in the order to serve them. `epoch` is what its next request must carry."""
 
-    __slots__ = ("epoch", "partitions", "session_id", "used_ms")
+    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, partitions: Partitions, now_ms: int) -> None:
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
+        self.by_id = by_id
         self.partitions = partitions
         self.epoch = 1
         self.used_ms = now_ms
 
     def apply(self, request: FetchRequest) -> None:
         """Add, change and forget partitions as an incremental request says."""
-        partitions = self.partitions
+        partitions, by_id = self.partitions, self.by_id
         for topic in request.topics:
-            name = topic.topic
+            called = topic.topic_id if by_id else topic.topic
             for wanted in topic.partitions:
-                known = partitions.get((name, wanted.partition))
+                key = (called, wanted.partition)
+                known = partitions.get(key)
                 if known is None:
-                    partitions[(name, wanted.partition)] = WantedPartition(name, wanted)
+                    partitions[key] = WantedPartition(key, topic, wanted)
                 else:
                     known.update(wanted)
         for forgotten in request.forgotten_topics_data:
+            called = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
-                partitions.pop((forgotten.topic, index), None)
+                partitions.pop((called, index), None)
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
         """Those gave data: the others come first next time."""
         for wanted in partitions:
-            key = (wanted.topic, wanted.index)
+            key = wanted.key
             # forgotten or replaced while the request waited
             if self.partitions.get(key) is wanted:
                 del self.partitions[key]
@@ -104,11 +131,12 @@ class FetchSession:
 
 
 class FetchContext:
-    """How one fetch request is to be served: which partitions, and in which session if any."""
+    """How one fetch request is to be served: which partitions, by id or by name, and in which session if any."""
 
-    __slots__ = ("incremental", "partitions", "session")
+    __slots__ = ("by_id", "incremental", "partitions", "session")
 
-    def __init__(self, partitions: Partitions, session: FetchSession | None, incremental: bool) -> None:
+    def __init__(self, partitions: Partitions, by_id: bool, session: FetchSession | None, incremental: bool) -> None:
+        self.by_id = by_id
         self.partitions = partitions
         self.session = session
         self.incremental = incremental
@@ -131,39 +159,42 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def context(self, request: FetchRequest, now_ms: int) -> FetchContext:
+    def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """Find, open or close the session that `request` speaks of.
 
-        Raises KafkaError: 70 FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH.
+        Raises KafkaError: 70 FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 106 the session speaks of
+        names and the request of ids, or the other way round.
         """
+        by_id = version >= FIRST_VERSION_BY_ID
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(request.session_id)
-            partitions: Partitions = {
-                (topic.topic, wanted.partition): WantedPartition(topic.topic, wanted)
-                for topic in request.topics
-                for wanted in topic.partitions
-            }
-            session = self._open(partitions, now_ms) if epoch == INITIAL_EPOCH else None
-            return FetchContext(partitions, session, incremental=False)
+            partitions = wanted_partitions(request, by_id)
+            session = self._open(partitions, by_id, now_ms) if epoch == INITIAL_EPOCH else None
+            return FetchContext(partitions, by_id, session, incremental=False)
         session = self._by_id.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         count_before = len(session.partitions)
         session.apply(request)
         self._partition_count += len(session.partitions) - count_before
         if len(session.partitions) > PARTITIONS_MAX or self._partition_count > PARTITIONS_OF_ALL_MAX:
             self._close(session.session_id)  # its client comes back with all it wants, and is served without one
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if not session.partitions:
+            self._close(session.session_id)
+            return FetchContext(wanted_partitions(request, by_id), by_id, None, incremental=False)
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.used_ms = now_ms
         del self._by_id[session.session_id]  # to the end: the most recently used
         self._by_id[session.session_id] = session
-        return FetchContext(session.partitions, session, incremental=True)
+        return FetchContext(session.partitions, by_id, session, incremental=True)
 
-    def _open(self, partitions: Partitions, now_ms: int) -> FetchSession | None:
+    def _open(self, partitions: Partitions, by_id: bool, now_ms: int) -> FetchSession | None:
         if not partitions or len(partitions) > PARTITIONS_MAX:
             return None
         while len(self._by_id) >= self._slots or self._partition_count + len(partitions) > PARTITIONS_OF_ALL_MAX:
@@ -174,7 +205,7 @@ class FetchSessions:
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._by_id:
             session_id = random.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, partitions, now_ms)
+        session = FetchSession(session_id, partitions, by_id, now_ms)
         self._by_id[session_id] = session
         self._partition_count += len(partitions)
         return session

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
+SHARE_KEY_TYPE = 2
+FIRST_VERSION_OF_SHARE_GROUPS = 6
 NO_ERROR = "NONE"  # what Kafka says up to version 3 where nothing is wrong; the empty string from 4 on
 _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent producer without a transactional.id"
 
@@ -76,6 +78,8 @@ def _coordinator(
         # an error that every client takes for final: the producer is to fail at once and not to ask again
         fault = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         logger.warning("%s wants the transactional id %r: %s", call.client_id or "a client", key, _NO_TRANSACTIONS)
+    elif key_type == SHARE_KEY_TYPE and call.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
+        fault = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
     elif key_type != GROUP_KEY_TYPE:
         fault = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
     elif topic_fault is not None:

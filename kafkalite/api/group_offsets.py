@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: handed to the group coordinator, which keeps the offsets."""
+"""OffsetCommit, OffsetFetch, OffsetDelete: handed to the group coordinator, which keeps the offsets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from kafkalite.api.context import Call, Services
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -23,3 +25,7 @@ def offset_fetch(
     services: Services, request: OffsetFetchRequest, call: Call
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     return services.groups.fetch_offsets(request, call.api_version)
+
+
+def offset_delete(services: Services, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+    return services.groups.delete_offsets(request)

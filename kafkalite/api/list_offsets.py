@@ -1,6 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: where a partition begins, ends, and stood at a time or an epoch.
 
-Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734.
+Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734,
+KIP-405, KIP-1005.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from kafkalite.protocol.messages.list_offsets import (
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
-FIRST_VERSION_WITH_MAX_TIMESTAMP = 7
+EARLIEST_LOCAL_TIMESTAMP = -4  # on this broker's own disk (KIP-405): there is no other place
+LATEST_TIERED_TIMESTAMP = -5  # the last on remote storage (KIP-1005): none
+_UNDERSTOOD_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+_NOT_YET = 1 << 15
 READ_COMMITTED = 1
 UNKNOWN = -1
 
@@ -55,23 +65,23 @@ def list_offsets(services: Services, request: ListOffsetsRequest, call: Call) ->
 def _find(
     partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int
 ) -> ListOffsetsPartitionResponse:
-    _check_epoch(partition, wanted.current_leader_epoch)
     index, timestamp = wanted.partition_index, wanted.timestamp
+    if timestamp < 0 and version < _UNDERSTOOD_SINCE.get(timestamp, _NOT_YET):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    _check_epoch(partition, wanted.current_leader_epoch)
     log = partition.log
     if timestamp == LATEST_TIMESTAMP:
         end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
-    if timestamp == EARLIEST_TIMESTAMP:
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epoch_at(log.start_offset)
         if epoch == UNKNOWN:  # nothing was written yet: the leader's own
             epoch = partition.leader_epoch
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)
-    if timestamp == MAX_TIMESTAMP and version >= FIRST_VERSION_WITH_MAX_TIMESTAMP:
-        found = partition.max_timestamp_offset()
-    elif timestamp >= 0:
-        found = partition.offset_for_timestamp(timestamp)
-    else:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return _answer(index)
+    is_max = timestamp == MAX_TIMESTAMP
+    found = partition.max_timestamp_offset() if is_max else partition.offset_for_timestamp(timestamp)
     if found is None:
         return _answer(index)
     return _answer(index, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)

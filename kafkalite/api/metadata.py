@@ -1,24 +1,27 @@
 """Metadata and DescribeCluster: which brokers there are, which topics, and who leads what.
 
 A topic that a client names and that does not exist is made on the way, if client and broker both allow it, and is
-ready when the answer leaves: the client need not ask twice.
+ready when the answer leaves: the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516);
+10 and 11 have the field already, and no broker ever took it. A request with any id in it is about ids alone.
 Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopicCreationManager.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
+from uuid import UUID
 
 from kafkalite.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, topic_name_fault
+from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -29,6 +32,7 @@ from kafkalite.topics import Topic
 logger = logging.getLogger(__name__)
 
 FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
+FIRST_VERSION_BY_ID = 12
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
 
@@ -39,6 +43,8 @@ def metadata(
     version = call.api_version
     if request.topics is None or (version == 0 and not request.topics):
         names = list(services.topics.by_name)
+    elif any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
+        return _by_id(services, request, request.topics, call)
     else:
         names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
         may_create = services.config.auto_create_topics_enable and (
@@ -49,6 +55,27 @@ def metadata(
             if missing:
                 return _create_and_answer(services, request, call, names, missing)
     return _answer(services, request, call, names, {})
+
+
+def _by_id(
+    services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], call: Call
+) -> MetadataResponse:
+    """What there is to say of the ids in a request; names beside them are passed over, as in Kafka."""
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
+    if call.api_version < FIRST_VERSION_BY_ID or not ids:
+        return _refused(topics, ErrorCode.INVALID_REQUEST)
+    by_id = services.topics.by_id
+    names = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
+    return _answer(services, request, call, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
+
+
+def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id=None,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
+        ],
+    )
 
 
 async def _create_and_answer(
@@ -69,9 +96,17 @@ async def _create_and_answer(
 
 
 def _answer(
-    services: Services, request: MetadataRequest, call: Call, names: list[str], faults: dict[str, ErrorCode]
+    services: Services,
+    request: MetadataRequest,
+    call: Call,
+    names: list[str],
+    faults: dict[str, ErrorCode],
+    unknown_ids: Iterable[UUID] = (),
 ) -> MetadataResponse:
-    topics = []
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id in unknown_ids
+    ]
     for name in names:
         topic = services.topics.by_name.get(name)
         if topic is not None:
@@ -111,6 +146,7 @@ def _topic(services: Services, topic: Topic, operations: int) -> MetadataRespons
     me = services.broker_id
     return MetadataResponseTopic(
         name=topic.name,
+        topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
             MetadataResponsePartition(

@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from kafkalite.region import Part
 
 VERSION_MIN = 5
-"""The first version whose answer has a log start offset. Older ones are rare and take the long way."""
+"""The first version whose answer has a log start offset. Older ones are rare and take the long way. Up to 11, the last
+that is listed, topics are named; what 10 and 11 add to the answer travels with an error only (KIP-951)."""
 
-_ROUTES_MAX = 1024
-_ENVELOPE_BYTES_MAX = 1024
+_ROUTES_MAX = 128  # of a connection, so that a thousand of them cannot make it remember gigabytes
+_ENVELOPE_BYTES_MAX = 512
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 _NUMBERS = Struct(">qqq")
 _MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)  # where the numbers of an answer stand

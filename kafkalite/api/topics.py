@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from uuid import UUID
 
 from kafkalite.api.configs import topic_config_entries
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import INTERNAL_TOPICS
+from kafkalite.names import INTERNAL_TOPICS, ZERO_UUID
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -29,6 +30,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 
 DEFAULT = -1
@@ -127,23 +129,58 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
 
 
 async def delete_topics(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    doubled = _doubled(request.topic_names)
+    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    if not services.config.delete_topic_enable:
+        newer = call.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+        code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
+        return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
+    names: Counter[str] = Counter()
+    ids: Counter[UUID] = Counter()
     results = []
-    for name in dict.fromkeys(request.topic_names):
-        try:
-            if not services.config.delete_topic_enable:
-                newer = call.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
-                raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
-            if name in doubled:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if name in INTERNAL_TOPICS:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
-            await services.topics.delete(name)
-            services.groups.topic_deleted(name)
-            results.append(DeletableTopicResult(name=name))
-        except KafkaError as error:
-            results.append(DeletableTopicResult(name=name, error_code=error.code, error_message=error.message))
+    for state in states:
+        if state.name is not None and state.topic_id == ZERO_UUID:
+            names[state.name] += 1
+        elif state.name is None and state.topic_id != ZERO_UUID:
+            ids[state.topic_id] += 1
+        else:
+            what = "Neither topic name nor id were" if state.name is None else "Both topic name and id were"
+            results.append(_not_deleted(state.name, state.topic_id, ErrorCode.INVALID_REQUEST, f"{what} specified."))
+    named_too = set()
+    for name, count in names.items():
+        topic = services.topics.by_name.get(name)
+        if count > 1:
+            results.append(_not_deleted(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif topic is not None and topic.topic_id in ids:
+            named_too.add(topic.topic_id)
+            said = "The topic is named by its id as well."
+            results.append(_not_deleted(name, topic.topic_id, ErrorCode.INVALID_REQUEST, said))
+        else:
+            results.append(await _delete(services, name))
+    for topic_id, count in ids.items():
+        if count > 1:
+            results.append(_not_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
+        elif topic_id not in named_too:
+            results.append(await _delete(services, topic_id))
     return DeleteTopicsResponse(responses=results)
+
+
+async def _delete(services: Services, name_or_id: str | UUID) -> DeletableTopicResult:
+    try:
+        for name in INTERNAL_TOPICS:
+            internal = services.topics.by_name.get(name)
+            if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
+        topic = await services.topics.delete(name_or_id)
+    except KafkaError as error:
+        if isinstance(name_or_id, str):
+            return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
+        return _not_deleted(None, name_or_id, error.code, error.message)
+    services.groups.topic_deleted(topic.name)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _not_deleted(name: str | None, topic_id: UUID, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
 
 
 async def create_partitions(

@@ -97,6 +97,7 @@ class Group:
         "_pending_sync",
         "_session_timer_ms",
         "_settings",
+        "_subscription",
         "generation_id",
         "group_id",
         "members",
@@ -123,6 +124,7 @@ class Group:
         self._initial_delay_ms = 0
         self._initial_remaining_ms: int | None = None  # not None: the first members of an empty group are gathering
         self._member_added = False  # somebody came during the initial delay: wait once more
+        self._subscription: frozenset[str] | None = None  # the topics that this generation reads; None: nobody knows
         self._session_timer_ms = NEVER_MS  # when the session timer will fire
         self._effects: list[Effect] = []
         self._set_state(EMPTY)
@@ -142,6 +144,7 @@ class Group:
         if group.members:
             group.protocol_name = value.protocol or ""
             group._set_state(STABLE)
+        group._note_subscription()
         return group
 
     @property
@@ -261,10 +264,18 @@ class Group:
             return ExpiryRule(None)
         if self.state is EMPTY:
             return ExpiryRule(self.state_since_ms)
-        if self.state is STABLE and self.protocol_type == CONSUMER_PROTOCOL_TYPE:
-            topics = subscribed_topics(member.metadata(self.protocol_name) for member in self.members)
-            return None if topics is None else ExpiryRule(None, topics)
+        if self.state is STABLE and self._subscription is not None:
+            return ExpiryRule(None, self._subscription)
         return None
+
+    def check_offset_deletion(self) -> ErrorCode:
+        """OffsetDelete: a group with members must be one of consumers, who tell what they read."""
+        is_told = self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
+        return ErrorCode.NONE if is_told else ErrorCode.NON_EMPTY_GROUP
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether members read it, or may. What a rebalance under way will change does not count yet."""
+        return self.state is not EMPTY and (self._subscription is None or topic in self._subscription)
 
     # --- what time and disk bring
 
@@ -449,11 +460,13 @@ class Group:
         self.generation_id = self.generation_id + 1 if self.generation_id < GENERATION_MAX else 1
         if not self.members:
             self.protocol_name = None
+            self._note_subscription()
             self._set_state(EMPTY, now.wall_ms)
             logger.info("group %s is empty in generation %d", self.group_id, self.generation_id)
             self._effects.append(self._store({}, EmptyGroupStored(self.generation_id)))
             return
         self.protocol_name = self.members.vote()
+        self._note_subscription()
         self._set_state(COMPLETING, now.wall_ms)
         logger.info("group %s: generation %d, %d members", self.group_id, self.generation_id, len(self.members))
         for member in self.members:
@@ -548,6 +561,12 @@ class Group:
         self._pending_sync.discard(member_id)
 
     # --- small things
+
+    def _note_subscription(self) -> None:
+        """A generation begins: what its members said when they joined."""
+        self._subscription = None
+        if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            self._subscription = subscribed_topics(member.metadata(self.protocol_name) for member in self.members)
 
     def _set_state(self, state: GroupState, wall_ms: int | None = None) -> None:
         if wall_ms is not None:

@@ -33,7 +33,7 @@ from kafkalite.coordinator.effects import (
 from kafkalite.coordinator.group import Group, GroupSettings, Joining
 from kafkalite.coordinator.group_loading import StoredGroups
 from kafkalite.coordinator.group_records import STRING_BYTES_MAX, group_key, offset_key
-from kafkalite.coordinator.group_responses import Parked
+from kafkalite.coordinator.group_responses import CLASSIC, Parked
 from kafkalite.coordinator.group_state import EMPTY, GROUP_APPEND_FAULT
 from kafkalite.coordinator.offset_store import Partition
 from kafkalite.errors import ErrorCode, KafkaError
@@ -60,6 +60,8 @@ from kafkalite.protocol.messages.group_membership import (
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -306,6 +308,19 @@ class GroupCoordinator:
         """`require_stable` makes a difference only with open transactions."""
         return group_offsets.fetch_response(request, api_version, self._offsets_of)
 
+    def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """A group that may not lose offsets refuses all of them at once; else each partition has its own answer."""
+        group, fault = self._find(request.group_id)
+        if not fault:
+            fault = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_deletion()
+        if fault or group is None:
+            return OffsetDeleteResponse(error_code=fault)
+        codes = group_offsets.deletion_codes(request, self._topic_partition_exists, group.is_subscribed_to)
+        going = [each for each, code in codes.items() if not code]
+        if going:
+            self._clean_up(group, group.offsets.known(going))
+        return group_offsets.delete_response(codes)
+
     def expire_offsets(self) -> int:
         """Remove what is too old, and groups that are left with nothing; the broker calls this every
         offsets.retention.check.interval.ms. Returns how many offsets went."""
@@ -340,10 +355,11 @@ class GroupCoordinator:
         if self._is_closed:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         wanted = {name.lower() for name in request.states_filter or ()}
+        types = {name.lower() for name in request.types_filter or ()}
         listed = [
             group_responses.listed(group)
             for group in self.groups.values()
-            if not wanted or group.state.value.lower() in wanted
+            if (not wanted or group.state.value.lower() in wanted) and (not types or CLASSIC in types)
         ]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.loading else ErrorCode.NONE
         return ListGroupsResponse(error_code=error, groups=listed)

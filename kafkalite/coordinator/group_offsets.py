@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch between the wire and a group's offsets.
+"""OffsetCommit, OffsetFetch and OffsetDelete between the wire and a group's offsets.
 
 A commit passes the partitions that exist and whose notes are short enough; they go to the log as one batch, and what
 the log says becomes the answer of each. The first partition costs 6.5 us besides the append, each further one 2 us.
@@ -8,13 +8,13 @@ Source: kafka.coordinator.group.GroupMetadataManager.storeOffsets and getOffsets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from kafkalite.coordinator.group import Group
 from kafkalite.coordinator.group_records import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_state import COMMIT_APPEND_FAULT
-from kafkalite.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset, OffsetStore
+from kafkalite.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset, OffsetStore, Partition
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
@@ -22,6 +22,10 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
@@ -212,3 +216,25 @@ def _committed(group: Group | None, asked: Asked | None) -> list[tuple[str, list
         return [(topic, [(index, NO_OFFSET) for index in indexes]) for topic, indexes in asked]
     get = group.offsets.get
     return [(topic, [(index, get(topic, index) or NO_OFFSET) for index in indexes]) for topic, indexes in asked]
+
+
+def deletion_codes(
+    request: OffsetDeleteRequest, exists: Callable[[str, int], bool], is_subscribed: Callable[[str], bool]
+) -> dict[Partition, ErrorCode]:
+    """What each partition is to hear; one that is named twice hears it once."""
+    codes: dict[Partition, ErrorCode] = {}
+    for topic in request.topics:
+        name = topic.name
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed(name) else ErrorCode.NONE
+        for partition in topic.partitions:
+            index = partition.partition_index
+            codes[name, index] = code if exists(name, index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return codes
+
+
+def delete_response(codes: Mapping[Partition, ErrorCode]) -> OffsetDeleteResponse:
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for (name, index), code in codes.items():
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+    return OffsetDeleteResponse(topics=list(topics.values()))

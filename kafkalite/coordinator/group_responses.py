@@ -24,6 +24,7 @@ Response = TypeVar("Response")
 
 FIRST_JOIN_WITH_PROTOCOL_TYPE = 7
 FIRST_LEAVE_OF_MANY = 3
+CLASSIC = "classic"  # the type of a group with JoinGroup and SyncGroup, as all are here (KIP-848)
 
 
 class Parked(Generic[Result, Response]):
@@ -120,4 +121,9 @@ def described(group_id: str, group: Group | None, fault: ErrorCode) -> Described
 
 
 def listed(group: Group) -> ListedGroup:
-    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type or "", group_state=group.state.value)
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )

@@ -100,6 +100,10 @@ class OffsetStore:
             if known is not None and known.pop(index, None) is not None and not known:
                 del self.by_topic[topic]
 
+    def known(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those that have an offset, or will have one once their commit is done."""
+        return [each for each in partitions if each in self._pending or self.get(*each) is not None]
+
     def matching(self, topic: str) -> list[Partition]:
         """Everything known or under way for `topic`."""
         known = [(topic, index) for index in self.by_topic.get(topic, ())]

@@ -91,6 +91,9 @@ def decode_groups(
     counts = batches.record_count
     if (counts < 0).any():
         raise _corrupt(batches, int(np.argmax(counts < 0)), "it has a negative number of records")
+    full = batches.is_empty & (batches.size_bytes != HEADER_BYTES)
+    if full.any():
+        raise _corrupt(batches, int(np.argmax(full)), "it has bytes and no records")
     rows = np.flatnonzero((counts > 0) & ~batches.is_control)
     codecs = batches.codec[rows]
     starts = batches.position[rows] + HEADER_BYTES

@@ -17,6 +17,10 @@ from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, Buffer, parse_
 from kafkalite.log.compression import NONE, UNPACKED_BYTES_MAX, decompress
 
 RECORD_BYTES_MIN = 7  # a body length of one byte and a body of six
+RECORDS_BYTES_MAX = 32 << 20
+RECORDS_MAX = 250_000
+"""What a batch may unpack to where each record becomes an object: producers send some megabytes and some ten thousand
+records at most, and 250,000 are half a second of work and 60 MB. Who must read more says so."""
 
 
 class Record(NamedTuple):
@@ -29,12 +33,15 @@ class Record(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def read_records(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> list[Record]:
+def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX) -> list[Record]:
     """The records of one whole v2 batch, unpacked if need be. The checksum is not looked at.
 
-    Raises Malformed when the records are not what the header says, or unpack to more than `max_bytes`.
+    Raises Malformed when the records are not what the header says, or unpack to more than `max_bytes` or `max_records`.
     """
     header, body = _unpacked(batch, max_bytes)
+    if header.codec != NONE and header.record_count > max_records:  # what is not packed is bounded by its own bytes
+        count = header.record_count
+        raise Malformed(f"the batch at offset {header.base_offset} unpacks to {count} records, more than {max_records}")
     return read_body(header, body)
 
 

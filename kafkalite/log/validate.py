@@ -23,12 +23,11 @@ from kafkalite.log.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
     BatchHeader,
-    build_batch,
     parse_header,
     stamp_log_append_time,
 )
 from kafkalite.log.compression import CODEC_NAMES, CODECS
-from kafkalite.log.record import Record, read_records
+from kafkalite.log.record_check import find_faults, repack
 
 _BROKERS_BITS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _CODEC_MAX = len(CODEC_NAMES) - 1
@@ -217,14 +216,16 @@ def _too_large(size: int, limit: int) -> str:
 
 def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
     """Look at every record, where the topic asks for it."""
-    null_keys = []
-    too_old = []
-    for index, record in enumerate(_read(records)):
-        if rules.compacted and record.key is None:
-            null_keys.append((index, "Compacted topic cannot accept message without key"))
-        elif record.timestamp >= 0 and now_ms - record.timestamp > rules.before_max_ms:
-            earliest = now_ms - rules.before_max_ms
-            too_old.append((index, f"Timestamp {record.timestamp} of message is out of range: before {earliest}"))
+    earliest_ms = now_ms - rules.before_max_ms
+    try:
+        faults = find_faults(records, keys_required=rules.compacted, earliest_ms=earliest_ms)
+    except Malformed as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
+    null_keys = [(index, "Compacted topic cannot accept message without key") for index in faults.without_key]
+    too_old = [
+        (index, f"Timestamp {timestamp} of message is out of range: before {earliest_ms}")
+        for index, timestamp in faults.too_old
+    ]
     if null_keys:
         raise InvalidRecords(ErrorCode.INVALID_RECORD, "One or more records have been rejected", null_keys)
     if too_old:
@@ -235,31 +236,16 @@ def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
         )
 
 
-def _read(records: memoryview) -> list[Record]:
-    try:
-        return read_records(records)
-    except Malformed as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
-
-
 def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int) -> tuple[memoryview, BatchHeader]:
     """The batch as the topic wants it on disk: its codec, and its time if that is the broker's. Raises KafkaError.
 
     The time is stamped in place; another codec means new memory.
     """
     if rules.codec not in (_KEEP_CODEC, header.codec):
-        records = memoryview(
-            build_batch(
-                _read(records),
-                codec=rules.codec,
-                level=rules.codec_level,
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-                transactional=header.is_transactional,
-                control=header.is_control,
-            )
-        )
+        try:
+            records = memoryview(repack(records, rules.codec, rules.codec_level))
+        except Malformed as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from None
         size = len(records)
         if size > rules.max_message_bytes:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes))

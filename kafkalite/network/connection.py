@@ -22,6 +22,7 @@ import logging
 import socket
 from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Awaitable
+from time import monotonic
 
 from kafkalite.errors import Disconnect, Malformed
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
@@ -32,6 +33,9 @@ from kafkalite.region import Part
 
 HELD_BYTES_MAX = LARGE_FRAME_BYTES
 TURN_FRAMES = 64
+TURN_SECONDS = 0.005
+"""A turn ends with the request that has taken it beyond this: 64 of those that unpack a batch to look into it would
+take seconds, in which nobody else is served."""
 COALESCED_BYTES = 64 * 1024
 
 _log = logging.getLogger("kafkalite.network")
@@ -57,6 +61,7 @@ class Connection:
         "_recv_into",
         "_sender",
         "_sock",
+        "_unfinished",
         "active_ms",
         "peer",
     )
@@ -74,6 +79,7 @@ class Connection:
         self._parked: Future[list[Part] | None] | Reply | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
+        self._unfinished = False  # part of a large request is here, and counted
         self._gone = False  # the peer left: answers are dropped
         self._at_end = False  # and all it sent has been received
         self._draining = False
@@ -101,6 +107,10 @@ class Connection:
         if self._parked is not None:
             self._parked.cancel()
             self._parked = None
+        self._framer.drop()
+        self.peer.lanes.clear()
+        if self._unfinished:
+            self._note_unfinished()
         self._processor.release(self)
 
     # Requests come in.
@@ -127,6 +137,8 @@ class Connection:
         framer.received(count)
         if not self._serve():
             self._look_for_reset()
+        if framer.unfinished_bytes or self._unfinished:
+            self._note_unfinished()
 
     def _receive_ahead(self) -> None:
         """While busy: receive a bounded amount, to see the peer leave and to have its next request at hand."""
@@ -154,7 +166,19 @@ class Connection:
             return
         if count > 0:
             self._processor.bytes_in += count
+            if framer.unfinished_bytes or self._unfinished:
+                self._note_unfinished()
         self._look_for_reset()
+
+    def _note_unfinished(self) -> None:
+        held_bytes = self._framer.unfinished_bytes if self._sock is not None else 0
+        self._unfinished = held_bytes > 0
+        self._processor.unfinished.note(self, held_bytes)
+
+    def give_way(self) -> None:
+        """The bytes of unfinished requests are too many, and this one's have rested longest."""
+        limit = self._processor.unfinished.bytes_max
+        self._failed(Disconnect(f"its unfinished request gave way: all together have more than {limit} bytes"))
 
     def _look_for_reset(self) -> None:
         """Make sure of hearing about a reset; needed where a turn sends nothing, for sending would fail.
@@ -210,6 +234,7 @@ class Connection:
         handler = processor.handler
         peer = self.peer
         count = sent_bytes = out_bytes = 0
+        ends_s = monotonic() + TURN_SECONDS
         out: list[Part] = []
         try:
             while (frame := next_frame()) is not None:
@@ -228,7 +253,7 @@ class Connection:
                 elif answer is not None:
                     self._park(answer)
                     break
-                if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES:
+                if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES or monotonic() > ends_s:
                     self._cut = True
                     self._loop.call_soon(self._continue)
                     break

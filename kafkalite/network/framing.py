@@ -87,6 +87,11 @@ class Framer:
         """Bytes received and not yet handed out."""
         return self._end - self._position
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """What has come of a large frame that is not whole yet, or 0."""
+        return self._end if self._want > self._end else 0
+
     def room(self) -> memoryview:
         """Where to receive to; never empty. End the turn with `settle` even if nothing came."""
         if self._want:
@@ -137,6 +142,12 @@ class Framer:
                 self._memory.pin(position)
         elif want:
             self._memory.give_back(data)
+
+    def drop(self) -> None:
+        """The connection is closed: let go of its memory now, and not when a cycle of references is collected."""
+        self._data = _NOTHING
+        self._position = self._end = self._want = 0
+        self._own = False
 
     def _keep(self, rest: memoryview) -> None:
         """Move `rest` to memory of our own."""

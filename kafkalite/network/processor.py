@@ -75,6 +75,7 @@ class Processor:
         "number",
         "parked",
         "requests",
+        "unfinished",
     )
 
     def __init__(
@@ -93,6 +94,7 @@ class Processor:
         self.clock = clock
         self.complaints = complaints
         self.memory = FrameMemory()
+        self.unfinished = quotas.unfinished
         self.hangups = Hangups(loop)
         self.frame_bytes_max = limits.socket_request_max_bytes
         self.connections: set[Served] = set()

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from kafkalite.config import BrokerConfig
+from kafkalite.network.unfinished import UnfinishedRequests
 
 CONNECTIONS_MAX = 2**31 - 1
+UNFINISHED_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class NetworkLimits:
     """By host name or address; names are resolved when the server starts."""
     connections_max_idle_ms: int = 600_000
     """Negative: connections stay for ever."""
+    queued_max_request_bytes: int = -1
+    """Of large requests that are not whole; negative: `UNFINISHED_BYTES`, or one request if that is more."""
     socket_receive_buffer_bytes: int = 100 * 1024
     socket_send_buffer_bytes: int = 100 * 1024
     socket_listen_backlog_size: int = 50
@@ -39,13 +43,16 @@ class NetworkLimits:
 class ConnectionQuotas:
     """Counts the open connections of a server. Every `admit` that returns None needs one `release`."""
 
-    __slots__ = ("_by_host", "_limits", "_overrides", "connection_count")
+    __slots__ = ("_by_host", "_limits", "_overrides", "connection_count", "unfinished")
 
     def __init__(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int]) -> None:
         self._limits = limits
         self._overrides = overrides_by_address
         self._by_host: dict[str, int] = {}
         self.connection_count = 0
+        asked = limits.queued_max_request_bytes
+        default = max(UNFINISHED_BYTES, limits.socket_request_max_bytes)
+        self.unfinished = UnfinishedRequests(asked if asked > 0 else default)
 
     def admit(self, host: str) -> str | None:
         """Count one more connection from `host` in and return None, or return why it may not be."""

@@ -44,6 +44,8 @@ from kafkalite.protocol.messages.group_membership import (
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
 )
@@ -53,6 +55,7 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -61,6 +64,10 @@ from kafkalite.protocol.messages.metadata import (
 )
 from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from kafkalite.protocol.messages.reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kafkalite.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -87,30 +94,33 @@ class Api(NamedTuple):
 
 _ROWS = (
     # Produce 0-2 is listed because librdkafka looks for version 0 before it uses codecs (KAFKA-18659).
-    Api(0, "Produce", ProduceRequest, ProduceResponse, 0, 9),
-    Api(1, "Fetch", FetchRequest, FetchResponse, 4, 12),
-    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 0, 7),
-    Api(3, "Metadata", MetadataRequest, MetadataResponse, 0, 9),
-    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 2, 8),
-    Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, 1, 8),
-    Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse, 0, 4),
+    Api(0, "Produce", ProduceRequest, ProduceResponse, 0, 11),
+    Api(1, "Fetch", FetchRequest, FetchResponse, 4, 17),
+    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 0, 9),
+    Api(3, "Metadata", MetadataRequest, MetadataResponse, 0, 12),
+    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 2, 9),
+    Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, 1, 9),
+    Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse, 0, 6),
     Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse, 0, 9),
     Api(12, "Heartbeat", HeartbeatRequest, HeartbeatResponse, 0, 4),
     Api(13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse, 0, 5),
     Api(14, "SyncGroup", SyncGroupRequest, SyncGroupResponse, 0, 5),
     Api(15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse, 0, 5),
-    Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, 0, 4),
-    Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse, 0, 3),
+    Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, 0, 5),
+    Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse, 0, 4),
     Api(19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse, 0, 7),
-    Api(20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, 0, 5),
+    Api(20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, 0, 6),
     Api(21, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse, 0, 2),
-    Api(22, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse, 0, 4),
+    Api(22, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse, 0, 5),
     Api(23, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, 0, 4),
     Api(32, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse, 0, 4),
     Api(33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse, 0, 2),
+    Api(35, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse, 0, 4),
     Api(37, "CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse, 0, 3),
     Api(42, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse, 0, 2),
     Api(44, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 0, 1),
+    Api(46, "ListPartitionReassignments", ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, 0, 0),
+    Api(47, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse, 0, 0),
     Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse, 0, 1),
 )
 

@@ -36,8 +36,15 @@ def decode(message_type: type[M], version: int, data: memoryview, position: int 
 
 @cache
 def _decoder(message_type: type[Message], version: int) -> Callable[..., Any]:
-    source = DecoderSource(message_type, version).write()
+    source = DecoderSource(message_type, version, lambda: _counting_decoder(message_type, version)).write()
     return source.compile("decode(data, p)", f"decode {message_type.__name__} v{version}")
+
+
+@cache
+def _counting_decoder(message_type: type[Message], version: int) -> Callable[..., Any]:
+    """For frames that are large enough to hold too many elements."""
+    source = DecoderSource(message_type, version).write()
+    return source.compile("decode(data, p)", f"decode large {message_type.__name__} v{version}")
 
 
 @cache

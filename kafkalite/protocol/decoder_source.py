@@ -6,18 +6,25 @@ one struct call into the slots; a run behind a nullable field is read in the sam
 which is right for most requests and costs nothing when it is not: those bytes are there in any valid message.
 Every count and length is compared with the bytes left before something is made of it. What struct, an index or UTF-8
 refuse becomes `Malformed`.
+An element of an array takes a byte or two of a frame and a hundred times that as an object, so a message may have
+`ELEMENTS_MAX` of them. A frame of no more bytes cannot have more; larger ones are given to a decoder that counts.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
 from kafkalite.errors import Malformed
 from kafkalite.protocol.primitives import Kind, read_uvarint, skip_tags
 from kafkalite.protocol.schema import Field, Message
 from kafkalite.protocol.source import Source, length_code, size_min, travelling
+
+ELEMENTS_MAX = 1 << 17
+"""Elements of all arrays of one message. The largest that a client has reason to send names every partition of a
+broker once, and those are some ten thousand; 131,072 of the costliest (Fetch's) take 100 MB, answer included."""
 
 
 class Fixed(NamedTuple):
@@ -52,16 +59,26 @@ def refuse(what: str, length: int, left: int) -> NoReturn:
     raise Malformed(f"{what}: length {length} where {left} bytes are left")
 
 
+def refuse_elements(what: str) -> NoReturn:
+    raise Malformed(f"{what}: more than {ELEMENTS_MAX} elements in one message")
+
+
 def refuse_null(what: str) -> NoReturn:
     raise Malformed(f"{what}: null where null is not allowed")
 
 
 class DecoderSource:
-    """The body of `decode(data, p)` for one message in one version."""
+    """The body of `decode(data, p)` for one message in one version.
 
-    def __init__(self, message_type: type[Message], version: int) -> None:
+    With `counted`, a function that gives a decoder, large frames go there; without it, elements are counted here.
+    """
+
+    def __init__(
+        self, message_type: type[Message], version: int, counted: Callable[[], Callable[..., Any]] | None = None
+    ) -> None:
         self.message_type = message_type
         self.version = version
+        self.counts = counted is None
         self.flexible = version in message_type.flexible
         self.source = Source()
         self.source.constants |= {
@@ -69,7 +86,9 @@ class DecoderSource:
             "UUID": UUID,
             "new": object.__new__,
             "read_uvarint": read_uvarint,
+            "counted": counted,
             "refuse": refuse,
+            "refuse_elements": refuse_elements,
             "refuse_null": refuse_null,
             "skip_tags": skip_tags,
             "unpack_from": struct.unpack_from,
@@ -81,6 +100,11 @@ class DecoderSource:
         title = f"{self.message_type.__name__} v{self.version}"
         with source.block("try:"):
             source.line("size = len(data)")
+            if self.counts:
+                source.line(f"elements_left = {ELEMENTS_MAX}")
+            else:
+                with source.block(f"if size > {ELEMENTS_MAX}:"):
+                    source.line("return counted()(data, p)")
             target = self._struct(self.message_type)
             source.line(f"return {target}, p")
         with source.block("except not_there as error:"):
@@ -233,6 +257,10 @@ class DecoderSource:
         needed = count if width == 1 else f"{count} * {width}"
         with source.block(f"if {needed} > size - p:"):
             source.line(f"refuse({step.name!r}, {count}, size - p)")
+        if self.counts:
+            source.line(f"elements_left -= {count}")
+            with source.block("if elements_left < 0:"):
+                source.line(f"refuse_elements({step.name!r})")
         if isinstance(kind, Kind) and kind.code is not None and kind.name != "uuid":
             source.line(f'{step.target} = list(unpack_from(f">{{{count}}}{kind.code}", data, p))')
             source.line(f"p += {count} * {kind.width}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -65,7 +66,10 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
     DeleteTopicsRequest,
+    DeleteTopicState,
 )
+
+unknown_id = uuid.UUID(int=7)
 
 
 def batch(*values: bytes) -> memoryview:
@@ -102,6 +106,16 @@ def test_brokers_and_topics(tell: Callable[..., None]) -> None:
         everything = await asker.ask(MetadataRequest(topics=None), 9)
         nothing = await asker.ask(MetadataRequest(topics=[]), 1)
         assert len(everything.topics) == 12 and nothing.topics == []
+        topic_id = made[7].topics[0].topic_id
+        ids = [MetadataRequestTopic(name=None, topic_id=one) for one in (topic_id, unknown_id)]
+        for v in (10, 11):  # have the field, but it came to life with 12
+            refused = await asker.ask(MetadataRequest(topics=ids), v)
+            assert [t.error_code for t in refused.topics] == [ErrorCode.INVALID_REQUEST] * 2
+        by_id = (await asker.ask(MetadataRequest(topics=ids), 12)).topics
+        assert [(t.error_code, t.name, t.topic_id) for t in by_id] == [
+            (ErrorCode.UNKNOWN_TOPIC_ID, None, unknown_id),
+            (0, "made-7", topic_id),
+        ]
         for answer in (
             await ask_in_every_version(asker, "DescribeCluster", lambda v: DescribeClusterRequest())
         ).values():
@@ -117,9 +131,50 @@ def test_brokers_and_topics(tell: Callable[..., None]) -> None:
         ).values():
             assert answer.results[0].error_code == 0
         gone = await ask_in_every_version(
-            asker, "DeleteTopics", lambda v: DeleteTopicsRequest(topic_names=[f"made-{v}"], timeout_ms=1000)
+            asker,
+            "DeleteTopics",
+            lambda v: DeleteTopicsRequest(
+                topic_names=[f"made-{v}"], topics=[DeleteTopicState(name=f"made-{v}")], timeout_ms=1000
+            ),
         )
-        assert [answer.responses[0].error_code for answer in gone.values()] == [0] * 6
+        assert [answer.responses[0].error_code for answer in gone.values()] == [0] * 7
+
+    tell(story)
+
+
+def test_topics_are_deleted_by_id(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        topics = broker._running.topics
+        a, b, c, d = [await topics.create(name, 1, {}) for name in "abcd"]
+        states = [
+            DeleteTopicState(topic_id=a.topic_id),
+            DeleteTopicState(name="b"),
+            DeleteTopicState(name="c"),
+            DeleteTopicState(topic_id=c.topic_id),  # said in both ways
+            DeleteTopicState(name="d", topic_id=d.topic_id),
+            DeleteTopicState(),
+            DeleteTopicState(topic_id=unknown_id),
+            DeleteTopicState(name="x"),
+            DeleteTopicState(name="y"),
+            DeleteTopicState(name="y"),
+        ]
+        answer = await asker.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
+        invalid = ErrorCode.INVALID_REQUEST
+        assert {(one.name, one.topic_id.int): one.error_code for one in answer.responses} == {
+            ("a", a.topic_id.int): 0,
+            ("b", b.topic_id.int): 0,
+            ("c", c.topic_id.int): invalid,
+            ("d", d.topic_id.int): invalid,
+            (None, 0): invalid,
+            (None, unknown_id.int): ErrorCode.UNKNOWN_TOPIC_ID,
+            ("x", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("y", 0): invalid,
+        }
+        assert sorted(topics.by_name) == ["c", "d"]
+        assert sorted(topic.name for topic in topics.by_id.values()) == ["c", "d"]
+        internal = (await asker.ask(FindCoordinatorRequest(key="g"), 3)) and topics.by_name["__consumer_offsets"]
+        kept = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=internal.topic_id)], timeout_ms=1000)
+        assert (await asker.ask(kept, 6)).responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     tell(story)
 
@@ -137,16 +192,18 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
         answers = await ask_in_every_version(asker, "Produce", produce)
         outcomes = {v: answer.responses[0].partition_responses[0] for v, answer in answers.items()}
         refused = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        assert [outcomes[v].error_code for v in range(10)] == [refused] * 3 + [0] * 7
-        assert [outcomes[v].base_offset for v in range(3, 10)] == list(range(7))
+        assert [outcomes[v].error_code for v in range(12)] == [refused] * 3 + [0] * 9
+        assert [outcomes[v].base_offset for v in range(3, 12)] == list(range(9))
 
         def fetch(v: int) -> FetchRequest:
             one = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
-            return FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=[one])])
+            named = {"topic": "t"} if v < 13 else {"topic_id": topic_id}
+            return FetchRequest(max_wait_ms=0, topics=[FetchTopic(**named, partitions=[one])])
 
+        topic_id = broker._running.topics.by_name["t"].topic_id
         for answer in (await ask_in_every_version(asker, "Fetch", fetch)).values():
             data = answer.responses[0].partitions[0]
-            assert (data.error_code, data.high_watermark, data.aborted_transactions) == (0, 7, None)
+            assert (data.error_code, data.high_watermark, data.aborted_transactions) == (0, 9, None)
             assert bytes(data.records)[:8] == (2).to_bytes(8, "big") and b"value-9" in bytes(data.records)
 
         def list_offsets(v: int) -> ListOffsetsRequest:
@@ -155,14 +212,14 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
 
         for version, answer in (await ask_in_every_version(asker, "ListOffsets", list_offsets)).items():
             (found,) = answer.topics[0].partitions
-            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([7], (7, -1))
+            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([9], (9, -1))
 
         def epoch_end(v: int) -> OffsetForLeaderEpochRequest:
             one = OffsetForLeaderPartition(partition=0, leader_epoch=0)
             return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[one])])
 
         for v, answer in (await ask_in_every_version(asker, "OffsetForLeaderEpoch", epoch_end)).items():
-            assert answer.topics[0].partitions[0].end_offset == 7, v
+            assert answer.topics[0].partitions[0].end_offset == 9, v
 
         def delete(v: int) -> DeleteRecordsRequest:
             one = DeleteRecordsPartition(partition_index=0, offset=v + 1)
@@ -173,7 +230,7 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
         ids = await ask_in_every_version(
             asker, "InitProducerId", lambda v: InitProducerIdRequest(transactional_id=None)
         )
-        assert [answer.producer_id for answer in ids.values()] == [0, 1, 2, 3, 4]
+        assert [answer.producer_id for answer in ids.values()] == [0, 1, 2, 3, 4, 5]
         refused_ids = await ask_in_every_version(
             asker, "InitProducerId", lambda v: InitProducerIdRequest(transactional_id="x")
         )
@@ -346,11 +403,11 @@ def test_what_is_listed_is_the_table_and_more_is_refused(tell: Callable[..., Non
             listed = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
             assert listed == {api.key: (api.min_version, api.max_version) for api in APIS.values()}
         newer = bytearray(request_frame(ApiVersionsRequest(), 3, 99, "x"))
-        newer[6:8] = (4).to_bytes(2, "big")
+        newer[6:8] = (5).to_bytes(2, "big")
         await asker.send(bytes(newer))
         size = int.from_bytes(await asker._reader.readexactly(4), "big")
         body = await asker._reader.readexactly(size)
-        assert body[4:6] == (35).to_bytes(2, "big") and body[10:16] == bytes([0, 18, 0, 0, 0, 3])
+        assert body[4:6] == (35).to_bytes(2, "big") and body[10:16] == bytes([0, 18, 0, 0, 0, 4])
         huge = request_frame(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 30_000)] * 600), 1, 1, "x")
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         writer.write(huge)
@@ -361,5 +418,33 @@ def test_what_is_listed_is_the_table_and_more_is_refused(tell: Callable[..., Non
         unknown[6:8] = (99).to_bytes(2, "big")
         await asker.send(bytes(unknown))
         assert await asker.is_closed()
+
+    tell(story)
+
+
+def test_who_knows_an_old_leader_is_told_the_new_one(tell: Callable[..., None]) -> None:
+    """KIP-951: from version 16 on the answer says who leads now, and where it is."""
+
+    async def story(asker: Any, broker: Any) -> None:
+        topic = await broker._running.topics.create("t", 2, {})
+        topic.partitions[0].leader_epoch = 5
+        for version in (15, 16, 17):
+            known = [FetchPartition(partition=i, current_leader_epoch=epoch) for i, epoch in ((0, 4), (1, 9))]
+            topics = [FetchTopic(topic_id=topic.topic_id, partitions=known)]
+            answer = await asker.ask(FetchRequest(max_wait_ms=0, topics=topics), version)
+            old, to_come = (data for each in answer.responses for data in each.partitions)
+            assert (old.error_code, to_come.error_code) == (
+                ErrorCode.FENCED_LEADER_EPOCH,
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+            )
+            assert to_come.current_leader is None
+            if version < 16:
+                assert old.current_leader is None
+            else:
+                assert (old.current_leader.leader_id, old.current_leader.leader_epoch) == (0, 5)
+                (node,) = answer.node_endpoints
+                assert (node.node_id, node.host, node.port) == (0, "127.0.0.1", broker.port)
+            known[0].current_leader_epoch = 5
+            assert not (await asker.ask(FetchRequest(max_wait_ms=0, topics=topics), version)).node_endpoints
 
     tell(story)

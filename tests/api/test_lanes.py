@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.fetch_lane import VERSIONS as FETCH_VERSIONS
-from kafkalite.api.fetch_lane import FetchLane
+from kafkalite.api.fetch_lane import FetchLane, ParkedFetch
 from kafkalite.api.produce_lane import ProduceLane
-from kafkalite.errors import Disconnect, Malformed
+from kafkalite.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.network.peer import Peer, Reply
+from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkalite.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -29,7 +29,9 @@ from kafkalite.protocol.messages.produce import (
 from kafkalite.protocol.schema import Message
 from kafkalite.region import FileRegion
 
-PRODUCE_VERSIONS = range(5, 10)
+PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
+FETCH_VERSIONS = range(5, APIS[1].max_version + 1)
+BY_ID = range(13, 18)
 
 
 class Client:
@@ -37,6 +39,7 @@ class Client:
 
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
+        self.topics = broker._running.topics
         self.peer = Peer("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 
     def send(self, frame: bytes) -> Any:
@@ -48,6 +51,11 @@ class Client:
         return joined(answer) if isinstance(answer, list) else answer
 
     def ask(self, request: Message, version: int, correlation_id: int = 7) -> Any:
+        """Fetches name their topics, which become ids where that is the way to say it."""
+        if isinstance(request, FetchRequest) and version in BY_ID:
+            for wanted in request.topics:
+                if wanted.topic in self.topics.by_name:
+                    wanted.topic_id = self.topics.by_name[wanted.topic].topic_id
         return self.send(request_frame(request, version, correlation_id, "somebody")[4:])
 
 
@@ -163,6 +171,7 @@ def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int)
             {}, {"isolation_level": 1}, {"max_bytes": 100}, {"partition_max_bytes": 1}, {"min_bytes": 100_000},
             {"partition": 1}, {"current_leader_epoch": 0 if version >= 9 else -1},
             {"current_leader_epoch": 5 if version >= 9 else -1}, {"topic": "other"}, {"rack_id": "r"},
+            {"replica_state": ReplicaState() if version >= 15 else None},
         ]  # fmt: skip
         for how in hows:
             how = {key: value for key, value in how.items() if key != "rack_id" or version >= 11}
@@ -176,8 +185,66 @@ def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int)
                     short_way, long_way = await woken(broker, short_way, long_way)
                 assert short_way == long_way
             assert isinstance(veteran.peer.lanes[1], FetchLane)
+            assert len(veteran.peer.lanes[1]._routes) == ("topic" not in how)
 
     tell(story)
+
+
+@pytest.mark.parametrize("version", BY_ID)
+def test_the_id_of_a_topic_that_was_made_again_is_not_taken_for_the_new_one(
+    tell: Callable[..., None], version: int
+) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        Client(broker).ask(produce(batch()), 11)
+        veteran = Client(broker)
+        old = fetch(0)
+        found = veteran.ask(old, version)
+        assert veteran.ask(old, version) == found and len(veteran.peer.lanes[1]._routes) == 1
+        frame = request_frame(old, version, 7, "somebody")[4:]
+        await broker._running.topics.delete("t")
+        for _ in range(2):
+            assert code_of(veteran.send(frame), version) == ErrorCode.UNKNOWN_TOPIC_ID
+            assert veteran.send(frame) == Client(broker).send(frame)
+            if "t" not in broker._running.topics.by_name:
+                await topics(broker, "t")
+        Client(broker).ask(produce(batch(b"another value")), 11)
+        assert veteran.send(frame) == Client(broker).send(frame)
+        new = veteran.ask(fetch(0), version)
+        assert b"another value" in new and veteran.ask(fetch(0), version) == new
+
+    tell(story)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Callable[..., None], again: bool) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        veteran = Client(broker)
+        veteran.ask(fetch(0), 16).cancel()
+        replies = [veteran.ask(fetch(0), 16, 9), Client(broker).ask(fetch(0), 16, 9)]
+        assert [type(reply) for reply in replies] == [ParkedFetch, Reply]
+        heard: list[bytes] = []
+        for reply in replies:
+            reply.heard = lambda parts: heard.append(joined(parts))
+        partition = broker._running.topics.by_name["t"].partitions.pop(0)  # as deleting does, and nobody looks yet
+        await broker._running.topics.delete("t")
+        if again:
+            await topics(broker, "t")
+        partition.retire()
+        async with asyncio.timeout(10):
+            while len(heard) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert heard[0] == heard[1]
+        expected = ErrorCode.INCONSISTENT_TOPIC_ID if again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert code_of(heard[0], 16) == expected
+
+    tell(story)
+
+
+def code_of(answer: bytes, version: int) -> int:
+    _, response = decode_response(FetchRequest, version, memoryview(answer)[4:])
+    return int(response.responses[0].partitions[0].error_code)
 
 
 async def woken(broker: Any, *replies: Reply) -> list[bytes]:
@@ -234,12 +301,13 @@ def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[.
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")
         chance = random.Random(seed)
-        version = chance.choice(list(PRODUCE_VERSIONS))
+        version, fetch_version = chance.choice(list(PRODUCE_VERSIONS)), chance.choice(list(FETCH_VERSIONS))
         veteran = Client(broker)
         veteran.ask(produce(batch()), version)
-        veteran.ask(fetch(0), version)
-        for request in (produce(batch()), fetch(0)):
-            whole = request_frame(request, version, 7, "somebody")[4:]
+        fetched = fetch(0)
+        veteran.ask(fetched, fetch_version)
+        for request, its_version in ((produce(batch()), version), (fetched, fetch_version)):
+            whole = request_frame(request, its_version, 7, "somebody")[4:]
             end = len(whole) - (len(batch()) if isinstance(request, ProduceRequest) else 0)
             for _ in range(60):
                 frame = bytearray(whole)

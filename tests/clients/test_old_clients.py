@@ -17,7 +17,7 @@ from kafka.admin import NewTopic
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
-@pytest.mark.parametrize("version", [(0, 11), (1, 0), (1, 1), (2, 0), (2, 3), (3, 5)], ids=str)
+@pytest.mark.parametrize("version", [(0, 11), (1, 0), (1, 1), (2, 0), (2, 3), (2, 8), (3, 0), (3, 5)], ids=str)
 def test_kafka_python_speaks_as_of(
     version: tuple[int, ...], topic: str, kafka_python: Any, unique: Callable[[str], str], until: Callable[..., Any]
 ) -> None:

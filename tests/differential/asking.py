@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 import zlib
 from typing import Any
+from uuid import UUID
 
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
+from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkalite.protocol.messages.group_membership import (
     JoinGroupRequest,
@@ -69,20 +71,24 @@ def produce(
 
 
 def fetch(topic: str, offset: int = 0, partition: int = 0, **more: Any) -> FetchRequest:
-    """Of one partition, at once. `more`: fields of the partition where it has them, else of the request."""
+    """Of one partition, at once. `more`: fields of the partition where it has them, else of the request.
+
+    From version 13 on the teller puts the topic's id for its name, unless `topic_id` is given.
+    """
+    topic_id = more.pop("topic_id", ZERO_UUID)
     of_partition = {name: more.pop(name) for name in list(more) if name in FetchPartition.__fields__}
     one = FetchPartition(
         **{"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20} | of_partition
     )
     return FetchRequest(
         **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20}
-        | {"topics": [FetchTopic(topic=topic, partitions=[one])]}
+        | {"topics": [FetchTopic(topic=topic, topic_id=topic_id, partitions=[one])]}
         | more
     )
 
 
-def forgotten(topic: str, *partitions: int) -> list[ForgottenTopic]:
-    return [ForgottenTopic(topic=topic, partitions=list(partitions))]
+def forgotten(topic: str, *partitions: int, topic_id: UUID = ZERO_UUID) -> list[ForgottenTopic]:
+    return [ForgottenTopic(topic=topic, topic_id=topic_id, partitions=list(partitions))]
 
 
 def list_offsets(topic: str, timestamp: int, partition: int = 0, epoch: int = -1, **more: Any) -> ListOffsetsRequest:
@@ -92,6 +98,11 @@ def list_offsets(topic: str, timestamp: int, partition: int = 0, epoch: int = -1
 
 def metadata(*names: str, **more: Any) -> MetadataRequest:
     return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **more)
+
+
+def metadata_of(*ids: UUID, **more: Any) -> MetadataRequest:
+    """Of topics by id, and by nothing else."""
+    return MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=one) for one in ids], **more)
 
 
 def new_topic(name: str, partitions: int = 1, replicas: int = 1, **more: Any) -> CreatableTopic:

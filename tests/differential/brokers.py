@@ -13,8 +13,8 @@ from tests.differential.engine import Explained, Story, Teller
 
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
-    "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "groups", "group_refusals",
-    "static_members", "group_admin", "offsets", "producer_ids", "frames",
+    "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
+    "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids", "frames",
 )  # fmt: skip
 
 SETTINGS = {

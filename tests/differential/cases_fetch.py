@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.names import ZERO_UUID
+from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.differential.asking import BEGINNING_MS, batch, fetch, produce
+from tests.differential.cases_topics import delete, gone_from
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 
 
@@ -37,7 +39,7 @@ NULL_FOR_NONE = Explained(
 )
 
 
-@in_versions(4, 5, 7, 11, 12)
+@in_versions(4, 5, 7, 11, 12, 13, 17)
 def where_there_is_nothing(t: Teller) -> None:
     topic = filled(t)
     t.ask("unknown topic", fetch(t.name("none")), but=NULL_FOR_NONE)
@@ -55,7 +57,7 @@ NEGATIVE = Explained(
 )
 
 
-@in_versions(4, 11, 12)
+@in_versions(4, 11, 12, 13)
 def sizes(t: Teller) -> None:
     topic = filled(t)
     one = len(batch(b"value", b"value"))
@@ -69,7 +71,7 @@ def sizes(t: Teller) -> None:
     t.ask("more than may be", fetch(topic, 0, min_bytes=1 << 30, max_bytes=one, max_wait_ms=10_000))
 
 
-@in_versions(4, 12)
+@in_versions(4, 12, 13)
 def several_partitions(t: Teller) -> None:
     """The first that has data gets a batch whatever its size; the others what is left."""
     topic = filled(t)
@@ -87,7 +89,7 @@ def several_partitions(t: Teller) -> None:
     t.ask("nothing", both(max_bytes=0))
 
 
-@in_versions(4, 11)
+@in_versions(4, 11, 13, 16)
 def waiting(t: Teller) -> None:
     topic = filled(t)
     t.send(fetch(topic, 6, max_wait_ms=10_000), by="reader")
@@ -98,14 +100,14 @@ def waiting(t: Teller) -> None:
     t.ask("an error does not wait", fetch(topic, 99, min_bytes=1 << 20, max_wait_ms=10_000))
 
 
-@in_versions(9, 11, 12)
+@in_versions(9, 11, 12, 13, 16)
 def leader_epochs(t: Teller) -> None:
     topic = filled(t)
     for epoch in (-1, 0, 1, 9, -2):
         t.ask(f"current epoch {epoch}", fetch(topic, 0, current_leader_epoch=epoch))
 
 
-@in_versions(12)
+@in_versions(12, 13, 17)
 def epochs_that_diverge(t: Teller) -> None:
     topic = filled(t)
     for epoch, offset in ((0, 0), (0, 6), (0, 7), (1, 0), (5, 6), (-1, 0), (-2, 0)):
@@ -123,17 +125,23 @@ NO_FOLLOWERS = Explained(
     "a fetch that says it is another broker's is served as a client's",
     "there are no followers; Kafka refuses those that are no replica of the partition",
     "responses.**",
+    "node_endpoints",
 )
 
 
-@in_versions(5, 11)
+@in_versions(5, 11, 14, 15, 17)
 def who_asks(t: Teller) -> None:
+    def by_replica(replica_id: int) -> FetchRequest:
+        if t.v < 15:
+            return fetch(topic, 0, replica_id=replica_id)
+        return fetch(topic, 0, replica_state=ReplicaState(replica_id=replica_id, replica_epoch=1))
+
     topic = filled(t)
     t.ask("a start offset of its own", fetch(topic, 0, log_start_offset=3))
-    t.ask("replica -1", fetch(topic, 0, replica_id=-1))
-    t.ask("replica -2, a debugger", fetch(topic, 0, replica_id=-2))
-    t.ask("replica 1, the broker itself", fetch(topic, 0, replica_id=1), but=NO_FOLLOWERS)
-    t.ask("replica 9, which there is not", fetch(topic, 0, replica_id=9), but=NO_FOLLOWERS)
+    t.ask("replica -1", by_replica(-1))
+    t.ask("replica -2, a debugger", by_replica(-2))
+    t.ask("replica 1, the broker itself", by_replica(1), but=NO_FOLLOWERS)
+    t.ask("replica 9, which there is not", by_replica(9), but=NO_FOLLOWERS)
     if t.v >= 11:
         t.ask("a rack", fetch(topic, 0, rack_id="nowhere"))
     t.ask("isolation level 2", fetch(topic, 0, isolation_level=2), but=UNKNOWN_LEVEL)
@@ -163,3 +171,39 @@ def zstd_and_old_readers(t: Teller) -> None:
     topic = t.topic(compression_type="zstd")
     t.aside(produce(topic, batch(b"value" * 20)), 8)
     t.ask("compressed by the broker", fetch(topic), but=OTHER_BYTES if t.v >= 10 else (NEVER_NULL, NULL_FOR_NONE))
+
+
+@in_versions(13, 14, 15, 16, 17)
+def by_id(t: Teller) -> None:
+    topic, other = filled(t), filled(t, "other")
+    t.ask("an id that no topic has", fetch(t.name("none")), but=NULL_FOR_NONE)
+    t.ask("the id of nothing", fetch("", topic_id=ZERO_UUID), but=NULL_FOR_NONE)
+    t.ask("no such partition", fetch(topic, 0, 9), but=NULL_FOR_NONE)
+
+    def of(*names: str) -> FetchRequest:
+        one = FetchPartition(partition=0, fetch_offset=4, partition_max_bytes=1 << 20)
+        return FetchRequest(min_bytes=1, topics=[FetchTopic(topic=name, partitions=[one]) for name in names])
+
+    t.ask("two topics", of(topic, other))
+    t.ask("one good, one not", of(t.name("none"), other), but=NULL_FOR_NONE)
+
+
+@in_versions(12, 13, 16)
+def of_a_topic_that_was_made_again(t: Teller) -> None:
+    topic = filled(t)
+    old = t.id_of(topic)
+    t.ask("at first", fetch(topic))
+    t.aside(delete(topic), 5)
+    gone_from(t, topic)
+    t.ask("gone", fetch(topic), but=NULL_FOR_NONE)
+    filled(t, batches=1)
+    t.ask("by the id that it had", fetch(topic, topic_id=old), but=NULL_FOR_NONE if t.v >= 13 else None)
+    t.ask("by the id that it has", fetch(topic))
+
+
+@in_versions(4, 12, 13, 16)
+def deleted_while_it_was_waited_for(t: Teller) -> None:
+    topic = t.topic()
+    t.send(fetch(topic, 0, max_wait_ms=10_000), by="reader")
+    t.ask("meanwhile", delete(topic), 5)
+    t.take("what became of it", by="reader")

@@ -41,7 +41,7 @@ def coordinators(t: Teller) -> None:
         t.ask("of none", find(t))
 
 
-@in_versions(1, 3, 4)
+@in_versions(1, 3, 4, 5, 6)
 def kinds_of_coordinators(t: Teller) -> None:
     for kind in (2, 3, -1, 99):
         t.ask(f"kind {kind}", find(t, t.name(), key_type=kind))
@@ -51,7 +51,7 @@ def is_found(answer: Any) -> bool:
     return (answer.coordinators[0] if answer.coordinators else answer).error_code != 15
 
 
-@in_versions(1, 4)
+@in_versions(1, 4, 6)
 def of_transactions(t: Teller) -> None:
     t.ask("a name", find(t, t.name("tx"), key_type=1), but=NO_TRANSACTION_COORDINATOR, until=is_found)
 
@@ -91,6 +91,10 @@ def listed(t: Teller) -> None:
     if t.v >= 4:
         for states in (["Stable"], ["Empty"], ["stable"], ["EMPTY", "Stable"], ["Dead"], ["nonsense"], [""]):
             t.ask(f"{states}", ListGroupsRequest(states_filter=states))
+    if t.v >= 5:
+        for types in (["classic"], ["Classic"], ["consumer"], ["consumer", "CLASSIC"], ["nonsense"], [""]):
+            t.ask(f"of {types}", ListGroupsRequest(types_filter=types))
+        t.ask("empty ones", ListGroupsRequest(types_filter=["classic"], states_filter=["Empty"]))
 
 
 @every_version("DeleteGroups")

@@ -68,7 +68,7 @@ UNREAD = Explained(
 def odd_members(t: Teller) -> None:
     group = t.group()
     t.ask("no rebalance timeout", join(group, rebalance_timeout_ms=-1), 3)
-    t.ask("a group with a name of 300 letters", join("d" * 300), 3)
+    t.ask("a group with a name of 300 letters", join(t.name("d" * 300)), 3)
     t.ask("a group with a strange name", join(t.name("\u00e9 / *")), 3)
     unread = [JoinGroupRequestProtocol(name="range", metadata=b"\0\0\x7f\xff\xff\xff")]
     t.ask("a subscription to 2^31-1 topics", join(t.group("h"), protocols=unread), 3, but=UNREAD, may_hang=True)

@@ -8,7 +8,7 @@ from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRec
 from tests.differential.asking import BEGINNING_MS, batch, list_offsets, produce
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL = -1, -2, -3, -4
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
 
 def filled(t: Teller, **config: object) -> str:
@@ -34,21 +34,23 @@ def of_a_partition(t: Teller) -> None:
     t.ask("only what is committed", list_offsets(topic, LATEST, isolation_level=1))
 
 
-@in_versions(1, 4, 5, 6, 7)
+@in_versions(1, 4, 5, 6, 7, 9)
 def the_largest_time(t: Teller) -> None:
     topic = filled(t)
     t.ask("-3", list_offsets(topic, MAX_TIMESTAMP))
     t.ask("-3 of an empty one", list_offsets(topic, MAX_TIMESTAMP, 1))
 
 
-@in_versions(1, 4, 7)
-def times_that_mean_nothing_yet(t: Teller) -> None:
+@in_versions(1, 4, 7, 8, 9)
+def times_of_other_places(t: Teller) -> None:
     topic = filled(t)
-    for time in (EARLIEST_LOCAL, -5, -6, -99, -(1 << 63)):
+    for time in (EARLIEST_LOCAL, LATEST_TIERED, -6, -99, -(1 << 63)):
         t.ask(f"{time}", list_offsets(topic, time))
+        t.ask(f"{time} of an empty one", list_offsets(topic, time, 1))
+        t.ask(f"{time}, an epoch to come", list_offsets(topic, time, epoch=9))
 
 
-@in_versions(1, 4, 7)
+@in_versions(1, 4, 7, 9)
 def where_there_is_nothing(t: Teller) -> None:
     topic = t.topic()
     t.ask("unknown topic", list_offsets(t.name("none"), LATEST))
@@ -62,7 +64,7 @@ def where_there_is_nothing(t: Teller) -> None:
     t.ask("nothing", ListOffsetsRequest(replica_id=-1, topics=[]))
 
 
-@in_versions(4, 7)
+@in_versions(4, 7, 9)
 def leader_epochs(t: Teller) -> None:
     topic = filled(t)
     for epoch in (-1, 0, 1, 9, -2):
@@ -88,7 +90,7 @@ def who_asks(t: Teller) -> None:
             t.ask(f"isolation level {level}", request, but=UNKNOWN_LEVEL)
 
 
-@in_versions(1, 7)
+@in_versions(1, 7, 8)
 def after_records_were_deleted(t: Teller) -> None:
     topic = filled(t)
     one = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
@@ -97,6 +99,8 @@ def after_records_were_deleted(t: Teller) -> None:
         t.ask(label, list_offsets(topic, time))
     if t.v >= 7:
         t.ask("the largest time", list_offsets(topic, MAX_TIMESTAMP))
+    if t.v >= 8:
+        t.ask("the earliest here", list_offsets(topic, EARLIEST_LOCAL))
 
 
 @once

@@ -63,7 +63,7 @@ def committed(t: Teller) -> None:
     t.ask("seen at the end", fetch(group, {topic: [0, 1, 2]}), 7)
 
 
-@in_versions(2, 5, 7, 8)
+@in_versions(2, 5, 7, 8, 9)
 def committed_by_members(t: Teller) -> None:
     group, topic = t.group(), t.topic()
     me = stable(t, group)
@@ -80,7 +80,7 @@ def committed_by_members(t: Teller) -> None:
         t.ask("under a name that is not its own", commit(group, topic, 2, group_instance_id="x", **as_member(me)))
 
 
-@in_versions(2, 8)
+@in_versions(2, 8, 9)
 def committed_before_the_assignment(t: Teller) -> None:
     group, topic = t.group(), t.topic()
     me = joined(t, group)
@@ -131,6 +131,25 @@ def fetched(t: Teller) -> None:
         several = [OffsetFetchRequestGroup(group_id=one, topics=None) for one in (group, t.name("none"), group)]
         t.ask("of several groups, one twice", OffsetFetchRequest(groups=several), but=ONCE_IS_ENOUGH)
         t.ask("of no groups", OffsetFetchRequest(groups=[]), but=NO_GROUPS, may_hang=True)
+
+
+@in_versions(9)
+def fetched_by_members(t: Teller) -> None:
+    """Version 9 has fields for the members of the consumer protocol (KIP-848)."""
+    group, topic = t.group(), t.topic()
+    me = stable(t, group)
+    t.aside(commit(group, topic, 5, **as_member(me)), 8)
+    asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    for label, one, who, epoch in (
+        ("a member", group, me, 1),
+        ("of another generation", group, me, 9),
+        ("a stranger", group, "nobody", 1),
+        ("a member without a generation", group, me, -1),
+        ("nobody, of a generation", group, None, 1),
+        ("of an unknown group", t.name("none"), me, 1),
+    ):
+        wanted = OffsetFetchRequestGroup(group_id=one, member_id=who, member_epoch=epoch, topics=asked)
+        t.ask(label, OffsetFetchRequest(groups=[wanted]))
 
 
 @once

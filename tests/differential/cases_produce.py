@@ -35,7 +35,7 @@ def a_batch(t: Teller) -> None:
         t.ask("what is there now", fetch(topic), 11)
 
 
-@in_versions(0, 3, 5, 8, 9)
+@in_versions(0, 3, 5, 8, 9, 10, 11)
 def where_there_is_nothing(t: Teller) -> None:
     topic = t.topic()
     records = batch(b"a") if t.v >= 3 else message_set(0, b"a")
@@ -48,7 +48,7 @@ def where_there_is_nothing(t: Teller) -> None:
         t.ask("one good, one not", produce(topic, records, records))
 
 
-@in_versions(0, 3, 9)
+@in_versions(0, 3, 9, 11)
 def acks_that_cannot_be(t: Teller) -> None:
     topic = t.topic()
     records = batch(b"a") if t.v >= 3 else message_set(0, b"a")
@@ -57,7 +57,7 @@ def acks_that_cannot_be(t: Teller) -> None:
     t.ask("of no topics", ProduceRequest(acks=5, timeout_ms=1000, topic_data=[]))
 
 
-@in_versions(3, 7, 9)
+@in_versions(3, 7, 9, 11)
 def acks_0_with_an_error(t: Teller) -> None:
     t.silent("unknown topic", produce(t.name("none"), batch(b"a"), acks=0))
     topic = t.topic()
@@ -65,7 +65,7 @@ def acks_0_with_an_error(t: Teller) -> None:
     t.silent("unknown partition", produce(topic, batch(b"a"), acks=0, partition=9), by="c")
 
 
-@in_versions(3, 7, 9)
+@in_versions(3, 7, 9, 11)
 def every_codec(t: Teller) -> None:
     topic = t.topic()
     for name, codec in CODECS.items():
@@ -103,7 +103,7 @@ def another_codec_on_disk(t: Teller) -> None:
         t.ask(f"to {name}", produce(topic, batch(b"a" * 100, b"b" * 100, codec=CODECS["lz4"])))
 
 
-@in_versions(3, 8, 9)
+@in_versions(3, 8, 9, 11)
 def compacted_topics(t: Teller) -> None:
     topic = t.topic(cleanup_policy="compact")
     t.ask("with a key", produce(topic, batch(b"a", key=b"k")))
@@ -131,7 +131,7 @@ def a_topic_or_partition_twice(t: Teller) -> None:
     t.ask("a topic", ProduceRequest(acks=-1, timeout_ms=1000, topic_data=two_topics), 9, but=BOTH)
 
 
-@in_versions(3, 9)
+@in_versions(3, 9, 11)
 def with_a_transactional_id(t: Teller) -> None:
     topic = t.topic()
     records = batch(b"a", producer_id=777, producer_epoch=0, base_sequence=0, transactional=True)
@@ -139,12 +139,12 @@ def with_a_transactional_id(t: Teller) -> None:
     t.ask("but no transactional batch", produce(topic, batch(b"a"), transactional_id=t.name("tx")), but=NO_TRANSACTIONS)
 
 
-@in_versions(3, 9)
+@in_versions(3, 9, 11)
 def to_internal_topics(t: Teller) -> None:
     t.ask("the groups' topic", produce("__consumer_offsets", batch(b"a", key=b"k")))
 
 
-@in_versions(3, 9)
+@in_versions(3, 9, 11)
 def fewer_replicas_than_asked(t: Teller) -> None:
     topic = t.topic(min_insync_replicas=2)
     t.ask("acks=all", produce(topic, batch(b"a")))

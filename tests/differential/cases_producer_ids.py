@@ -33,7 +33,7 @@ def ids(t: Teller) -> None:
     t.ask("an empty transactional id", init(""))
 
 
-@in_versions(3, 4)
+@in_versions(3, 4, 5)
 def ids_of_before(t: Teller) -> None:
     mine = t.ask("one", init(), until=is_ready)
     t.ask("with what it had", init(producer_id=mine.producer_id, producer_epoch=mine.producer_epoch))
@@ -42,7 +42,7 @@ def ids_of_before(t: Teller) -> None:
     t.ask("with an id that nobody drew", init(producer_id=1 << 40, producer_epoch=0))
 
 
-@in_versions(0, 2, 4)
+@in_versions(0, 2, 4, 5)
 def transactional_ids(t: Teller) -> None:
     t.ask("a good one", init(t.name("tx")), until=lambda answer: is_ready(answer), but=NO_TRANSACTIONAL_IDS)
     t.ask("a timeout of 0", init(t.name("tx"), transaction_timeout_ms=0), but=NO_TRANSACTIONAL_IDS, until=is_ready)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, DeleteTopicsRequest
+from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, DeleteTopicsRequest, DeleteTopicState
 from tests.differential.asking import create, metadata, new_topic
-from tests.differential.engine import Explained, Teller, every_version, in_versions, once
+from tests.differential.engine import Explained, Teller, every_version, in_versions, once, tries
 
 
 def assigned(*brokers: list[int], first: int = 0) -> list[CreatableReplicaAssignment]:
@@ -14,7 +14,16 @@ def assigned(*brokers: list[int], first: int = 0) -> list[CreatableReplicaAssign
 
 
 def delete(*names: str) -> DeleteTopicsRequest:
-    return DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000)
+    """In the words of version 6 and of those before it."""
+    states = [DeleteTopicState(name=name) for name in names]
+    return DeleteTopicsRequest(topic_names=list(names), topics=states, timeout_ms=10_000)
+
+
+def gone_from(t: Teller, topic: str) -> None:
+    """Return when the broker has learnt that the topic is deleted."""
+    for _ in tries(f"{topic} to be gone"):
+        if gone(t.aside(metadata(topic, allow_auto_topic_creation=False), 5)):
+            return
 
 
 def gone(answer: Any) -> bool:
@@ -148,16 +157,40 @@ def deleted(t: Teller) -> None:
     t.ask("none", delete())
 
 
-@in_versions(1, 5)
+@in_versions(1, 5, 6)
 def deleted_and_made_again(t: Teller) -> None:
     topic = t.topic(partitions=3)
     t.ask("deleted", delete(topic))
     t.ask("gone", metadata(topic, allow_auto_topic_creation=False), 5, until=gone)
     t.topic(partitions=1)
-    t.ask("another of that name", metadata(topic), 7)
+    t.ask("another of that name", metadata(topic), 12 if t.v >= 6 else 7)
+
+
+@in_versions(5, 6)
+def names_to_delete_that_cannot_be(t: Teller) -> None:
+    for name in ("", ".", "d/x", "d" * 250):
+        t.ask(f"{name[:10]!r} of {len(name)}", delete(name))
 
 
 @once
-def names_to_delete_that_cannot_be(t: Teller) -> None:
-    for name in ("", ".", "d/x", "d" * 250):
-        t.ask(f"{name[:10]!r} of {len(name)}", delete(name), 5)
+def deleted_by_id(t: Teller) -> None:
+    def by(*states: DeleteTopicState) -> DeleteTopicsRequest:
+        return DeleteTopicsRequest(topics=list(states), timeout_ms=10_000)
+
+    topics = [t.topic(f"t{number}") for number in range(6)]
+    ids = [DeleteTopicState(topic_id=t.id_of(name)) for name in topics]
+    names = [DeleteTopicState(name=name) for name in topics]
+    none = DeleteTopicState(topic_id=t.id_of(t.name("none")))
+    neither = DeleteTopicState()
+    t.ask("one and an unknown one", by(ids[0], none), 6)
+    t.ask("again", by(ids[0]), 6)
+    t.ask("by its name, and another by its id", by(names[1], ids[2]), 6)
+    t.ask("one by both", by(names[3], ids[3]), 6)
+    t.ask("in one breath", by(DeleteTopicState(name=topics[3], topic_id=ids[3].topic_id)), 6)
+    t.ask("by neither", by(neither), 6)
+    t.ask("an id twice", by(ids[4], ids[4], ids[5]), 6)
+    t.ask("an id twice and its name", by(ids[4], names[4], ids[4]), 6)
+    t.ask("a name twice and its id", by(names[4], ids[4], names[4]), 6)
+    t.ask("none", by(), 6)
+    left = [name for number, name in enumerate(topics) if number in (3, 4)]
+    t.ask("what is left", metadata(*left, allow_auto_topic_creation=False), 12)

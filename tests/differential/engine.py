@@ -14,20 +14,22 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.apis import API_OF_REQUEST, APIS
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
-from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.protocol.schema import Message
-from tests.differential.masks import STEM, Masks
+from tests.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 
 ANSWER_SECONDS = 15.0
 PATIENCE_SECONDS = 20.0
@@ -113,6 +115,7 @@ class Teller:
         self._masks = Masks(self._stem)
         self._lines: dict[str, Line] = {}
         self._correlation_id = 0
+        self._ids: dict[str, uuid.UUID] = {}
 
     def name(self, stem: str = "t") -> str:
         """A name for a topic or a group that only this story uses, the same in every run."""
@@ -202,23 +205,35 @@ class Teller:
         name = self.name(stem)
         settings = [CreatableTopicConfig(name=k.replace("_", "."), value=str(v)) for k, v in config.items()]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
-        answer = self.aside(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+        answer = self.aside(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
         assert answer.topics[0].error_code == 0, answer
+        again = ", made again" * (name in self._ids)
+        self._ids[name] = answer.topics[0].topic_id
+        self._masks.know(self._ids[name], stem + again)
         self.led(name, partitions)
         return name
+
+    def id_of(self, name: str) -> uuid.UUID:
+        """The id of a topic that this story made; of another name an id that no topic has."""
+        if not name:
+            return ZERO_UUID
+        if name not in self._ids:
+            self._ids[name] = uuid.uuid5(uuid.NAMESPACE_OID, name)
+            self._masks.know(self._ids[name], "nothing, " + name.removeprefix(f"{self._stem}-"))
+        return self._ids[name]
 
     def led(self, name: str, partitions: int = 1) -> None:
         """Return when the broker leads these partitions."""
         asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked)])
-        for _ in _tries(f"a leader of {name}"):
+        for _ in tries(f"a leader of {name}"):
             found = self.aside(request, 5).topics[0].partitions
             if len(found) == partitions and all(one.error_code == 0 for one in found):
                 return
 
     def coordinated(self, group: str) -> str:
         """Return the group's name when the broker is its coordinator and has loaded it."""
-        for _ in _tries(f"a coordinator of {group}"):
+        for _ in tries(f"a coordinator of {group}"):
             if self.aside(FindCoordinatorRequest(key=group), 2).error_code == 0:
                 answer = self.aside(HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody"), 3)
                 if answer.error_code not in _RETRIABLE and answer.error_code != 0:
@@ -242,10 +257,18 @@ class Teller:
 
     def _send(self, request: Message, version: int, by: str, *, counted: bool = True) -> None:
         line = self._line(by)
+        if isinstance(request, FetchRequest) and version >= FIRST_FETCH_BY_ID:
+            self._name_by_id(request)
         self._correlation_id += 1
         self.requests += counted
         line.waiting.append((request, version, self._correlation_id))
         line.sock.sendall(request_frame(request, version, self._correlation_id, CLIENT_ID))
+
+    def _name_by_id(self, request: FetchRequest) -> None:
+        """Stories name topics; a request says their ids, unless it has one."""
+        for named in (*request.topics, *request.forgotten_topics_data):
+            if named.topic_id == ZERO_UUID:
+                named.topic_id = self.id_of(named.topic)
 
     def _receive(self, by: str) -> Any:
         """The answer to the oldest request, or CLOSED, or SILENT."""
@@ -304,7 +327,8 @@ def _read(sock: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def _tries(what: str) -> Iterator[None]:
+def tries(what: str) -> Iterator[None]:
+    """Turns of a loop that leaves when what it looks at is so; AssertionError when that takes too long."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         yield

@@ -1,9 +1,10 @@
 """What is noted of an answer: every field that travels in its version, without what two brokers cannot agree on.
 
 Masked: ids that a broker draws (topic, cluster, member, producer, session: the first seen is `<member 1>`, so that the
-same id is the same mask), times of the broker's clock, hosts and ports, and the wording of messages and documentation
-(whether there is any is noted). Arrays whose order is that of a hash table at Kafka are noted by key. Of a new topic's
-settings those that are not the default are noted: the stories of DescribeConfigs look at all of them.
+same id is the same mask), times of the broker's clock, hosts and ports, its directory and the room on its disk, and the
+wording of messages and documentation (whether there is any is noted). Arrays whose order is that of a hash table at
+Kafka are noted by key. Of a new topic's settings those that are not the default are noted: the stories of
+DescribeConfigs look at all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from kafkalite.protocol.primitives import RECORDS
 from kafkalite.protocol.schema import Message
 from kafkalite.settings import ConfigSource
 
+FIRST_FETCH_BY_ID = 13
 STEM = "d-"  # what every name that a story makes up begins with
 NEAR_NOW_MS = 86_400_000
 _DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -54,6 +56,10 @@ KEYED = {
     ("OffsetFetchResponseTopic", "partitions"): "partition_index",
     ("OffsetFetchResponseGroup", "topics"): "name",
     ("OffsetFetchResponseTopics", "partitions"): "partition_index",
+    ("OffsetDeleteResponse", "topics"): "name",
+    ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
+    ("DescribeLogDirsResult", "topics"): "name",
+    ("DescribeLogDirsTopic", "partitions"): "partition_index",
     ("ListGroupsResponse", "groups"): "group_id",
     ("DeleteGroupsResponse", "results"): "group_id",
     ("DescribeGroupsResponse", "groups"): "group_id",
@@ -74,6 +80,10 @@ class Masks:
         self._stem = stem
         self._seen: dict[tuple[str, object], str] = {}
         self._kinds: dict[str, int] = {}
+
+    def know(self, topic_id: uuid.UUID, shown: str) -> None:
+        """Show this topic's id so, whichever the broker drew."""
+        self._seen["topic id", topic_id] = f"<id of {shown}>"
 
     def show(self, message: Message, version: int) -> Any:
         """The message as JSON's types."""
@@ -100,22 +110,38 @@ class Masks:
         if (kind, name) in ALL_THERE_IS:
             key = ALL_THERE_IS[kind, name]
             values = [one for one in values if self._is_ours(getattr(one, key))]
+        if (kind, name) == ("DescribeLogDirsResult", "topics"):  # the internal ones are as large as what was told
+            values = [one for one in values if one.name.startswith(self._stem)]
         key = KEYED.get((kind, name))
         if key is None:
             return [self._struct(one, version) if isinstance(one, Message) else one for one in values]
+        if version >= FIRST_FETCH_BY_ID and (kind, name) == ("FetchResponse", "responses"):
+            key = "topic_id"
         keyed: dict[str, Any] = {}
-        for one in sorted(values, key=lambda one: _order(getattr(one, key))):
+        for one in sorted(values, key=lambda one: self._order(one, key)):
             shown = self._struct(one, version)
             label = shown.pop(key, None)
+            if label is None:  # a topic that is known by its id only
+                label = shown.get("topic_id")
             text = APIS[label].name if key == "api_key" and label in APIS else str(label)
             while text in keyed:
                 text += " again"
             keyed[text] = shown
         return keyed
 
-    def _is_ours(self, name: str) -> bool:
+    def _order(self, one: Any, key: str) -> tuple[Any, ...]:
+        """By key, and then by topic; ids that the story knows count as what they are shown as."""
+        label, topic_id = getattr(one, key), getattr(one, "topic_id", None)
+        shown = self._seen.get(("topic id", topic_id), "")
+        if label is None or label is topic_id:
+            label = shown
+        return isinstance(label, str), label, shown
+
+    def _is_ours(self, name: str | None) -> bool:
         """Whether it is no other story's; that __transaction_state is there depends on what was told before."""
-        return name.startswith(self._stem) or not (name.startswith(STEM) or name == TRANSACTION_STATE_TOPIC)
+        if name is None or name.startswith(self._stem):
+            return True
+        return not (name.startswith(STEM) or name == TRANSACTION_STATE_TOPIC)
 
     def _value(self, name: str, value: Any) -> Any:
         if name in _TEXTS:
@@ -130,6 +156,10 @@ class Masks:
             return self._numbered("producer", value)
         if name == "finalized_features_epoch" and value >= 0:
             return "<epoch>"
+        if name == "log_dir":
+            return "<directory>" if value else value
+        if name in ("total_bytes", "usable_bytes") and value > 0:
+            return "<bytes>"
         if name == "session_id" and value > 0:
             return "<session>"
         if isinstance(value, uuid.UUID):
@@ -171,7 +201,3 @@ class Masks:
             lines.append(line)
             position += max(header.size_bytes, 1)
         return lines
-
-
-def _order(key: object) -> tuple[bool, object]:
-    return isinstance(key, str), key

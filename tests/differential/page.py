@@ -23,11 +23,14 @@ TITLES = {
     "list_offsets": "ListOffsets",
     "epochs": "OffsetForLeaderEpoch",
     "delete_records": "DeleteRecords",
+    "log_dirs": "DescribeLogDirs",
+    "reassignments": "ListPartitionReassignments",
     "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
     "group_refusals": "Groups: what is refused",
     "static_members": "Groups: static members",
     "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
     "offsets": "OffsetCommit, OffsetFetch",
+    "offset_delete": "OffsetDelete",
     "producer_ids": "InitProducerId",
     "frames": "Frames",
 }
@@ -40,9 +43,9 @@ kafkalite and to Apache Kafka 3.9.1 (KRaft, one node), every API of `kafkalite/p
 it lists, and the answers are compared field by field. What is below differs and is meant to; everything else is equal,
 and an entry that is no longer true fails the suite.
 
-Not compared: ids that a broker draws, its clock, hosts and ports, the order of arrays that Kafka keeps in hash tables,
-and the wording of error messages and of settings' documentation. Where Kafka has an error message there is one here;
-kafkalite also says why in places where Kafka leaves the message out.
+Not compared: ids that a broker draws, its clock, hosts and ports, its data directory and the room on that disk, the
+order of arrays that Kafka keeps in hash tables, and the wording of error messages and of settings' documentation. Where
+Kafka has an error message there is one here; kafkalite also says why in places where Kafka leaves the message out.
 """
 
 ELSEWHERE = """

@@ -105,3 +105,11 @@ def test_a_batch_may_not_unpack_to_more_than_allowed() -> None:
         read_records(batch, 5_000)
     with pytest.raises(Malformed, match="more than 5000"):
         list(record_times(batch, 5_000))
+
+
+def test_a_packed_batch_may_not_hold_more_records_than_allowed() -> None:
+    new = [NewRecord(b"", None)] * 20
+    assert len(read_records(build_batch(new, codec=4), max_records=20)) == 20
+    with pytest.raises(Malformed, match="20 records, more than 19"):
+        read_records(build_batch(new, codec=4), max_records=19)
+    assert len(read_records(build_batch(new), max_records=19)) == 20  # what is not packed is as long as it is

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import random
 import re
+import tracemalloc
 from contextlib import suppress
 from datetime import datetime, timedelta
 from enum import Enum
@@ -25,10 +26,12 @@ from kafkalite.errors import Malformed
 from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.codec import decode, encoder
+from kafkalite.protocol.decoder_source import ELEMENTS_MAX
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest, JoinGroupResponse
-from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED, MetadataRequest
+from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest
+from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.schema import Message
 
@@ -236,6 +239,39 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused_before_anything_is_made()
         decode(MetadataRequest, 9, frame(b"\xff\xff\xff\xff\x0f" + bytes(6)))
     with pytest.raises(Malformed, match="32 bits"):
         decode(MetadataRequest, 9, frame(b"\xff\xff\xff\xff\x1f" + bytes(6)))
+
+
+def test_a_message_of_too_many_elements_is_refused_before_they_take_memory() -> None:
+    """All arrays count together, whatever room the frame has."""
+    fits = MetadataRequest(topics=[MetadataRequestTopic(name="t")] * ELEMENTS_MAX)
+    data = encoded(fits, 9)
+    assert len(decode(MetadataRequest, 9, frame(data))[0].topics) == ELEMENTS_MAX
+
+    partitions = [PartitionProduceData(index=0, records=None)] * (ELEMENTS_MAX // 2)
+    two = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=partitions)] * 2)
+    for version in (8, 9):
+        received = frame(encoded(two, version))
+        tracemalloc.start()
+        try:
+            with pytest.raises(Malformed, match="more than 131072 elements"):
+                decode(ProduceRequest, version, received)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 16 << 20
+
+    many = frame(b"\0\0\0\1" + b"\0\1t" + b"\0\2\0\0" + bytes(4 * (ELEMENTS_MAX + 1)))  # integers count too
+    with pytest.raises(Malformed, match="elements"):
+        decode(OffsetFetchRequest, 1, frame(b"\0\1g" + bytes(many)))
+
+
+def test_a_frame_that_is_large_for_its_records_is_decoded_like_any_other() -> None:
+    records = frame(bytes(ELEMENTS_MAX * 2))
+    data = [PartitionProduceData(index=i, records=records) for i in range(3)]
+    request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=data)])
+    for version in (3, 9):
+        received = encoded(request, version)
+        assert decode(ProduceRequest, version, frame(received)) == (request, len(received))
 
 
 def test_text_that_is_not_utf8_is_malformed() -> None:

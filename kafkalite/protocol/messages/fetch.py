@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, int8, int16, int32, int64, records, string, struct
+from kafkalite.protocol.schema import Message, array, int8, int16, int32, int64, records, string, struct, uuid
 from kafkalite.region import Part
 
 
@@ -14,21 +16,30 @@ class FetchPartition(Message):
     last_fetched_epoch: int = int32("12+", default=-1)
     log_start_offset: int = int64("5+", default=-1)
     partition_max_bytes: int = int32("0+")
+    replica_directory_id: UUID = uuid("17+", tag=0)
 
 
 class FetchTopic(Message):
     topic: str = string("0-12")
+    topic_id: UUID = uuid("13+")
     partitions: list[FetchPartition] = array(FetchPartition, "0+")
 
 
 class ForgottenTopic(Message):
     topic: str = string("7-12")
+    topic_id: UUID = uuid("13+")
     partitions: list[int] = array(INT32, "7+")
+
+
+class ReplicaState(Message):
+    replica_id: int = int32("15+", default=-1)
+    replica_epoch: int = int64("15+", default=-1)
 
 
 class FetchRequest(Message, flexible="12+"):
     cluster_id: str | None = string("12+", nullable="12+", tag=0)
     replica_id: int = int32("0-14", default=-1)
+    replica_state: ReplicaState | None = struct(ReplicaState, "15+", tag=1)
     max_wait_ms: int = int32("0+")
     min_bytes: int = int32("0+")
     max_bytes: int = int32("3+", default=0x7FFFFFFF)
@@ -79,7 +90,15 @@ class PartitionData(Message):
 
 class FetchableTopicResponse(Message):
     topic: str = string("0-12")
+    topic_id: UUID = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData, "0+")
+
+
+class NodeEndpoint(Message):
+    node_id: int = int32("16+")
+    host: str = string("16+")
+    port: int = int32("16+")
+    rack: str | None = string("16+", nullable="16+")
 
 
 class FetchResponse(Message, flexible="12+"):
@@ -87,3 +106,4 @@ class FetchResponse(Message, flexible="12+"):
     error_code: int = int16("7+")
     session_id: int = int32("7+")
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse, "0+")
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "16+", tag=0)

@@ -63,12 +63,14 @@ class DescribeGroupsResponse(Message, flexible="5+"):
 
 class ListGroupsRequest(Message, flexible="3+"):
     states_filter: list[str] = array(STRING, "4+")
+    types_filter: list[str] = array(STRING, "5+")
 
 
 class ListedGroup(Message):
     group_id: str = string("0+")
     protocol_type: str = string("0+")
     group_state: str = string("4+")
+    group_type: str = string("5+")
 
 
 class ListGroupsResponse(Message, flexible="3+"):

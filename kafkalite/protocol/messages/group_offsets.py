@@ -1,4 +1,4 @@
-"""OffsetCommit (8) and OffsetFetch (9): how far a group has read."""
+"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47): how far a group has read."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class OffsetFetchRequestTopics(Message):
 
 class OffsetFetchRequestGroup(Message):
     group_id: str = string("8+")
+    member_id: str | None = string("9+", nullable="9+")  # of the consumer protocol (KIP-848), which is not served
+    member_epoch: int = int32("9+", default=-1)
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+")
 
 
@@ -101,3 +103,33 @@ class OffsetFetchResponse(Message, flexible="6+"):
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7")
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")
+
+
+class OffsetDeleteRequestPartition(Message):
+    partition_index: int = int32("0+")
+
+
+class OffsetDeleteRequestTopic(Message):
+    name: str = string("0+")
+    partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition, "0+")
+
+
+class OffsetDeleteRequest(Message):
+    group_id: str = string("0+")
+    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic, "0+")
+
+
+class OffsetDeleteResponsePartition(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class OffsetDeleteResponseTopic(Message):
+    name: str = string("0+")
+    partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition, "0+")
+
+
+class OffsetDeleteResponse(Message):
+    error_code: int = int16("0+")
+    throttle_time_ms: int = int32("0+")
+    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic, "0+")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid
 
 AUTHORIZED_OPERATIONS_OMITTED = -2147483648  # the bit field that means "not asked for"
 
 
 class MetadataRequestTopic(Message):
-    name: str = string("0+")
+    topic_id: UUID = uuid("10+")
+    name: str | None = string("0+", nullable="10+", default="")
 
 
 class MetadataRequest(Message, flexible="9+"):
@@ -39,7 +42,8 @@ class MetadataResponsePartition(Message):
 
 class MetadataResponseTopic(Message):
     error_code: int = int16("0+")
-    name: str = string("0+")
+    name: str | None = string("0+", nullable="12+", default="")
+    topic_id: UUID = uuid("10+")
     is_internal: bool = boolean("1+")
     partitions: list[MetadataResponsePartition] = array(MetadataResponsePartition, "0+")
     topic_authorized_operations: int = int32("8+", default=AUTHORIZED_OPERATIONS_OMITTED)

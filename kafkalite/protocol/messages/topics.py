@@ -56,13 +56,20 @@ class CreateTopicsResponse(Message, flexible="5+"):
     topics: list[CreatableTopicResult] = array(CreatableTopicResult, "0+")
 
 
+class DeleteTopicState(Message):
+    name: str | None = string("6+", nullable="6+")
+    topic_id: UUID = uuid("6+")
+
+
 class DeleteTopicsRequest(Message, flexible="4+"):
+    topics: list[DeleteTopicState] = array(DeleteTopicState, "6+")
     topic_names: list[str] = array(STRING, "0-5")
     timeout_ms: int = int32("0+")
 
 
 class DeletableTopicResult(Message):
-    name: str = string("0+")
+    name: str | None = string("0+", nullable="6+", default="")
+    topic_id: UUID = uuid("6+")
     error_code: int = int16("0+")
     error_message: str | None = string("5+", nullable="5+")
 
