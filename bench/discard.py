@@ -21,7 +21,7 @@ _RECORD_COUNT, _VALUE_BYTES = 150, 100
 # base offset, batch length
 _BATCH_START = struct.Struct(">qi")
 # Small enough to stay in the cache, so that the reader's memory is not what is measured.
-_SINK_BYTES = 256 * 1024
+SINK_BYTES = 256 * 1024
 
 
 class Reader:
@@ -33,7 +33,7 @@ class Reader:
         # size, correlation id, throttle, error, session, topics, name, partitions, then one partition up to its
         # aborted transactions, of which there are none: index, error, high watermark, stable offset, start offset.
         self._head = bytearray(4 + 4 + 4 + 2 + 4 + 4 + name_bytes + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4 + 4)
-        self._sink = bytearray(_SINK_BYTES)
+        self._sink = bytearray(SINK_BYTES)
 
     def read_to(self, end_offset: int) -> tuple[int, int]:
         """Fetch from offset 0 to `end_offset`; returns the requests it took and the bytes of whole batches."""
@@ -62,13 +62,13 @@ class Reader:
         size, records_bytes = int.from_bytes(head[:4], "big"), int.from_bytes(head[-4:], "big", signed=True)
         if size + 4 != len(head) + records_bytes or records_bytes < self.cycle.batch_bytes:
             raise BrokerError(f"Fetch at offset {offset}: {self.describe_error()}, {records_bytes} bytes of records")
-        rest = records_bytes - min(records_bytes, _SINK_BYTES)
+        rest = records_bytes - min(records_bytes, SINK_BYTES)
         self._receive(sink, records_bytes - rest)
         base_offset, batch_length = _BATCH_START.unpack_from(sink)
         if base_offset != offset or batch_length != self.cycle.batch_bytes - 12:
             raise BrokerError(f"Fetch at offset {offset} starts with a batch at {base_offset} of {batch_length} bytes")
         while rest:
-            part = min(rest, _SINK_BYTES)
+            part = min(rest, SINK_BYTES)
             self._receive(sink, part)
             rest -= part
         return records_bytes // self.cycle.batch_bytes
