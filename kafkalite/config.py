@@ -181,7 +181,7 @@ class BrokerConfig(Settings):
     socket_receive_buffer_bytes: int = integer(102_400, "Receive buffer of a socket; -1 leaves it to the system.", at_least=-1)
     socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
     socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)
-    queued_max_request_bytes: int = long(-1, "Bytes of all large requests that are still on their way: beyond it the one that was silent longest is closed; -1 is 128 MiB.")
+    queued_max_request_bytes: int = long(-1, "Bytes of all large requests that are still on their way: beyond it who is silent, or sends more than 4 MiB, is closed; -1 is 128 MiB.")
     max_connections: int = integer(INT_MAX, "Connections at a time.", at_least=0)
     max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0)
     max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits)

@@ -227,9 +227,11 @@ class ParkedFetch(Reply):
         self.partition = partition
         self.correlation_id = correlation_id
         self.offset = offset
-        self.frame = frame
+        self.frame = memoryview(bytes(frame))  # a view of what was received would keep all of it
         services = lane._services
-        self._waiter = Waiter(route.min_bytes, self._look, services.loop.call_soon)
+        # more than an answer may hold will never come
+        missing_bytes = min(route.min_bytes, services.config.fetch_max_bytes)
+        self._waiter = Waiter(missing_bytes, self._look, services.loop.call_soon)
         self._timer = services.clock.call_later(route.max_wait_ms, self._waiter.wake)
         self._waiter.wait_on(partition)
 

@@ -30,6 +30,9 @@ _OF_THE_LOG = (  # refused in view of the log, whose start is told then
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 )
+_WORK_MS_MAX = 500
+"""What follows in a request that has taken this long is left for another try: a request may name a thousand partitions,
+each with a batch that must be unpacked, and nobody else is served meanwhile."""
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 
 
@@ -41,6 +44,7 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         return _all_failed(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     now_ms = services.clock.wall_ms()
     version = call.api_version
+    ends_ms = services.clock.monotonic_ms() + _WORK_MS_MAX
     by_name = services.topics.by_name
     responses = []
     failed = False
@@ -50,6 +54,8 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         answers = []
         for data in topic_data.partition_data:
             try:
+                if services.clock.monotonic_ms() > ends_ms:
+                    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                 answers.append(_append(topic, data, now_ms, version, call.client_id))
             except KafkaError as error:
                 failed = True

@@ -159,6 +159,7 @@ def remember(
     """A Produce request of `peer` was answered: if it is of the kind that comes again, give its successors a lane."""
     if (
         version < VERSION_MIN
+        or len(request.topic_data) != 1  # one without partitions has no place in the answer
         or len(response.responses) != 1
         or len(response.responses[0].partition_responses) != 1
         or response.responses[0].partition_responses[0].error_code

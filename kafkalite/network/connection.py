@@ -347,6 +347,10 @@ class Connection:
             self.close()
             return
         self._serve()
+        if self._sock is None:
+            return
+        if self._framer.unfinished_bytes or self._unfinished:
+            self._note_unfinished()
         if self._sock is None or self._parked is not None or sender.pending or self._cut:
             return
         if self._at_end:

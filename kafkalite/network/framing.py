@@ -89,8 +89,8 @@ class Framer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """What has come of a large frame that is not whole yet, or 0."""
-        return self._end if self._want > self._end else 0
+        """What has come of a large frame that is not whole yet, without its size, or 0."""
+        return self._end - SIZE_BYTES if self._want > self._end else 0
 
     def room(self) -> memoryview:
         """Where to receive to; never empty. End the turn with `settle` even if nothing came."""

@@ -329,3 +329,32 @@ def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[.
                     assert short_way == long_way
 
     tell(story)
+
+
+def test_a_request_with_a_topic_without_partitions_is_answered_too(tell: Callable[..., None]) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t", "u")
+        veteran = Client(broker)
+        request = produce(batch())
+        request.topic_data.append(TopicProduceData(name="u", partition_data=[]))
+        for offset in range(3):
+            assert numbers_of(veteran.ask(request, 9), 9)[0] == offset
+
+    tell(story)
+
+
+def test_a_parked_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Callable[..., None]) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        veteran = Client(broker)
+        veteran.ask(fetch(0, min_bytes=100_000), 12).cancel()
+        waiting = veteran.ask(fetch(0, min_bytes=100_000), 12)
+        heard: list[Any] = []
+        waiting.heard = heard.append
+        Client(broker).ask(produce(batch(bytes(3000))), 9)
+        async with asyncio.timeout(10):
+            while not heard:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0)
+        assert len(joined(heard[0])) > 3000
+
+    tell(story, fetch_max_bytes=1024)
