@@ -136,7 +136,8 @@ class Encounter:
         topic, theirs = self.stranger_writes(codec, empties=empties, **how)
         ours = story("confluent", first=12, empties=empties)
         send(self.confluent, topic, ours, compression_codec=codec, linger_ms=20)
-        assert set(codecs_on_disk(self.data_dir, topic)) == {codec}
+        # librdkafka leaves a batch as it is when compression makes it no smaller, as happens to those of one record
+        assert {codec} <= set(codecs_on_disk(self.data_dir, topic)) <= {codec, "none"}
         expected = sorted(theirs + ours, key=position)
         if blurs_null:
             expected = list(map(blurred, expected))
