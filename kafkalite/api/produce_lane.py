@@ -1,12 +1,12 @@
 """The short way of a produce: what repeats in a producer's requests is decoded once and compared from then on.
 
 A client that sends one batch a request (librdkafka always, others with one busy partition) repeats itself: of two
-requests to the same partition only the correlation id and the batch differ, and so do their answers but for the
-correlation id and three numbers. `ProduceLane` remembers, for one connection, the bytes in front of the batch in each
+requests to the same topic only the correlation id, the partition and the batch differ, and their answers only in the
+first two and three numbers. `ProduceLane` remembers, for one connection, the bytes in front of the partition in each
 request that went the long way well. The same bytes mean the same request; whatever differs takes the long way.
 
-    key, version | correlation id | rest of the header, acks, timeout, topic, partition | length | batch (| tags)
-    ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ compared
+    key, version | correlation id | rest of the header, acks, timeout, topic | partition | length | batch (| tags)
+    ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ compared
 
 Nothing is decided here but that two strings are equal. Of the 10 us that a request of one record took on the long way,
 6 were spent on decoding and encoding what was known; here they are 1.5.
@@ -51,16 +51,14 @@ _ENVELOPE_AT = 8
 
 
 class _Route:
-    """Where the batch goes, and the answer with room for its numbers."""
+    """The topic that the batch goes to, and the answer with room for its numbers."""
 
-    __slots__ = ("head", "index", "middle", "pack", "tail", "topic")
+    __slots__ = ("head", "middle", "pack", "tail", "topic")
 
-    def __init__(self, topic: str, index: int, version: int) -> None:
+    def __init__(self, topic: str, version: int) -> None:
         self.topic = topic
-        self.index = index
         base_offset, log_append_time_ms, log_start_offset = _MARKS
         partition = PartitionProduceResponse(
-            index=index,
             base_offset=base_offset,
             log_append_time_ms=log_append_time_ms,
             log_start_offset=log_start_offset,
@@ -69,17 +67,17 @@ class _Route:
         assert isinstance(template, bytes)
         at = template.index(_NUMBERS.pack(*_MARKS))
         self.head = template[:4]
-        self.middle = template[_ENVELOPE_AT:at]
+        self.middle = template[_ENVELOPE_AT : at - 6]  # partition and error code follow
         self.tail = template[at + _NUMBERS.size :]
-        self.pack = Struct(f">4si{len(self.middle)}sqqq{len(self.tail)}s").pack
+        self.pack = Struct(f">4si{len(self.middle)}sihqqq{len(self.tail)}s").pack
 
 
 class ProduceLane:
     """The repeated requests of one connection, all of one version. Call it with a frame; None: take the long way.
 
     `_layouts`: size of a topic's name, as it stands in the one byte at `_name_size_at` -> how to cut a frame into key
-    and version, correlation id and envelope, and where the length behind it stands. That only finds the envelope, whose
-    bytes then decide.
+    and version, correlation id, envelope and partition, and where the length behind them stands. That only finds the
+    envelope, whose bytes then decide.
     """
 
     __slots__ = ("_api", "_by_name", "_flexible", "_layouts", "_name_size_at", "_routes", "_version", "_wall_ms")
@@ -90,7 +88,7 @@ class ProduceLane:
         (self._api,) = _read_int32(frame)
         # transactional id, acks, timeout and the number of topics lie between; then a size of one byte, or its low byte
         self._name_size_at = body_at + (1 + 2 + 4 + 1 if self._flexible else 2 + 2 + 4 + 4 + 1)
-        self._layouts: dict[int, tuple[Callable[[memoryview], tuple[int, int, bytes]], int]] = {}
+        self._layouts: dict[int, tuple[Callable[[memoryview], tuple[int, int, bytes, int]], int]] = {}
         self._routes: dict[bytes, _Route] = {}
         self._by_name = services.topics.by_name
         self._wall_ms = services.clock.wall_ms
@@ -98,7 +96,7 @@ class ProduceLane:
     def __call__(self, frame: memoryview) -> list[Part] | None:
         try:
             unpack, size_at = self._layouts[frame[self._name_size_at]]
-            api, correlation_id, envelope = unpack(frame)
+            api, correlation_id, envelope, index = unpack(frame)
             route = self._routes[envelope]
             if self._flexible:
                 size, start = read_uvarint(frame, size_at)
@@ -111,7 +109,7 @@ class ProduceLane:
                 if stop != len(frame):
                     return None
             topic = self._by_name[route.topic]
-            partition = topic.partitions[route.index]
+            partition = topic.partitions[index]
         except (LookupError, struct_error, Malformed):
             return None
         if api != self._api:
@@ -119,15 +117,25 @@ class ProduceLane:
         try:
             result = partition.append(frame[start:stop], self._wall_ms(), self._version)
         except KafkaError as error:
-            return _answer(route.topic, failure(route.index, error, topic), self._version, correlation_id)
+            return _answer(route.topic, failure(index, error, topic), self._version, correlation_id)
         return [
             route.pack(
-                route.head, correlation_id, route.middle, result[0], result[2], partition.log.start_offset, route.tail
+                route.head,
+                correlation_id,
+                route.middle,
+                index,
+                0,
+                result[0],
+                result[2],
+                partition.log.start_offset,
+                route.tail,
             )
         ]
 
     def learn(self, frame: memoryview, request: ProduceRequest) -> None:
         """`frame` was this request for one partition, and went well. Remember it if it can come again."""
+        if len(self._routes) >= _ROUTES_MAX:
+            return
         (topic_data,) = request.topic_data
         (data,) = topic_data.partition_data
         size = len(data.records) if data.records is not None else -1
@@ -141,11 +149,9 @@ class ProduceLane:
             usual = name_size <= 0xFF
         if not (usual and size >= 0 and frame[self._name_size_at] == name_size and size_at <= _ENVELOPE_BYTES_MAX):
             return
-        if len(self._routes) >= _ROUTES_MAX:
-            return
-        unpack = Struct(f">ii{size_at - _ENVELOPE_AT}s").unpack_from
+        unpack = Struct(f">ii{size_at - 4 - _ENVELOPE_AT}si").unpack_from
         self._layouts[name_size] = unpack, size_at
-        self._routes[unpack(frame)[2]] = _Route(topic_data.name, data.index, self._version)
+        self._routes[unpack(frame)[2]] = _Route(topic_data.name, self._version)
 
     def is_of(self, frame: memoryview) -> bool:
         """Whether `frame` has this lane's version."""

@@ -290,38 +290,26 @@ class Connection:
         reason = None if parked.cancelled() else parked.exception()
         if self._parked is not parked:
             return  # closed meanwhile
-        self._parked = None
-        self.active_ms = processor.now_ms
         if isinstance(reason, Exception):
+            self._parked = None
             self._failed(reason)
-            return
-        if parked.cancelled():
-            if not self._gone:  # by whoever would have answered: nothing is left to tell this client
-                self.close()
-                return
+        elif parked.cancelled() and not self._gone:  # by whoever would have answered: there is nothing to tell
+            self.close()
         else:
-            answer = parked.result()
-            if answer:
-                processor.bytes_out += sum(map(len, answer))
-                try:
-                    self._send(answer)
-                except Exception as failure:
-                    self._failed(failure)
-                    return
-        self._go_on()
+            self._replied([] if parked.cancelled() else parked.result() or [])
 
     def _replied(self, answer: list[Part]) -> None:
-        if self._parked is None:
-            return  # closed meanwhile
+        """What this connection was parked for has come; nothing, if no response is due."""
         self._parked = None
         processor = self._processor
         self.active_ms = processor.now_ms
-        processor.bytes_out += sum(map(len, answer))
-        try:
-            self._send(answer)
-        except Exception as failure:
-            self._failed(failure)
-            return
+        if answer:
+            processor.bytes_out += sum(map(len, answer))
+            try:
+                self._send(answer)
+            except Exception as failure:
+                self._failed(failure)
+                return
         self._go_on()
 
     def _reply_failed(self, reason: Exception) -> None:

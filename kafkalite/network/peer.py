@@ -61,8 +61,8 @@ class Reply:
         """`withdraw` is called once, when it is settled in whatever way: nobody waits any more."""
         self.settled = False
         self.render: Callable[[Any], list[Part]] = list
-        self.heard: Callable[[list[Part]], None] = _nobody
-        self.failed: Callable[[Exception], None] = _nobody
+        self.heard: Callable[[list[Part]], None] = nobody
+        self.failed: Callable[[Exception], None] = nobody
         self._withdraw = withdraw
 
     def answer(self, response: object) -> None:
@@ -88,17 +88,12 @@ class Reply:
             self.settled = True
             withdraw = self._withdraw
             # those who wait know the reply and it knows them: without this, each would be left to the collector
-            self._withdraw = _no_one
-            self.heard = self.failed = _nobody
+            self._withdraw = self.heard = self.failed = nobody
             withdraw()
 
 
-def _nobody(_: object) -> None:
-    pass
-
-
-def _no_one() -> None:
-    pass
+def nobody(*_: object) -> None:
+    """Hears what nobody waits for any more."""
 
 
 Answer = list[Part] | None | Reply | Awaitable[list[Part] | None]

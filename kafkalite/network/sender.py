@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from kafkalite.errors import Disconnect
+from kafkalite.network.peer import nobody
 from kafkalite.region import FileRegion, Part
 
 TURN_BYTES = 1024 * 1024
@@ -85,8 +86,7 @@ class Sender:
         """Nothing more is sent, and nobody called."""
         self.drop()
         # who owns a sender and the sender know each other: without this, both would be left to the collector
-        self._moved = self._drained = _nobody
-        self._failed = _no_reason
+        self._moved = self._drained = self._failed = nobody
 
     def _wait(self, rest: Sequence[Part] | deque[Part]) -> None:
         self._queue = rest if isinstance(rest, deque) else deque(rest)
@@ -142,14 +142,6 @@ class Sender:
         if not sent:
             raise _cut(region)
         return sent
-
-
-def _nobody() -> None:
-    pass
-
-
-def _no_reason(_: Exception) -> None:
-    pass
 
 
 def _gather(part: Part, queue: deque[Part]) -> bytes | bytearray | memoryview:

@@ -109,7 +109,7 @@ def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None],
             for partition in (0, 1):
                 veteran.ask(produce(batch(), topic, partition), version)
         lane = veteran.peer.lanes[0]
-        assert isinstance(lane, ProduceLane) and len(lane._routes) == 4
+        assert isinstance(lane, ProduceLane) and len(lane._routes) == 2  # whatever the partition
         broken = bytearray(batch())
         broken[30] ^= 1
         for records in (
