@@ -1,7 +1,7 @@
 """Kafka's small text files: offsets of many partitions, the epochs of one, its topic id, the identity of a directory.
 
 A checkpoint is `version 0`, the number of entries, then one entry per line. It is rewritten whole (see
-`files.write_atomically`). A file that breaks these rules is corrupt: the reader says so and goes on as if it were
+`Files.write_atomically`). A file that breaks these rules is corrupt: the reader says so and goes on as if it were
 empty, which costs a longer recovery, never data.
 Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile, MetaProperties.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafkalite.errors import ConfigError
-from kafkalite.log.files import read_file
+from kafkalite.log.files import Files
 from kafkalite.names import format_uuid, parse_uuid
 
 logger = logging.getLogger(__name__)
@@ -53,10 +53,10 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
     return encode_entries(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
-def read_offsets(path: str) -> dict[tuple[str, int], int]:
+def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
     """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged."""
     try:
-        entries = decode_entries(read_file(path), 3)
+        entries = decode_entries(files.read(path), 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except FileNotFoundError:
         return {}
@@ -70,10 +70,10 @@ def encode_topic_id(topic_id: uuid.UUID) -> bytes:
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
-def read_topic_id(path: str) -> uuid.UUID | None:
+def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
     """The topic id in a partition.metadata; None when there is no such file, or a corrupt one, which is logged."""
     try:
-        fields = dict(line.split(": ", 1) for line in read_file(path).decode().split("\n") if line)
+        fields = dict(line.split(": ", 1) for line in files.read(path).decode().split("\n") if line)
         if fields.get("version") != "0":
             raise ValueError(f"unknown version {fields.get('version')!r}")
         return parse_uuid(fields["topic_id"])
@@ -102,10 +102,10 @@ class MetaProperties(NamedTuple):
         return "\n".join([*lines, ""]).encode("latin-1")
 
 
-def read_meta_properties(path: str) -> MetaProperties | None:
+def read_meta_properties(files: Files, path: str) -> MetaProperties | None:
     """What the meta.properties at `path` says, of either version; None if there is none. ConfigError if unreadable."""
     try:
-        text = read_file(path).decode("latin-1")
+        text = files.read(path).decode("latin-1")
     except FileNotFoundError:
         return None
     except OSError as error:

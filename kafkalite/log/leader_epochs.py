@@ -11,7 +11,7 @@ import logging
 from bisect import bisect_right
 
 from kafkalite.log.checkpoint import decode_entries, encode_entries
-from kafkalite.log.files import read_file, write_atomically
+from kafkalite.log.files import Files
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +24,10 @@ class LeaderEpochs:
     `latest` is the newest epoch, -1 without any. Methods that change something raise OSError.
     """
 
-    __slots__ = ("_epochs", "_starts", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_starts", "latest", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, files: Files) -> None:
+        self._files = files
         self.path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
@@ -35,7 +36,7 @@ class LeaderEpochs:
     def load(self) -> None:
         """Take the entries from the file; a corrupt one is logged and counts as empty. Raises OSError."""
         try:
-            entries = decode_entries(read_file(self.path), 2)
+            entries = decode_entries(self._files.read(self.path), 2)
             pairs = [(int(epoch), int(start)) for epoch, start in entries]
         except FileNotFoundError:
             return
@@ -120,4 +121,4 @@ class LeaderEpochs:
 
     def _write(self, *, durable: bool) -> None:
         lines = (f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
-        write_atomically(self.path, encode_entries(lines), durable=durable)
+        self._files.write_atomically(self.path, encode_entries(lines), durable=durable)

@@ -32,15 +32,9 @@ from kafkalite.errors import ConfigError, StorageError
 from kafkalite.log.checkpoint import MetaProperties, read_meta_properties, read_topic_id
 from kafkalite.log.files import (
     Done,
+    Files,
     Job,
-    OpenSegments,
-    capacity_for_limit,
-    remove_directory,
     storage_error,
-    sync,
-    sync_all,
-    unlink_if_exists,
-    write_atomically,
 )
 from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
@@ -55,6 +49,7 @@ from kafkalite.log.names import (
     partition_directory,
 )
 from kafkalite.log.offset_checkpoints import LogOffsets, OffsetCheckpoints
+from kafkalite.log.open_segments import OpenSegments, capacity_for_limit
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
 from kafkalite.region import OpenFile
@@ -73,7 +68,12 @@ class LogManager:
     whether the last stop was orderly."""
 
     def __init__(
-        self, data_dir: str | Path, clock: Clock, config: BrokerConfig, run_in_background: RunInBackground | None = None
+        self,
+        data_dir: str | Path,
+        clock: Clock,
+        config: BrokerConfig,
+        run_in_background: RunInBackground | None = None,
+        files: Files | None = None,
     ) -> None:
         """Make the directory if need be and lock it. Raises ConfigError with one line for the operator."""
         self.data_dir = os.path.abspath(data_dir)
@@ -85,17 +85,19 @@ class LogManager:
         self._finished: queue.SimpleQueue[tuple[Done, Exception | None]] = queue.SimpleQueue()
         self._pending = 0
         self._timers: dict[Timer, None] = {}
-        self._checkpoints = OffsetCheckpoints(self.data_dir)
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._files = files or Files(OpenSegments(capacity_for_limit(limit)))
+        self._checkpoints = OffsetCheckpoints(self.data_dir, self._files)
         self._checkpoint_is_due = False
         self._loaded = False
         self.was_clean = True
         self._settled = False
         self._lock: OpenFile | None = _lock(self.data_dir)
-        self._meta = read_meta_properties(self._path(META_PROPERTIES))
+        self._meta = read_meta_properties(self._files, self._path(META_PROPERTIES))
         self._services = LogServices(
             clock,
             self._background,
-            OpenSegments(capacity_for_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])),
+            self._files,
             config.producer_id_expiration_ms,
             self._look_at_finished,
         )
@@ -108,12 +110,12 @@ class LogManager:
     def stored_topics(self) -> dict[str, tuple[uuid.UUID | None, int]]:
         """The topics that have directories here, with their ids if these are known and their partition counts."""
         found: dict[str, tuple[uuid.UUID | None, int]] = {}
-        for name in sorted(os.listdir(self.data_dir)):
+        for name in sorted(self._files.listdir(self.data_dir)):
             key = parse_partition_directory(name)
             if key is not None:
                 topic, partition = key
                 topic_id, count = found.get(topic, (None, 0))
-                topic_id = topic_id or read_topic_id(f"{self._path(name)}/{PARTITION_METADATA}")
+                topic_id = topic_id or read_topic_id(self._files, f"{self._path(name)}/{PARTITION_METADATA}")
                 found[topic] = topic_id, max(count, partition + 1)
         return found
 
@@ -126,7 +128,7 @@ class LogManager:
         self._claim(cluster_id)
         try:
             clean = self.was_clean = os.path.exists(self._path(CLEAN_SHUTDOWN))
-            unlink_if_exists(self._path(CLEAN_SHUTDOWN))
+            self._files.unlink_if_exists(self._path(CLEAN_SHUTDOWN))
             with os.scandir(self.data_dir) as entries:
                 names = sorted(entry.name for entry in entries if entry.is_dir())
         except OSError as error:
@@ -264,12 +266,12 @@ class LogManager:
             except StorageError as error:
                 points[key] = log.recovery_point
                 fault = fault or error
-        _sync_together(list(paths))
-        sync_all([*self._checkpoints.write(self._offsets(points), durable=False), self.data_dir])
+        _sync_together(self._files, list(paths))
+        self._files.sync_all([*self._checkpoints.write(self._offsets(points), durable=False), self.data_dir])
         if fault is not None:
             raise fault
         if self.was_clean or self._settled:
-            write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
+            self._files.write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
 
     def _offsets(
         self,
@@ -297,7 +299,7 @@ class LogManager:
         """Free the name of a directory; its new path. Raises StorageError."""
         aside = self._path(directory_aside(topic, partition, suffix))
         try:
-            os.rename(self._path(partition_directory(topic, partition)), aside)
+            self._files.rename(self._path(partition_directory(topic, partition)), aside)
         except OSError as error:
             raise storage_error(f"cannot move {topic}-{partition} aside", self.data_dir, error) from error
         return aside
@@ -374,7 +376,7 @@ class LogManager:
                 return
             meta = MetaProperties(cluster_id, broker_id)
         try:
-            write_atomically(path, meta.encode(self._clock.wall_ms()))
+            self._files.write_atomically(path, meta.encode(self._clock.wall_ms()))
         except OSError as error:
             raise storage_error(f"cannot write {path}", self.data_dir, error) from error
         self._meta = meta
@@ -388,7 +390,7 @@ class LogManager:
     def _remove_later(self, directory: str, delay_ms: int) -> None:
         def hand_out() -> None:
             del self._timers[timer]
-            self._background(lambda: remove_directory(directory), removed)
+            self._background(lambda: self._files.remove_directory(directory), removed)
 
         def removed(error: Exception | None) -> None:
             if error is not None:
@@ -429,13 +431,13 @@ def _lock(data_dir: str) -> OpenFile:
     return lock
 
 
-def _sync_together(paths: list[str]) -> None:
+def _sync_together(files: Files, paths: list[str]) -> None:
     """fsync many files. Raises OSError."""
     if len(paths) <= _SYNC_THREADS:
-        sync_all(paths)
+        files.sync_all(paths)
         return
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkalite-sync") as pool:
-        for _ in pool.map(sync, paths):
+        for _ in pool.map(files.sync, paths):
             pass

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from kafkalite.log.files import Files
 
 _PAGE_BYTES = mmap.PAGESIZE
-# a map needs no descriptor of its own, but only Python 3.13 and later can do without
-_NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
 class MappedIndex:
@@ -27,9 +26,10 @@ class MappedIndex:
 
     ENTRY_BYTES: ClassVar[int]
 
-    __slots__ = ("_claimed_bytes", "_data", "base_offset", "entries", "entries_max", "path")
+    __slots__ = ("_claimed_bytes", "_data", "_files", "base_offset", "entries", "entries_max", "path")
 
-    def __init__(self, path: str, base_offset: int, bytes_max: int) -> None:
+    def __init__(self, path: str, base_offset: int, bytes_max: int, files: Files) -> None:
+        self._files = files
         self.path = path
         self.base_offset = base_offset
         self.entries = -1
@@ -44,16 +44,19 @@ class MappedIndex:
 
     def ends_in_an_entry(self) -> bool:
         """Whether the file is cut to its entries, as sealing leaves it; an empty one is not. Raises OSError."""
-        with open(self.path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
+        files = self._files
+        fd = files.open(self.path, os.O_RDONLY)
+        try:
+            size = os.fstat(fd).st_size
             if not size or size % self.ENTRY_BYTES:
                 return False
-            file.seek(size - self.ENTRY_BYTES)
-            return any(file.read())
+            return any(files.pread(fd, self.ENTRY_BYTES, size - self.ENTRY_BYTES))
+        finally:
+            files.close(fd)
 
     def open_writable(self) -> None:
         """Preallocate and map for more entries. Raises OSError."""
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             if self.entries < 0:
                 self._count(fd)
@@ -61,11 +64,11 @@ class MappedIndex:
             # one slot more than the maximum, should a smaller setting have met a longer file: it must be sealed yet
             size = max(self.entries_max * self.ENTRY_BYTES, used + self.ENTRY_BYTES)
             if os.fstat(fd).st_size != size:
-                os.ftruncate(fd, used)  # what lies behind the entries is zero from here on
-                os.ftruncate(fd, size)
-            data = mmap.mmap(fd, size, **_NO_DESCRIPTOR)
+                self._files.truncate(fd, used)  # what lies behind the entries is zero from here on
+                self._files.truncate(fd, size)
+            data = self._files.map(fd, size)
         finally:
-            os.close(fd)
+            self._files.close(fd)
         self._let_go()
         self._data = data
         self._claimed_bytes = used
@@ -76,14 +79,14 @@ class MappedIndex:
 
     def trim(self) -> None:
         """Cut the file to its entries and unmap it. Raises OSError."""
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             if self.entries < 0:
                 self._count(fd)
             self._let_go()
-            os.ftruncate(fd, self.size_bytes)
+            self._files.truncate(fd, self.size_bytes)
         finally:
-            os.close(fd)
+            self._files.close(fd)
 
     def reset(self) -> None:
         """Forget every entry: the file is about to be built again. Raises OSError."""
@@ -105,7 +108,7 @@ class MappedIndex:
 
     def _map_for_reading(self) -> mmap.mmap | bytes:
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._files.open(self.path, os.O_RDONLY)
         except FileNotFoundError:
             # a lost index costs a longer scan, nothing else
             self.entries = 0
@@ -114,9 +117,9 @@ class MappedIndex:
             if self.entries < 0:
                 self._count(fd)
             size = self.entries * self.ENTRY_BYTES
-            data = mmap.mmap(fd, size, access=mmap.ACCESS_READ, **_NO_DESCRIPTOR) if size else b""
+            data = self._files.map_for_reading(fd, size) if size else b""
         finally:
-            os.close(fd)
+            self._files.close(fd)
         self._data = data
         return data
 
@@ -132,12 +135,12 @@ class MappedIndex:
         """
         claimed = self._claimed_bytes
         page_end = max(end, claimed - claimed % _PAGE_BYTES + _PAGE_BYTES)
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        fd = self._files.open(self.path, os.O_WRONLY)
         try:
             size = os.fstat(fd).st_size
-            os.pwrite(fd, bytes(min(page_end, size) - claimed), claimed)
+            self._files.write_fully(fd, bytes(min(page_end, size) - claimed), claimed)
         finally:
-            os.close(fd)
+            self._files.close(fd)
         self._claimed_bytes = page_end
 
     def _count(self, fd: int) -> None:
@@ -145,10 +148,10 @@ class MappedIndex:
         width = self.ENTRY_BYTES
         low, high = 0, os.fstat(fd).st_size // width
         zero = bytes(width)
-        if high and os.pread(fd, width, (high - 1) * width) == zero:
+        if high and self._files.pread(fd, width, (high - 1) * width) == zero:
             while low < high:
                 middle = (low + high) // 2
-                if os.pread(fd, width, middle * width) == zero:
+                if self._files.pread(fd, width, middle * width) == zero:
                     high = middle
                 else:
                     low = middle + 1

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.log.checkpoint import encode_offsets, read_offsets
-from kafkalite.log.files import Done, Job, write_atomically
+from kafkalite.log.files import Done, Files, Job
 from kafkalite.log.names import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 
 Key = tuple[str, int]
@@ -34,7 +34,8 @@ class OffsetCheckpoints:
     Invariant: `_named` has every name that stands in a file, or will when the jobs under way are done.
     """
 
-    def __init__(self, data_dir: str) -> None:
+    def __init__(self, data_dir: str, files: Files) -> None:
+        self._files = files
         self._paths = [f"{data_dir}/{name}" for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)]
         self._named: set[Key] = set()
         self._taken = 0  # states that were handed in so far: each is newer than the ones before
@@ -44,7 +45,7 @@ class OffsetCheckpoints:
 
     def read(self) -> LogOffsets:
         """What the files say now; nothing for those that are missing or corrupt, which is logged."""
-        found = LogOffsets(*map(read_offsets, self._paths))
+        found = LogOffsets(*[read_offsets(self._files, path) for path in self._paths])
         self._named.update(*found)
         return found
 
@@ -71,7 +72,7 @@ class OffsetCheckpoints:
                 if number < self._written:
                     return
                 for path, content in zip(self._paths, contents, strict=True):
-                    write_atomically(path, content, durable=durable)
+                    self._files.write_atomically(path, content, durable=durable)
                 self._written = number
 
         def done(error: Exception | None) -> None:

@@ -28,15 +28,10 @@ from kafkalite.log.batch import BatchHeader, parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
 from kafkalite.log.files import (
     Background,
-    OpenSegments,
+    Files,
     SyncFailed,
-    remove_directory,
     run_inline,
     storage_error,
-    sync_all,
-    sync_open,
-    unlink_if_exists,
-    write_atomically,
 )
 from kafkalite.log.names import DELETED, PARTITION_METADATA, SNAPSHOT, segment_stem
 from kafkalite.log.producer_state import EXPIRATION_MS
@@ -72,25 +67,25 @@ class TimestampOffset(NamedTuple):
 
 
 class LogServices:
-    """What all logs of a broker share: time, hands for slow work, a bound on open files, how long producers last.
+    """What all logs of a broker share: time, hands for slow work, the door to the disk, how long producers last.
 
     `hear` has the outcomes of slow work told that nobody was told of yet.
     """
 
-    __slots__ = ("background", "clock", "hear", "open_segments", "producer_expiration_ms")
+    __slots__ = ("background", "clock", "files", "hear", "producer_expiration_ms")
 
     def __init__(
         self,
         clock: Clock,
         background: Background = run_inline,
-        open_segments: OpenSegments | None = None,
+        files: Files | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
         hear: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
         self.background = background
         self.hear = hear
-        self.open_segments = OpenSegments(256) if open_segments is None else open_segments
+        self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms
 
 
@@ -140,7 +135,7 @@ class PartitionLog:
         """The log in an existing directory. Raises StorageError."""
         try:
             now_ms = services.clock.wall_ms()
-            loaded = load(directory, config, known, now_ms, services.open_segments, services.producer_expiration_ms)
+            loaded = load(directory, config, known, now_ms, services.files, services.producer_expiration_ms)
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
         return cls(topic, partition, directory, config, loaded, services)
@@ -151,7 +146,7 @@ class PartitionLog:
     ) -> PartitionLog:
         """A new log in a directory that does not exist yet. Raises StorageError; then there is none afterwards."""
         try:
-            os.mkdir(directory)
+            services.files.mkdir(directory)
         except OSError as error:
             raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
         log = None
@@ -162,7 +157,7 @@ class PartitionLog:
             if log is not None:
                 log.abandon()
             try:
-                remove_directory(directory)
+                services.files.remove_directory(directory)
             except OSError as error:
                 logger.warning("cannot remove %s, which was not finished: %s", directory, error)
             raise
@@ -304,14 +299,14 @@ class PartitionLog:
     def topic_id(self) -> uuid.UUID | None:
         """From partition.metadata, read when first asked for."""
         if self._topic_id is None:
-            self._topic_id = read_topic_id(f"{self.directory}/{PARTITION_METADATA}")
+            self._topic_id = read_topic_id(self._services.files, f"{self.directory}/{PARTITION_METADATA}")
         return self._topic_id
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Raises StorageError."""
         path = f"{self.directory}/{PARTITION_METADATA}"
         try:
-            write_atomically(path, encode_topic_id(topic_id), durable=False)
+            self._services.files.write_atomically(path, encode_topic_id(topic_id), durable=False)
         except OSError as error:
             raise storage_error(f"cannot write {path}", self.directory, error) from error
         self._topic_id = topic_id
@@ -449,9 +444,7 @@ class PartitionLog:
 
     def _start_anew(self, offset: int) -> None:
         """Drop every segment; the next record gets `offset`."""
-        new = Segment.create(
-            self.directory, offset, self._config, self._services.clock.wall_ms(), self._services.open_segments
-        )
+        new = Segment.create(self.directory, offset, self._config, self._services.clock.wall_ms(), self._services.files)
         old = self.segments.copy()
         self.segments.insert(0, new)
         self._bases = [segment.base_offset for segment in self.segments]
@@ -476,7 +469,7 @@ class PartitionLog:
             snapshot = f"{self.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
             for path in (*segment.files(), snapshot):
                 try:
-                    os.rename(path, path + DELETED)
+                    self._services.files.rename(path, path + DELETED)
                     renamed.append(path + DELETED)
                 except FileNotFoundError:
                     pass
@@ -489,7 +482,7 @@ class PartitionLog:
     def _unlink_later(self, paths: list[str]) -> None:
         def unlink_all() -> None:
             for path in paths:
-                unlink_if_exists(path)
+                self._services.files.unlink_if_exists(path)
 
         def hand_out() -> None:
             del self._timers[timer]
@@ -510,7 +503,7 @@ class PartitionLog:
         old = self._active
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         jitter_ms = random.randrange(jitter) if jitter > 0 else 0
-        new = Segment.create(self.directory, self.end_offset, config, now_ms, self._services.open_segments, jitter_ms)
+        new = Segment.create(self.directory, self.end_offset, config, now_ms, self._services.files, jitter_ms)
         try:
             new.set_roll_age(self._roll_age_ms)
             new.open_for_append()
@@ -554,8 +547,8 @@ class PartitionLog:
         unsynced, self._unsynced = self._unsynced, {}
         try:
             if active.fd >= 0:
-                sync_open(active.fd, active.path)
-            sync_all(paths | unsynced)
+                self._services.files.sync_open(active.fd, active.path)
+            self._services.files.sync_all(paths | unsynced)
         except OSError as error:
             self._unsynced = unsynced | self._unsynced
             if isinstance(error, SyncFailed):
@@ -602,7 +595,7 @@ class PartitionLog:
             elif round_ == self._flush_round and upto > self.recovery_point:
                 self._set_recovery_point(upto)
 
-        self._services.background(lambda: sync_all(taken), flushed)
+        self._services.background(lambda: self._services.files.sync_all(taken), flushed)
 
     def _unflushed(self) -> list[Segment]:
         """The sealed segments that hold something at or past the recovery point."""
@@ -652,7 +645,7 @@ class PartitionLog:
         """`shut`, and wait until all of it is on the disk. Raises StorageError."""
         paths = self.shut()
         try:
-            sync_all(paths)
+            self._services.files.sync_all(paths)
         except OSError as error:
             raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
         self.recovery_point = self.end_offset

@@ -15,7 +15,6 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 from __future__ import annotations
 
 import logging
-import os
 import struct
 from bisect import bisect_left, insort
 from typing import NamedTuple
@@ -23,7 +22,7 @@ from typing import NamedTuple
 from kafkalite.checksum import crc32c
 from kafkalite.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import BatchHeader
-from kafkalite.log.files import read_file, unlink_if_exists, write_fully
+from kafkalite.log.files import Files
 from kafkalite.log.names import SNAPSHOT, segment_stem
 from kafkalite.log.record import read_records
 from kafkalite.log.txn_index import AbortedTxn
@@ -98,9 +97,10 @@ class ProducerState:
     Invariant: `ongoing` maps the first offset of every open transaction to its producer id.
     """
 
-    __slots__ = ("_directory", "_producers", "highest_id", "ongoing", "snapshots")
+    __slots__ = ("_directory", "_files", "_producers", "highest_id", "ongoing", "snapshots")
 
-    def __init__(self, directory: str, snapshots: list[int]) -> None:
+    def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
+        self._files = files
         self._directory = directory
         self._producers: dict[int, Producer] = {}
         self.highest_id = -1
@@ -251,7 +251,7 @@ class ProducerState:
             offset = self.snapshots[-1]
             path = self._path(offset)
             try:
-                producers = decode_snapshot(read_file(path))
+                producers = decode_snapshot(self._files.read(path))
             except (Malformed, FileNotFoundError) as error:
                 logger.warning("%s is unusable (%s); falling back to an older one", path, error)
                 self.drop_snapshot(offset)
@@ -280,11 +280,7 @@ class ProducerState:
         if offset <= (self.snapshots[-1] if self.snapshots else 0):
             return None
         path = self._path(offset)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            write_fully(fd, encode_snapshot(self._producers))
-        finally:
-            os.close(fd)
+        self._files.write_new(path, encode_snapshot(self._producers))
         insort(self.snapshots, offset)
         return path
 
@@ -303,7 +299,7 @@ class ProducerState:
     def drop_snapshot(self, offset: int) -> None:
         """Raises OSError."""
         if self.forget_snapshot(offset):
-            unlink_if_exists(self._path(offset))
+            self._files.unlink_if_exists(self._path(offset))
 
     def forget_snapshot(self, offset: int) -> bool:
         """The file at `offset` goes, or went, with its segment; whether there was one."""

@@ -19,7 +19,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.errors import Malformed, StorageError
 from kafkalite.log.batch import BatchHeader, compute_crc
 from kafkalite.log.batch_file import hop, is_legacy
-from kafkalite.log.files import OpenSegments, unlink_if_exists
+from kafkalite.log.files import Files
 from kafkalite.log.leader_epochs import LeaderEpochs
 from kafkalite.log.names import CLEANED, DELETED, LEADER_EPOCHS, LOG, OFFSET_INDEX, SNAPSHOT, SWAP, parse_segment_file
 from kafkalite.log.producer_state import ProducerState
@@ -50,15 +50,13 @@ class LoadedLog(NamedTuple):
     rewritten: list[str]
 
 
-def load(
-    directory: str, config: TopicConfig, known: Known, now_ms: int, open_segments: OpenSegments, expiration_ms: int
-) -> LoadedLog:
+def load(directory: str, config: TopicConfig, known: Known, now_ms: int, files: Files, expiration_ms: int) -> LoadedLog:
     """Raises OSError, and StorageError for a log that this version cannot take without harm."""
-    sizes, snapshots, indexed = _list(directory)
-    epochs = LeaderEpochs(f"{directory}/{LEADER_EPOCHS}")
+    sizes, snapshots, indexed = _list(directory, files)
+    epochs = LeaderEpochs(f"{directory}/{LEADER_EPOCHS}", files)
     epochs.load()
-    producers = ProducerState(directory, snapshots)
-    segments = [Segment(directory, base, sizes[base], config, now_ms, open_segments) for base in sorted(sizes)]
+    producers = ProducerState(directory, snapshots, files)
+    segments = [Segment(directory, base, sizes[base], config, now_ms, files) for base in sorted(sizes)]
     lost_bytes = 0
     end_offset = -1
     loader = _Loader(segments, producers, epochs, known.start_offset, now_ms, expiration_ms)
@@ -91,7 +89,7 @@ def load(
             producers.drop_snapshot(offset)
     if not segments:
         base = max(0, known.start_offset)
-        segments.append(Segment.create(directory, base, config, now_ms, open_segments))
+        segments.append(Segment.create(directory, base, config, now_ms, files))
         loader.rewritten.append(directory)
         end_offset = base
     start_offset = max(known.start_offset, segments[0].base_offset)
@@ -107,7 +105,7 @@ def load(
     )
 
 
-def _list(directory: str) -> tuple[dict[int, int], list[int], set[int]]:
+def _list(directory: str, files: Files) -> tuple[dict[int, int], list[int], set[int]]:
     """The segments with their sizes, the snapshots, and the segments that have an offset index; leftovers tidied."""
     sizes: dict[int, int] = {}
     snapshots: list[int] = []
@@ -128,16 +126,16 @@ def _list(directory: str) -> tuple[dict[int, int], list[int], set[int]]:
             elif suffix == SNAPSHOT:
                 snapshots.append(base)
     if others:
-        finish_clean_up(directory, others)
-        return _list(directory)
+        finish_clean_up(directory, others, files)
+        return _list(directory, files)
     for base in indexed - sizes.keys():
         logger.warning("%s/%020d%s has no segment; deleting it", directory, base, OFFSET_INDEX)
-        unlink_if_exists(f"{directory}/{base:020d}{OFFSET_INDEX}")
+        files.unlink_if_exists(f"{directory}/{base:020d}{OFFSET_INDEX}")
         indexed.discard(base)
     return sizes, snapshots, indexed
 
 
-def finish_clean_up(directory: str, leftovers: Iterable[str]) -> None:
+def finish_clean_up(directory: str, leftovers: Iterable[str], files: Files) -> None:
     """Finish or undo what was under way when the broker stopped. Raises OSError.
 
     `.deleted` goes. `.cleaned` was not finished and goes, and with it every `.swap` at or behind the first of them:
@@ -155,25 +153,25 @@ def finish_clean_up(directory: str, leftovers: Iterable[str]) -> None:
         if leftover == CLEANED:
             cleaned.append(base)
         assert leftover in (CLEANED, DELETED)
-        unlink_if_exists(f"{directory}/{name}")
+        files.unlink_if_exists(f"{directory}/{name}")
     undone = min(cleaned, default=None)
     kept = []
     for base, suffix, name in swaps:
         if undone is not None and base >= undone:
-            unlink_if_exists(f"{directory}/{name}")
+            files.unlink_if_exists(f"{directory}/{name}")
         else:
             kept.append((base, suffix, name))
     logs = sorted(base for base, suffix, _ in kept if suffix == LOG)
     if logs:
-        _drop_covered(directory, logs[0], _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1]))
+        _drop_covered(directory, logs[0], _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1], files), files)
     for _, _, name in kept:
         logger.info("%s/%s takes its place", directory, name)
-        os.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
 
 
-def _end_of(path: str, base: int) -> int:
+def _end_of(path: str, base: int, files: Files) -> int:
     """The offset behind the last batch of a complete segment file."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = files.open(path, os.O_RDONLY)
     try:
         last = base
         for _, _, last, _ in hop(fd, 0, os.fstat(fd).st_size):  # noqa: B007
@@ -182,15 +180,15 @@ def _end_of(path: str, base: int) -> int:
     except Malformed as error:
         raise StorageError(f"{path} should be complete, but {error}; move it away to start without it") from error
     finally:
-        os.close(fd)
+        files.close(fd)
 
 
-def _drop_covered(directory: str, start: int, end: int) -> None:
-    for name in os.listdir(directory):
+def _drop_covered(directory: str, start: int, end: int, files: Files) -> None:
+    for name in files.listdir(directory):
         found = parse_segment_file(name)
         if found is not None and not found[2] and start <= found[0] < end:
             logger.info("%s/%s was compacted already; deleting it", directory, name)
-            unlink_if_exists(f"{directory}/{name}")
+            files.unlink_if_exists(f"{directory}/{name}")
 
 
 def _check_place(segment: Segment, position: int, header: BatchHeader, next_offset: int) -> None:

@@ -17,13 +17,12 @@ import logging
 import os
 from bisect import bisect_left
 from collections.abc import Iterator
-from os import pwrite
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from kafkalite.log.batch_file import hop, walk
-from kafkalite.log.files import OpenSegments, create_empty, unlink_if_exists
+from kafkalite.log.files import Files
 from kafkalite.log.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.time_index import TimeIndex
@@ -48,7 +47,7 @@ class Segment:
     """
 
     __slots__ = (
-        "_closed", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_open_segments", "_preallocated",
+        "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
         "_roll_age_ms", "_tail_ends", "_tail_from", "_tail_positions", "_unindexed_bytes", "base_offset",
         "created_ms", "directory", "fd", "file", "index_interval_bytes", "index_is_full", "max_timestamp_ms",
         "max_timestamp_offset", "offset_index", "path", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "time_index",
@@ -57,7 +56,7 @@ class Segment:
 
     def __init__(
         self, directory: str, base_offset: int, size_bytes: int, config: TopicConfig, now_ms: int,
-        open_segments: OpenSegments, jitter_ms: int = 0,
+        files: Files, jitter_ms: int = 0,
     ) -> None:  # fmt: skip
         stem = f"{directory}/{segment_stem(base_offset)}"
         self.directory = directory
@@ -65,9 +64,9 @@ class Segment:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.created_ms = now_ms
-        self.offset_index = OffsetIndex(stem + OFFSET_INDEX, base_offset, config.segment_index_bytes)
-        self.time_index = TimeIndex(stem + TIME_INDEX, base_offset, config.segment_index_bytes)
-        self.txn_index = TxnIndex(stem + TXN_INDEX, base_offset)
+        self.offset_index = OffsetIndex(stem + OFFSET_INDEX, base_offset, config.segment_index_bytes, files)
+        self.time_index = TimeIndex(stem + TIME_INDEX, base_offset, config.segment_index_bytes, files)
+        self.txn_index = TxnIndex(stem + TXN_INDEX, base_offset, files)
         self.index_interval_bytes = config.index_interval_bytes
         self.index_is_full = False
         self.max_timestamp_ms = -2
@@ -85,22 +84,22 @@ class Segment:
         self._tail_ends: list[int] = []  # last offsets of the latest appends, and the positions of their batches
         self._tail_positions: list[int] = []
         self._tail_from = NEVER  # offsets from here on are in the tail
-        self._open_segments = open_segments
+        self._files = files
+        self._pwrite = files.pwrite
         self._preallocated = False
         self._closed = False
 
     @classmethod
     def create(
-        cls, directory: str, base_offset: int, config: TopicConfig, now_ms: int, open_segments: OpenSegments,
-        jitter_ms: int = 0,
+        cls, directory: str, base_offset: int, config: TopicConfig, now_ms: int, files: Files, jitter_ms: int = 0,
     ) -> Segment:  # fmt: skip
         """A new, empty segment with its files. Raises OSError; then none of them is left."""
-        segment = cls(directory, base_offset, 0, config, now_ms, open_segments, jitter_ms)
+        segment = cls(directory, base_offset, 0, config, now_ms, files, jitter_ms)
         try:
             for path in (segment.path, segment.offset_index.path, segment.time_index.path):
-                create_empty(path)
+                files.create_empty(path)
             if config.preallocate:
-                os.truncate(segment.path, config.segment_bytes)
+                files.truncate_path(segment.path, config.segment_bytes)
                 segment._preallocated = True
         except OSError:
             segment.delete_files()
@@ -124,7 +123,7 @@ class Segment:
         """
         position = self.size_bytes
         try:
-            written = pwrite(self.fd, records, position)
+            written = self._pwrite(self.fd, records, position)
         except OSError:
             self._cut_back()
             raise
@@ -170,7 +169,7 @@ class Segment:
 
     def _cut_back(self) -> None:
         try:
-            os.ftruncate(self.fd, self.size_bytes)
+            self._files.truncate(self.fd, self.size_bytes)
         except OSError as error:
             # the next append overwrites it, and sealing or recovery cuts it
             logger.warning("%s has a torn end behind %d bytes: %s", self.path, self.size_bytes, error)
@@ -178,7 +177,7 @@ class Segment:
     def open_for_append(self) -> None:
         """Open the file and map the indexes, preallocated. Raises OSError."""
         self._refuse_if_closed()
-        file = OpenFile(self.path, os.O_RDWR)
+        file = self._files.open_file(self.path, os.O_RDWR)
         self._preallocated = True
         self.offset_index.open_writable()
         self.time_index.open_writable()
@@ -190,7 +189,7 @@ class Segment:
         self.set_roll_age(self._roll_age_ms)
         self.file = file
         self.fd = file.fd
-        self._open_segments.opened(self)
+        self._files.open_segments.opened(self)
 
     def set_roll_age(self, age_ms: int) -> None:
         """How long the segment may go on: `age_ms` less its jitter, from its first batch's time on."""
@@ -216,7 +215,7 @@ class Segment:
             self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
             self._indexed_timestamp_ms = self.max_timestamp_ms
         if os.fstat(self.fd).st_size != self.size_bytes:
-            os.ftruncate(self.fd, self.size_bytes)
+            self._files.truncate(self.fd, self.size_bytes)
         self.fd = -1  # appending begins with opening the indexes again
         self.offset_index.trim()
         self.time_index.trim()
@@ -239,7 +238,7 @@ class Segment:
     def rest(self) -> None:
         """Give everything back until it is needed again: nobody asks for this segment now."""
         self.release()
-        self._open_segments.closed(self)
+        self._files.open_segments.closed(self)
 
     def release(self) -> None:
         """As `rest`, on the demand of the one who counts the descriptors."""
@@ -256,8 +255,8 @@ class Segment:
         file = self.file
         if file is None:
             self._refuse_if_closed()
-            file = self.file = OpenFile(self.path, os.O_RDONLY)
-            self._open_segments.opened(self)
+            file = self.file = self._files.open_file(self.path, os.O_RDONLY)
+            self._files.open_segments.opened(self)
         return file
 
     def find(self, offset: int) -> tuple[int, int] | None:
@@ -384,7 +383,7 @@ class Segment:
         """Drop everything from `position` on, where `offset` would come next; how many bytes went. Raises OSError."""
         cut_bytes = self.size_bytes - position
         self.release()
-        os.truncate(self.path, position)
+        self._files.truncate_path(self.path, position)
         self.size_bytes = position
         self.offset_index.keep_before(offset)
         self.time_index.keep_before(offset)
@@ -412,7 +411,7 @@ class Segment:
         """Raises OSError."""
         self.abandon()
         for path in self.files():
-            unlink_if_exists(path)
+            self._files.unlink_if_exists(path)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -11,7 +11,7 @@ import os
 import struct
 from typing import NamedTuple
 
-from kafkalite.log.files import create_empty, read_file, write_fully
+from kafkalite.log.files import Files
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -32,9 +32,10 @@ class AbortedTxn(NamedTuple):
 class TxnIndex:
     """The file is read whole when asked: it is short, and only read_committed consumers ask."""
 
-    __slots__ = ("_entries", "base_offset", "path")
+    __slots__ = ("_entries", "_files", "base_offset", "path")
 
-    def __init__(self, path: str, base_offset: int) -> None:
+    def __init__(self, path: str, base_offset: int, files: Files) -> None:
+        self._files = files
         self.path = path
         self.base_offset = base_offset
         self._entries: list[AbortedTxn] | None = None
@@ -44,7 +45,7 @@ class TxnIndex:
         entries = self._entries
         if entries is None:
             try:
-                data = read_file(self.path)
+                data = self._files.read(self.path)
             except FileNotFoundError:
                 data = b""
             whole = data[: len(data) // _ENTRY.size * _ENTRY.size]
@@ -56,13 +57,12 @@ class TxnIndex:
         """Remember one more; its marker must lie behind the others. Raises OSError."""
         entries = self.all()
         assert not entries or txn.last_offset > entries[-1].last_offset
-        if not os.path.exists(self.path):
-            create_empty(self.path)
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)
+        files = self._files
+        fd = files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            write_fully(fd, _ENTRY.pack(_VERSION, *txn), len(entries) * _ENTRY.size)
+            files.write_fully(fd, _ENTRY.pack(_VERSION, *txn), len(entries) * _ENTRY.size)
         finally:
-            os.close(fd)
+            files.close(fd)
         entries.append(txn)
 
     def overlapping(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
@@ -83,11 +83,11 @@ class TxnIndex:
         entries = self.all()
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
-            os.truncate(self.path, len(kept) * _ENTRY.size)
+            self._files.truncate_path(self.path, len(kept) * _ENTRY.size)
             self._entries = kept
 
     def reset(self) -> None:
         """Forget everything: the file is about to be built again. Raises OSError."""
         self._entries = []
         if os.path.exists(self.path):
-            os.truncate(self.path, 0)
+            self._files.truncate_path(self.path, 0)

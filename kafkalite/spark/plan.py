@@ -20,6 +20,7 @@ import numpy.typing as npt
 from kafkalite.errors import ConfigError, StorageError
 from kafkalite.log.batch import HEADER_BYTES
 from kafkalite.log.checkpoint import read_offsets
+from kafkalite.log.files import Files
 from kafkalite.log.names import (
     LOG,
     LOG_STARTS,
@@ -133,7 +134,7 @@ def _plan_partition(options: ReadOptions, topic: str, partition: int) -> Partiti
         return PartitionPlan(topic, partition, 0, 0, [])
     with open_segment(directory, bases[-1]) as last:
         last_position, log_end = last.end()
-    starts = read_offsets(os.path.join(options.path, LOG_STARTS))
+    starts = read_offsets(Files(), os.path.join(options.path, LOG_STARTS))
     log_start = max(bases[0], starts.get((topic, partition), 0))
     start = _resolve(options, "startingOffsets", options.starting_offsets, topic, partition, log_start, log_end)
     end = _resolve(options, "endingOffsets", options.ending_offsets, topic, partition, log_start, log_end)

@@ -11,9 +11,9 @@ import pytest
 
 from kafkalite.clock import ManualClock
 from kafkalite.config import TopicConfig
-from kafkalite.log import segment as segment_module
 from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.files import OpenSegments
+from kafkalite.log.files import Files
+from kafkalite.log.open_segments import OpenSegments
 from kafkalite.log.partition_log import AppendResult, LogServices, PartitionLog
 from kafkalite.log.record import Record, read_records
 from kafkalite.log.recovery import Known
@@ -63,6 +63,17 @@ class Log:
         return [(record.value or b"").decode() for record in self.records()]
 
 
+class SmallFiles(Files):
+    """A disk on which one write takes at most `taken_bytes`; 0 is a full one, None one without limit."""
+
+    taken_bytes: int | None = None
+
+    def pwrite(self, fd: int, data: bytes | memoryview, position: int) -> int:  # type: ignore[override]
+        if self.taken_bytes == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.pwrite(fd, data[: self.taken_bytes], position)
+
+
 class Disk:
     """A directory with one partition. `full()` makes every write of records fail after some bytes."""
 
@@ -70,7 +81,8 @@ class Disk:
         self.directory = root / "orders-0"
         self.directory.mkdir()
         self.clock = ManualClock(START_MS)
-        self.services = LogServices(self.clock, open_segments=OpenSegments(64))
+        self.files = SmallFiles(OpenSegments(64))
+        self.services = LogServices(self.clock, files=self.files)
         self.settings: dict[str, object] = {}
         self._monkeypatch = monkeypatch
         self._opened: list[PartitionLog] = []
@@ -115,15 +127,10 @@ class Disk:
     def full(self, after_bytes: int = 0) -> None:
         """From now on a write of records takes at most `after_bytes`, then the disk is full."""
 
-        def pwrite(fd: int, data: memoryview, position: int) -> int:
-            if after_bytes == 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return os.pwrite(fd, data[:after_bytes], position)
-
-        self._monkeypatch.setattr(segment_module, "pwrite", pwrite)
+        self.files.taken_bytes = after_bytes
 
     def room(self) -> None:
-        self._monkeypatch.setattr(segment_module, "pwrite", os.pwrite)
+        self.files.taken_bytes = None
 
     def close(self) -> None:
         for log in self._opened:

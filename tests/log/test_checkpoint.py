@@ -14,6 +14,7 @@ from kafkalite.log.checkpoint import (
     read_offsets,
     read_topic_id,
 )
+from kafkalite.log.files import Files
 from kafkalite.names import parse_uuid
 
 
@@ -25,10 +26,10 @@ def test_offsets_are_written_as_kafka_writes_them() -> None:
 def test_offsets_are_read_back(tmp_path: Path) -> None:
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_bytes(b"0\n2\norders 0 42\nlogs 3 7\n")
-    assert read_offsets(str(path)) == {("orders", 0): 42, ("logs", 3): 7}
+    assert read_offsets(Files(), str(path)) == {("orders", 0): 42, ("logs", 3): 7}
     path.write_bytes(b"")
-    assert read_offsets(str(path)) == {}
-    assert read_offsets(str(tmp_path / "none")) == {}
+    assert read_offsets(Files(), str(path)) == {}
+    assert read_offsets(Files(), str(tmp_path / "none")) == {}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_corrupt_checkpoint_is_named_and_counts_as_empty(
 ) -> None:
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_bytes(content)
-    assert read_offsets(str(path)) == {}
+    assert read_offsets(Files(), str(path)) == {}
     assert str(path) in caplog.text
 
 
@@ -49,22 +50,22 @@ def test_the_topic_id_stands_in_partition_metadata(tmp_path: Path) -> None:
     path = tmp_path / "partition.metadata"
     path.write_bytes(encode_topic_id(topic_id))
     assert path.read_bytes() == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
-    assert read_topic_id(str(path)) == topic_id == uuid.UUID(int=1)
+    assert read_topic_id(Files(), str(path)) == topic_id == uuid.UUID(int=1)
     path.write_bytes(b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-    assert read_topic_id(str(path)) is None
+    assert read_topic_id(Files(), str(path)) is None
     path.write_bytes(b"")
-    assert read_topic_id(str(path)) is None
+    assert read_topic_id(Files(), str(path)) is None
 
 
 def test_meta_properties_of_both_versions_are_understood(tmp_path: Path) -> None:
     path = tmp_path / "meta.properties"
-    assert read_meta_properties(str(path)) is None
+    assert read_meta_properties(Files(), str(path)) is None
     written = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3).encode(1_732_209_660_000)
     assert written == (b"#\n#Thu Nov 21 17:21:00 UTC 2024\nbroker.id=3\nversion=0\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
     path.write_bytes(written)
-    assert read_meta_properties(str(path)) == ("MkU3OEVBNTcwNTJENDM2Qg", 3)
+    assert read_meta_properties(Files(), str(path)) == ("MkU3OEVBNTcwNTJENDM2Qg", 3)
     path.write_bytes(b"! kraft\nnode.id=1\ndirectory.id=x\nversion=1\ncluster.id=abc\n")
-    assert read_meta_properties(str(path)) == ("abc", 1)
+    assert read_meta_properties(Files(), str(path)) == ("abc", 1)
 
 
 @pytest.mark.parametrize("content", [b"version=7\n", b"broker.id=one\n"])
@@ -72,4 +73,4 @@ def test_unreadable_meta_properties_stop_the_start(tmp_path: Path, content: byte
     path = tmp_path / "meta.properties"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"meta\.properties"):
-        read_meta_properties(str(path))
+        read_meta_properties(Files(), str(path))

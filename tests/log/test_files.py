@@ -1,20 +1,13 @@
 from __future__ import annotations
 
 import errno
-import os
 from pathlib import Path
 
 import pytest
 
 from kafkalite.log import names
-from kafkalite.log.files import (
-    OpenSegments,
-    SyncFailed,
-    capacity_for_limit,
-    storage_error,
-    sync,
-    write_atomically,
-)
+from kafkalite.log.files import Files, SyncFailed, storage_error
+from kafkalite.log.open_segments import OpenSegments, capacity_for_limit
 
 
 class Held:
@@ -43,15 +36,21 @@ def test_the_least_recently_used_gives_its_descriptors_back() -> None:
     assert capacity_for_limit(1024) == 170
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(fd: int, data: bytes, position: int) -> int:
+class FullDisk(Files):
+    def pwrite(self, fd: int, data: object, position: int) -> int:  # type: ignore[override]
         raise OSError(errno.ENOSPC, "No space left on device")
 
+
+class BrokenDisk(Files):
+    def fsync(self, fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    write_atomically(str(path), b"old")
-    monkeypatch.setattr(os, "pwrite", full)
+    Files().write_atomically(str(path), b"old")
     with pytest.raises(OSError):
-        write_atomically(str(path), b"new")
+        FullDisk().write_atomically(str(path), b"new")
     assert path.read_bytes() == b"old"
 
 
@@ -74,15 +73,11 @@ def test_names() -> None:
         assert names.parse_partition_directory(gone) is None
 
 
-def test_only_an_fsync_that_failed_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(fd: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    sync(str(tmp_path / "gone"))
+def test_only_an_fsync_that_failed_is_final(tmp_path: Path) -> None:
+    Files().sync(str(tmp_path / "gone"))
     with pytest.raises(OSError) as raised:
-        sync(str(tmp_path / ("x" * 300)))
+        Files().sync(str(tmp_path / ("x" * 300)))
     assert not isinstance(raised.value, SyncFailed), "it could not be opened: nothing is lost"
-    monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises(SyncFailed, match="Input/output error") as failed:
-        sync(str(tmp_path))
+        BrokenDisk().sync(str(tmp_path))
     assert failed.value.errno == errno.EIO

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.log import mapped_index
+from kafkalite.log.files import Files
 from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import AbortedTxn, TxnIndex
@@ -22,7 +23,7 @@ def path(tmp_path: Path) -> str:
 
 
 def test_offset_index_bytes(path: str) -> None:
-    index = OffsetIndex(path, 1000, 4096 * 3 + 5)
+    index = OffsetIndex(path, 1000, 4096 * 3 + 5, Files())
     index.open_writable()
     assert os.path.getsize(path) == 4096 * 3, "preallocated, rounded down to whole entries"
     assert os.stat(path).st_blocks <= 8, "and sparse"
@@ -30,27 +31,27 @@ def test_offset_index_bytes(path: str) -> None:
     index.append(1009, 8500)
     index.trim()
     assert Path(path).read_bytes() == bytes.fromhex("00000005 00001068 00000009 00002134")
-    again = OffsetIndex(path, 1000, 4096)
+    again = OffsetIndex(path, 1000, 4096, Files())
     assert again.all() == [(1005, 4200), (1009, 8500)]
     assert [again.position_of(o) for o in (1000, 1004, 1005, 1008, 1009, 2000)] == [0, 0, 4200, 4200, 8500, 8500]
 
 
 def test_time_index_bytes(path: str) -> None:
-    index = TimeIndex(path, 1000, 100)
+    index = TimeIndex(path, 1000, 100, Files())
     index.open_writable()
     assert os.path.getsize(path) == 96
     index.append(1_700_000_000_000, 1005)
     index.append(1_700_000_000_500, 1009)
     index.trim()
     assert Path(path).read_bytes() == bytes.fromhex("0000018bcfe56800 00000005 0000018bcfe569f4 00000009")
-    again = TimeIndex(path, 1000, 100)
+    again = TimeIndex(path, 1000, 100, Files())
     assert again.last() == (1_700_000_000_500, 1009)
     times = (0, 1_700_000_000_000, 1_700_000_000_499, 1_700_000_000_500)
     assert [again.offset_before(t) for t in times] == [1000, 1005, 1005, 1009]
 
 
 def test_txn_index_bytes(path: str) -> None:
-    index = TxnIndex(path, 0)
+    index = TxnIndex(path, 0, Files())
     assert index.overlapping(0, 100) == ([], False)
     assert not os.path.exists(path), "made when first needed"
     first, second = AbortedTxn(7, 10, 15, 12), AbortedTxn(8, 12, 20, 21)
@@ -60,7 +61,7 @@ def test_txn_index_bytes(path: str) -> None:
         "0000 0000000000000007 000000000000000a 000000000000000f 000000000000000c"
         "0000 0000000000000008 000000000000000c 0000000000000014 0000000000000015"
     )
-    again = TxnIndex(path, 0)
+    again = TxnIndex(path, 0, Files())
     assert again.overlapping(0, 12) == ([first], True)
     assert again.overlapping(16, 100) == ([second], False)
     again.keep_before(20)
@@ -71,38 +72,38 @@ def test_txn_index_bytes(path: str) -> None:
 def test_zeros_that_a_crash_left_are_padding(path: str) -> None:
     entries = bytes.fromhex("00000005 00001068 00000009 00002134")
     Path(path).write_bytes(entries + bytes(8 * 500) + b"\0\0\0")
-    index = OffsetIndex(path, 1000, 8 * 600)
+    index = OffsetIndex(path, 1000, 8 * 600, Files())
     assert index.all() == [(1005, 4200), (1009, 8500)]
     Path(path).write_bytes(bytes(4096))
-    assert OffsetIndex(path, 1000, 4096).position_of(5000) == 0
+    assert OffsetIndex(path, 1000, 4096, Files()).position_of(5000) == 0
 
 
 def test_a_lost_index_is_an_empty_one(path: str) -> None:
-    assert OffsetIndex(path, 0, 4096).position_of(7) == 0
-    assert TimeIndex(path, 0, 4096).last() == (-1, 0)
+    assert OffsetIndex(path, 0, 4096, Files()).position_of(7) == 0
+    assert TimeIndex(path, 0, 4096, Files()).last() == (-1, 0)
 
 
 def test_the_disk_is_asked_for_a_page_before_the_map_is_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(fd: int, data: bytes, position: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    index = OffsetIndex(path, 0, 3 * mapped_index.mmap.PAGESIZE)
+    index = OffsetIndex(path, 0, 3 * mapped_index.mmap.PAGESIZE, Files())
     index.open_writable()
     per_page = mapped_index.mmap.PAGESIZE // 8
     for i in range(per_page):
         index.append(i + 1, i * 100 + 1)
-    monkeypatch.setattr(mapped_index.os, "pwrite", full)
+    monkeypatch.setattr(Files, "pwrite", staticmethod(full))
     with pytest.raises(OSError, match="No space"):
         index.append(per_page + 1, 7)
     assert index.entries == per_page
     monkeypatch.undo()
     index.append(per_page + 1, 7)
     index.trim()
-    assert OffsetIndex(path, 0, 4096).all()[-2:] == [(per_page, (per_page - 1) * 100 + 1), (per_page + 1, 7)]
+    assert OffsetIndex(path, 0, 4096, Files()).all()[-2:] == [(per_page, (per_page - 1) * 100 + 1), (per_page + 1, 7)]
 
 
 def test_an_index_goes_on_after_it_was_released(path: str) -> None:
-    index = TimeIndex(path, 0, 1200)
+    index = TimeIndex(path, 0, 1200, Files())
     index.open_writable()
     index.append(10, 1)
     index.release()
@@ -118,7 +119,7 @@ def test_lookups_equal_a_plain_list(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     path = str(tmp_path_factory.mktemp("index") / "00000000000000000100.index")
-    index = OffsetIndex(path, 100, 4096)
+    index = OffsetIndex(path, 100, 4096, Files())
     index.open_writable()
     entries = []
     offset, position = 100, 0

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.log.files import Files
 from kafkalite.log.leader_epochs import LeaderEpochs
 
 
 @pytest.fixture
 def epochs(tmp_path: Path) -> LeaderEpochs:
-    epochs = LeaderEpochs(str(tmp_path / "leader-epoch-checkpoint"))
+    epochs = LeaderEpochs(str(tmp_path / "leader-epoch-checkpoint"), Files())
     epochs.load()
     return epochs
 
@@ -20,7 +21,7 @@ def test_each_epoch_is_remembered_with_its_first_offset(epochs: LeaderEpochs) ->
     assert epochs.entries() == [(0, 0), (2, 10), (5, 20)]
     assert epochs.latest == 5
     assert Path(epochs.path).read_bytes() == b"0\n3\n0 0\n2 10\n5 20\n"
-    again = LeaderEpochs(epochs.path)
+    again = LeaderEpochs(epochs.path, Files())
     again.load()
     assert again.entries() == epochs.entries()
 

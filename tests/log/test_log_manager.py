@@ -17,9 +17,8 @@ import pytest
 from kafkalite.clock import ManualClock
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
-from kafkalite.log import offset_checkpoints, partition_log
 from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.files import write_atomically
+from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.names import parse_uuid
@@ -273,16 +272,18 @@ class TestANameThatIsUsedAgain:
     ) -> None:
         manager = start()
         written: list[str] = []
+        write = Files.write_atomically
 
-        def count(path: str, data: bytes, *, durable: bool = True) -> None:
-            written.append(os.path.basename(path))
-            write_atomically(path, data, durable=durable)
+        def count(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
+            if path.endswith("-checkpoint"):
+                written.append(os.path.basename(path))
+            write(files, path, data, durable=durable)
 
         for lazily in (True, False):
             for partition in range(20):
                 manager.create("orders", partition, TOPIC_ID, TopicConfig())
             manager.checkpoint()
-            monkeypatch.setattr(offset_checkpoints, "write_atomically", count)
+            monkeypatch.setattr(Files, "write_atomically", count)
             for partition in range(20):
                 manager.delete("orders", partition)
             assert written == []
@@ -302,10 +303,10 @@ class TestANameThatIsUsedAgain:
         self.fill(manager)
         manager.delete("orders", 0)
 
-        def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        def full(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(offset_checkpoints, "write_atomically", full)
+        monkeypatch.setattr(Files, "write_atomically", full)
         with pytest.raises(StorageError, match="cannot create orders-0: no space left"):
             manager.create("orders", 0, TOPIC_ID, TopicConfig())
         monkeypatch.undo()
@@ -317,10 +318,10 @@ def test_a_creation_that_fails_leaves_the_name_free(
 ) -> None:
     manager = start()
 
-    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+    def full(files: Files, path: str, data: bytes, *, durable: bool = True) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(partition_log, "write_atomically", full)
+    monkeypatch.setattr(Files, "write_atomically", full)
     with pytest.raises(StorageError, match="no space left"):
         manager.create("orders", 0, TOPIC_ID, TopicConfig())
     assert not (tmp_path / "data" / "orders-0").exists()

@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log import partition_log as partition_log_module
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.log.compression import CODECS
-from kafkalite.log.files import Done, Job, SyncFailed
+from kafkalite.log.files import Done, Files, Job, SyncFailed
 from kafkalite.log.partition_log import LogServices
 
 Disk = Any  # of conftest.py
@@ -504,10 +503,10 @@ def test_a_flush_that_could_not_open_a_file_is_made_up_for(disk: Disk, monkeypat
     log = disk.open(flush_messages=1)
     send: dict[str, int] = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
 
-    def none_left(paths: object) -> None:
+    def none_left(files: Files, paths: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(partition_log_module, "sync_all", none_left)
+    monkeypatch.setattr(Files, "sync_all", none_left)
     with pytest.raises(StorageError, match="too many open files"):
         log.write("a", **send)
     assert (log.log.end_offset, log.log.recovery_point) == (1, 0)
@@ -545,9 +544,9 @@ def test_a_roll_that_learns_of_a_broken_disk_appends_nothing(disk: Disk, monkeyp
 
 
 def test_few_descriptors_serve_many_segments(disk: Disk) -> None:
-    from kafkalite.log.files import OpenSegments
+    from kafkalite.log.open_segments import OpenSegments
 
-    disk.services = LogServices(disk.clock, open_segments=OpenSegments(3))
+    disk.services = LogServices(disk.clock, files=Files(OpenSegments(3)))
     log = disk.open(segment_bytes=100, index_interval_bytes=0)
     for i in range(40):
         log.write(str(i))

@@ -6,6 +6,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
+from kafkalite.log.files import Files
 from kafkalite.log.producer_state import Producer, ProducerState, decode_snapshot, encode_snapshot
 from kafkalite.log.txn_index import AbortedTxn
 
@@ -14,7 +15,7 @@ MAX_SEQUENCE = 2**31 - 1
 
 @pytest.fixture
 def state(tmp_path: Path) -> ProducerState:
-    return ProducerState(str(tmp_path), [])
+    return ProducerState(str(tmp_path), [], Files())
 
 
 def send(state: ProducerState, first: int, count: int, offset: int, epoch: int = 0) -> int | None:
@@ -82,7 +83,7 @@ def test_snapshot_bytes() -> None:
     state = {7: producer}
     assert encode_snapshot({}) == bytes.fromhex("0001 48674bc7 00000000")
     producer.coordinator_epoch = -1
-    holder = ProducerState("", [])
+    holder = ProducerState("", [], Files())
     holder.update(7, 2, 10, 104, 4, 1_700_000_000_000)
     known = holder.get(7)
     assert known is not None
@@ -106,7 +107,7 @@ def test_a_restart_goes_back_to_the_newest_good_snapshot(tmp_path: Path, state: 
     assert state.take_snapshot(2) is None, "there is a newer one"
     newest = tmp_path / "00000000000000000003.snapshot"
     newest.write_bytes(newest.read_bytes()[:-1] + b"\0")
-    again = ProducerState(str(tmp_path), [1, 2, 3])
+    again = ProducerState(str(tmp_path), [1, 2, 3], Files())
     assert again.restore(0, 3, 1000, 86_400_000) == 2
     assert not newest.exists()
     assert again.check(7, 0, 2, 0) is None
