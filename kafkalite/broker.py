@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_MS = 5_000
+_FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
 
@@ -180,9 +181,11 @@ class _Running:
         self.clock: Clock = self._given_clock or SystemClock(loop)
         for warning in config.warnings:
             logger.warning("%s", warning)
-        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-flush")
+        executor = ThreadPoolExecutor(max_workers=_FLUSH_THREADS, thread_name_prefix="kafkalite-flush")
         self._undo.append(executor.shutdown)
-        self.logs = LogManager(self._data_dir, self.clock, config, executor.submit)
+        self.logs = LogManager(
+            self._data_dir, self.clock, config, executor.submit, wake=lambda: loop.call_soon_threadsafe(self._hear)
+        )
         self._undo.append(self.logs.close)
         self.registry = EmbeddedRegistry(
             self._data_dir,
@@ -262,6 +265,10 @@ class _Running:
             await self.registry.set_broker_config(broker, settings)
             self.config = self._services.config = new
             await self.topics.reconfigure(new)
+
+    def _hear(self) -> None:
+        """What other threads did for the logs has come to its end."""
+        self.logs.hear()
 
     def _release_the_waiting(self) -> None:
         """Whoever waits for others is answered now: nothing more will come."""

@@ -116,15 +116,23 @@ class GroupTopic:
         if partition is None:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
+
+        def appended(error: KafkaError | None) -> None:
+            if error is not None:
+                logger.error("%s-%d takes no records: %s", GROUP_METADATA_TOPIC, index, error)
+            done(ErrorCode.NONE if error is None else error.code)
+
         now_ms = self._clock.wall_ms()
         batch = build_batch([NewRecord(key, value, timestamp=now_ms) for key, value in records])
         try:
-            partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
+            result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
         except KafkaError as error:
-            logger.error("%s-%d takes no records: %s", GROUP_METADATA_TOPIC, index, error)
-            done(error.code)
+            appended(error)
             return
-        done(ErrorCode.NONE)
+        if result.last_offset < partition.high_watermark:
+            done(ErrorCode.NONE)
+        else:
+            partition.when_committed(result.last_offset, appended)
 
 
 async def _read(partition: Partition, stored: StoredGroups) -> None:

@@ -2,8 +2,9 @@
 
 A fetch that found too little leaves a `Waiter` here; an append tells every waiter how many bytes came, and a waiter
 that has enough is woken once, from the event loop rather than from inside the append. With one replica a record is
-committed as soon as it is in the log, so the high watermark follows the end offset.
-Source: kafka.cluster.Partition, kafka.server.DelayedFetch.
+committed as soon as the log says so: at once, or, where flush.messages asks for it, when it is on the disk. Until then
+nobody reads it, and its producer waits (`when_committed`).
+Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalite.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kafkalite.log.partition_log import AppendResult, PartitionLog, TimestampOffset
+    from kafkalite.log.partition_log import AppendResult, PartitionLog
+    from kafkalite.log.time_lookup import TimestampOffset
     from kafkalite.region import FileRegion
 
 
@@ -66,7 +68,16 @@ class Partition:
     """Leader of one partition. Fields: `leader_epoch` stamps every batch; `high_watermark` is the first offset that is
     not committed. Invariant: start_offset <= high_watermark <= end_offset."""
 
-    __slots__ = ("high_watermark", "index", "leader_epoch", "log", "topic", "waiters")
+    __slots__ = (
+        "_unanswered",
+        "_uncommitted_bytes",
+        "high_watermark",
+        "index",
+        "leader_epoch",
+        "log",
+        "topic",
+        "waiters",
+    )
 
     def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int) -> None:
         self.topic = topic
@@ -75,6 +86,9 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.high_watermark = log.end_offset
         self.waiters: dict[Waiter, None] = {}
+        self._uncommitted_bytes = 0
+        self._unanswered: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # with the offset they wait for
+        log.on_commit = self._committed
 
     @property
     def last_stable_offset(self) -> int:
@@ -82,21 +96,47 @@ class Partition:
         return self.high_watermark
 
     def append(self, records: memoryview, now_ms: int, produce_version: int, *, trusted: bool = False) -> AppendResult:
-        """Append one batch and commit it. Raises KafkaError with the code for the producer.
+        """Append one batch. It is committed if the high watermark is past it; otherwise see `when_committed`.
 
-        `trusted`: the broker itself made the batch, so there is nothing to check.
+        `trusted`: the broker itself made the batch, so there is nothing to check. Raises KafkaError with the code for
+        the producer.
         """
         log = self.log
         try:
             return log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
-        finally:  # when the flush behind it failed, the producer is told so, but the batch is in the log
-            end_offset = log.end_offset
-            if end_offset != self.high_watermark:
-                self.high_watermark = end_offset
-                if self.waiters:
-                    size_bytes = len(records)
-                    for waiter in tuple(self.waiters):
-                        waiter.arrived(size_bytes)
+        finally:
+            if log.committed_offset != self.high_watermark:
+                self._advance(len(records))
+            elif log.end_offset != self.high_watermark:
+                self._uncommitted_bytes += len(records)
+
+    def _advance(self, size_bytes: int) -> None:
+        self.high_watermark = self.log.committed_offset
+        if self.waiters:
+            size_bytes += self._uncommitted_bytes
+            for waiter in tuple(self.waiters):
+                waiter.arrived(size_bytes)
+        self._uncommitted_bytes = 0
+
+    def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
+        """Have `tell` called when everything up to `last_offset` is committed, or with the reason why it will not be.
+
+        Not for what is committed already.
+        """
+        self._unanswered.append((last_offset, tell))
+
+    def _committed(self, error: KafkaError | None) -> None:
+        """The log has committed more, or cannot."""
+        if self.log.committed_offset != self.high_watermark:
+            self._advance(0)
+        unanswered, self._unanswered = self._unanswered, []
+        for last_offset, tell in unanswered:
+            if last_offset < self.high_watermark:
+                tell(None)
+            elif error is not None:
+                tell(error)
+            else:
+                self._unanswered.append((last_offset, tell))
 
     def read(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
         """Committed bytes from `offset` on, None where there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
@@ -138,5 +178,6 @@ class Partition:
 
     def retire(self) -> None:
         """The partition is going away: everyone who waits looks again, and learns it."""
+        self._committed(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for waiter in tuple(self.waiters):
             waiter.wake()

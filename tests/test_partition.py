@@ -19,10 +19,15 @@ class FakeLog:
     duplicate = False
     flush_fails = False
 
+    committed_offset = 0
+    flushes_later = False
+
     def append(self, records: memoryview, leader_epoch: int, now_ms: int, **_: Any) -> Any:
         self.end_offset += 0 if self.duplicate else 1
         if self.flush_fails:
             raise StorageError("cannot flush")
+        if not self.flushes_later:
+            self.committed_offset = self.end_offset
         return self
 
 
@@ -69,18 +74,40 @@ def test_a_duplicate_wakes_nobody() -> None:
     assert soon == []
 
 
-def test_a_batch_whose_flush_failed_is_in_the_log_and_wakes_who_waits_for_it() -> None:
+def test_a_batch_whose_flush_failed_is_not_read_before_a_flush_succeeds() -> None:
     one = partition()
+    log: Any = one.log
     _, _, soon = waiter(100, one)
-    one.log.flush_fails = True  # type: ignore[misc]
+    log.flush_fails = True
     with pytest.raises(StorageError):
         one.append(memoryview(bytes(100)), 0, 9)
-    assert one.high_watermark == one.log.end_offset == 1
-    assert len(soon) == 1
-    one.log.duplicate = True  # type: ignore[attr-defined]
-    with pytest.raises(StorageError):
+    assert (one.high_watermark, log.end_offset, soon) == (0, 1, [])
+    log.flush_fails = False
+    log.duplicate = True
+    one.append(memoryview(bytes(100)), 0, 9)
+    assert (one.high_watermark, len(soon)) == (1, 1)
+
+
+def test_who_waits_for_the_disk_is_told_when_it_has_the_batch() -> None:
+    one = partition()
+    log: Any = one.log
+    told: list[object] = []
+    _, _, soon = waiter(150, one)
+    log.flushes_later = True
+    for last_offset in range(3):
         one.append(memoryview(bytes(100)), 0, 9)
-    assert one.high_watermark == 1
+        one.when_committed(last_offset, lambda error, at=last_offset: told.append((at, error)))  # type: ignore[misc]
+    assert (one.high_watermark, soon) == (0, [])
+    log.committed_offset = 2
+    log.on_commit(None)
+    assert (one.high_watermark, told, len(soon)) == (2, [(0, None), (1, None)], 1)
+    fault = StorageError("no")
+    log.on_commit(fault)
+    assert told[2:] == [(2, fault)]
+    one.append(memoryview(bytes(100)), 0, 9)
+    one.when_committed(3, told.append)
+    one.retire()
+    assert told[3].code == ErrorCode.NOT_LEADER_OR_FOLLOWER  # type: ignore[attr-defined]
 
 
 def test_a_partition_that_goes_away_wakes_everyone() -> None:

@@ -1,14 +1,17 @@
 """Produce: batches go to their partitions as they came, each partition answered by itself.
 
-Nothing here looks at a record. With one replica an appended batch is committed, so acks=1 and acks=-1 are one.
+Nothing here looks at a record. With one replica acks=1 and acks=-1 are one: an appended batch is committed, if not at
+once (flush.messages) then the answer waits for it.
 Source: kafka.server.KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
 
+from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.validate import InvalidRecords
+from kafkalite.network.peer import Reply
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -36,7 +39,7 @@ each with a batch that must be unpacked, and nobody else is served meanwhile."""
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 
 
-def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | Reply | None:
     acks = request.acks
     if acks not in (1, -1, 0):
         return _all_failed(request, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -47,6 +50,7 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
     ends_ms = services.clock.monotonic_ms() + _WORK_MS_MAX
     by_name = services.topics.by_name
     responses = []
+    uncommitted: list[Uncommitted] = []
     failed = False
     for topic_data in request.topic_data:
         name = topic_data.name
@@ -56,7 +60,7 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
             try:
                 if services.clock.monotonic_ms() > ends_ms:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-                answers.append(_append(topic, data, now_ms, version, call.client_id))
+                answers.append(_append(topic, data, now_ms, version, call.client_id, uncommitted))
             except KafkaError as error:
                 failed = True
                 answers.append(failure(data.index, error, topic))
@@ -66,11 +70,17 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         if failed:
             raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
         return None
-    return ProduceResponse(responses=responses)
+    response = ProduceResponse(responses=responses)
+    return answer_when_committed(services, response, uncommitted, request.timeout_ms) if uncommitted else response
 
 
 def _append(
-    topic: Topic | None, data: PartitionProduceData, now_ms: int, version: int, client_id: str | None
+    topic: Topic | None,
+    data: PartitionProduceData,
+    now_ms: int,
+    version: int,
+    client_id: str | None,
+    uncommitted: list[Uncommitted],
 ) -> PartitionProduceResponse:
     partition = topic.partitions.get(data.index) if topic is not None else None
     if topic is None or partition is None:
@@ -83,12 +93,15 @@ def _append(
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition's data has no record batch")
     result = partition.append(records, now_ms, version)
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
+    if result.last_offset >= partition.high_watermark:
+        uncommitted.append(Uncommitted(answer, partition, result.last_offset))
+    return answer
 
 
 def failure(index: int, error: KafkaError, topic: Topic | None = None) -> PartitionProduceResponse:

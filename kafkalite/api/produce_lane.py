@@ -15,10 +15,12 @@ Source: ProduceRequest.json, ProduceResponse.json.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
+from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.produce import failure
 from kafkalite.errors import KafkaError, Malformed
 from kafkalite.protocol.header import response_frame
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.context import Services
-    from kafkalite.network.peer import Peer
+    from kafkalite.log.partition_log import AppendResult
+    from kafkalite.network.peer import Peer, Reply
+    from kafkalite.partition import Partition
     from kafkalite.region import Part
 
 VERSION_MIN = 5
@@ -80,9 +84,12 @@ class ProduceLane:
     envelope, whose bytes then decide.
     """
 
-    __slots__ = ("_api", "_by_name", "_flexible", "_layouts", "_name_size_at", "_routes", "_version", "_wall_ms")
+    __slots__ = (
+        "_api", "_by_name", "_flexible", "_layouts", "_name_size_at", "_routes", "_services", "_version", "_wall_ms",
+    )  # fmt: skip
 
     def __init__(self, services: Services, frame: memoryview, version: int, body_at: int) -> None:
+        self._services = services
         self._version = version
         self._flexible = version in ProduceRequest.flexible
         (self._api,) = _read_int32(frame)
@@ -93,7 +100,7 @@ class ProduceLane:
         self._by_name = services.topics.by_name
         self._wall_ms = services.clock.wall_ms
 
-    def __call__(self, frame: memoryview) -> list[Part] | None:
+    def __call__(self, frame: memoryview) -> list[Part] | Reply | None:
         try:
             unpack, size_at = self._layouts[frame[self._name_size_at]]
             api, correlation_id, envelope, index = unpack(frame)
@@ -118,6 +125,8 @@ class ProduceLane:
             result = partition.append(frame[start:stop], self._wall_ms(), self._version)
         except KafkaError as error:
             return _answer(route.topic, failure(index, error, topic), self._version, correlation_id)
+        if result[1] >= partition.high_watermark:
+            return self._wait(route, index, partition, result, frame, correlation_id)
         return [
             route.pack(
                 route.head,
@@ -131,6 +140,29 @@ class ProduceLane:
                 route.tail,
             )
         ]
+
+    def _wait(
+        self,
+        route: _Route,
+        index: int,
+        partition: Partition,
+        result: AppendResult,
+        frame: memoryview,
+        correlation_id: int,
+    ) -> Reply:
+        """The long way's answer, when the batch is committed."""
+        (timeout_ms,) = _read_int32(frame, self._name_size_at - (5 if self._flexible else 9))
+        answer = PartitionProduceResponse(
+            index=index,
+            base_offset=result.base_offset,
+            log_append_time_ms=result.log_append_time_ms,
+            log_start_offset=partition.log.start_offset,
+        )
+        response = ProduceResponse(responses=[TopicProduceResponse(name=route.topic, partition_responses=[answer])])
+        one = Uncommitted(answer, partition, result.last_offset)
+        reply = answer_when_committed(self._services, response, [one], timeout_ms)
+        reply.render = partial(response_frame, version=self._version, correlation_id=correlation_id)
+        return reply
 
     def learn(self, frame: memoryview, request: ProduceRequest) -> None:
         """`frame` was this request for one partition, and went well. Remember it if it can come again."""

@@ -8,8 +8,7 @@
     replication-offset-checkpoint      high watermarks
     <topic>-<partition>/               the logs; see `names` for those on their way out
 
-Slow work goes to `run_in_background`; its outcome waits in a queue until the owner's thread next looks (`checkpoint`,
-`close`), for nobody needs it earlier.
+Slow work goes to other threads (`background`); the owner's thread hears of its end when it is woken (`hear`).
 Source: kafka.log.LogManager, CleanShutdownFileHandler, MetaPropertiesEnsemble.
 """
 
@@ -19,7 +18,6 @@ import fcntl
 import gc
 import logging
 import os
-import queue
 import resource
 import time
 import uuid
@@ -29,11 +27,10 @@ from pathlib import Path
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
+from kafkalite.log.background import BackgroundWork, RunInBackground
 from kafkalite.log.checkpoint import MetaProperties, read_meta_properties, read_topic_id
 from kafkalite.log.files import (
-    Done,
     Files,
-    Job,
     storage_error,
 )
 from kafkalite.log.names import (
@@ -56,11 +53,8 @@ from kafkalite.region import OpenFile
 
 logger = logging.getLogger(__name__)
 
-RunInBackground = Callable[[Job], object]
-
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
 _SYNC_THREADS = 16  # fsyncs that wait together share the disk's journal commits
-_BACKGROUND_WAIT_SECONDS = 60
 
 
 class LogManager:
@@ -74,16 +68,18 @@ class LogManager:
         config: BrokerConfig,
         run_in_background: RunInBackground | None = None,
         files: Files | None = None,
+        wake: Callable[[], object] | None = None,
     ) -> None:
-        """Make the directory if need be and lock it. Raises ConfigError with one line for the operator."""
+        """Make the directory if need be and lock it. `wake` is called on another thread when there is something to
+        `hear`. Raises ConfigError with one line for the operator."""
         self.data_dir = os.path.abspath(data_dir)
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         self.high_watermarks: dict[tuple[str, int], int] = {}
         self._clock = clock
         self._config = config
-        self._run_in_background = run_in_background
-        self._finished: queue.SimpleQueue[tuple[Done, Exception | None]] = queue.SimpleQueue()
-        self._pending = 0
+        self._work = BackgroundWork(run_in_background, wake)
+        self.hear = self._work.hear
+        self._background = self._work.lane()
         self._timers: dict[Timer, None] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._files = files or Files(OpenSegments(capacity_for_limit(limit)))
@@ -96,10 +92,10 @@ class LogManager:
         self._meta = read_meta_properties(self._files, self._path(META_PROPERTIES))
         self._services = LogServices(
             clock,
-            self._background,
+            self._work.lane,
             self._files,
             config.producer_id_expiration_ms,
-            self._look_at_finished,
+            self.hear,
         )
 
     @property
@@ -209,7 +205,7 @@ class LogManager:
 
         `high_watermarks` of None: every record of every log is committed.
         """
-        self._look_at_finished()
+        self.hear()
         points = {key: log.recovery_point for key, log in self.logs.items()}
         write, written = self._checkpoints.write_later(self._offsets(points, high_watermarks))
 
@@ -221,16 +217,15 @@ class LogManager:
         self._background(write, done)
 
     def flush_if_due(self) -> None:
-        """Flush the logs whose flush.ms has passed since their last flush. Raises StorageError if some cannot be;
-        those that have failed for good said so when they did."""
+        """Have the logs flushed whose flush.ms has passed since their last flush. Raises StorageError if some cannot
+        be; those that have failed for good said so when they did."""
         now_ms = self._clock.wall_ms()
         refused: StorageError | None = None
         for log in self.logs.values():
-            if now_ms - log.last_flush_ms >= log.config.flush_ms and log.failure is None:
-                try:
-                    log.flush()
-                except StorageError as error:
-                    refused = error
+            try:
+                log.flush_if_due(now_ms)
+            except StorageError as error:
+                refused = error
         if refused is not None:
             raise refused
 
@@ -239,7 +234,7 @@ class LogManager:
         recovers. Does nothing the second time."""
         if self._lock is None:
             return
-        self._await_background()
+        self._work.wait()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -325,33 +320,6 @@ class LogManager:
         except OSError as error:
             raise storage_error(f"cannot create {topic}-{partition}", self.data_dir, error) from error
 
-    # background work
-
-    def _background(self, job: Job, done: Done) -> None:
-        if self._run_in_background is None:
-            _run(job, lambda error: done(error))
-            return
-        self._pending += 1
-        finished = self._finished
-        self._run_in_background(lambda: _run(job, lambda error: finished.put((done, error))))
-        self._look_at_finished()
-
-    def _look_at_finished(self) -> None:
-        """Hear what became of the work that was handed out: called on the owner's thread only."""
-        while not self._finished.empty():
-            done, error = self._finished.get()
-            self._pending -= 1
-            done(error)
-
-    def _await_background(self) -> None:
-        try:
-            while self._pending:
-                done, error = self._finished.get(timeout=_BACKGROUND_WAIT_SECONDS)
-                self._pending -= 1
-                done(error)
-        except queue.Empty:
-            logger.error("%d background jobs on %s never ended", self._pending, self.data_dir)
-
     # the directory
 
     def _claim(self, cluster_id: str) -> None:
@@ -401,15 +369,6 @@ class LogManager:
 
     def _path(self, name: str) -> str:
         return f"{self.data_dir}/{name}"
-
-
-def _run(job: Job, done: Done) -> None:
-    try:
-        job()
-    except Exception as error:
-        done(error)
-    else:
-        done(None)
 
 
 def _lock(data_dir: str) -> OpenFile:

@@ -5,8 +5,8 @@
 
 Memory follows disk: offsets, indexes and producers move only after the bytes were taken, so an append that failed has
 changed nothing. The event loop owns the log; a thread may only fsync or unlink the paths that it was handed. The way of
-an append touches a fixed number of objects, whatever the number of segments and partitions. An fsync that failed is the
-end: what the disk has is not known any more, so the log takes no more records until a start has looked at it.
+an append touches a fixed number of objects, whatever the number of segments and partitions. Where flush.messages asks
+for it, a record counts as committed only when another hand has brought it to the disk (`flusher`).
 Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 """
 
@@ -24,28 +24,24 @@ from typing import NamedTuple
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError, Malformed, StorageError
-from kafkalite.log.batch import BatchHeader, parse_header, stamp
+from kafkalite.log.batch import parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
 from kafkalite.log.files import (
     Background,
     Files,
-    SyncFailed,
     run_inline,
     storage_error,
 )
+from kafkalite.log.flusher import Flusher
 from kafkalite.log.names import DELETED, PARTITION_METADATA, SNAPSHOT, segment_stem
 from kafkalite.log.producer_state import EXPIRATION_MS
-from kafkalite.log.record import record_times
 from kafkalite.log.recovery import Known, LoadedLog, load
 from kafkalite.log.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.time_lookup import TimestampOffset, first_at_or_after, latest
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.region import FileRegion
 
 logger = logging.getLogger(__name__)
-
-# what looking for a time may unpack: a quarter of a second of the loop at worst, far above what producers send
-_LOOKUP_BYTES_MAX = 16 << 20
-_LOOKUP_RECORDS_MAX = 250_000
 
 
 class AppendResult(NamedTuple):
@@ -58,50 +54,43 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class TimestampOffset(NamedTuple):
-    """One record: its timestamp, its offset, and the epoch of the leader that wrote it (-1: unknown)."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
 class LogServices:
     """What all logs of a broker share: time, hands for slow work, the door to the disk, how long producers last.
 
     `hear` has the outcomes of slow work told that nobody was told of yet.
     """
 
-    __slots__ = ("background", "clock", "files", "hear", "producer_expiration_ms")
+    __slots__ = ("clock", "files", "hear", "lane", "producer_expiration_ms")
 
     def __init__(
         self,
         clock: Clock,
-        background: Background = run_inline,
+        lane: Callable[[], Background] = lambda: run_inline,
         files: Files | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
         hear: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
-        self.background = background
+        self.lane = lane
         self.hear = hear
         self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms
 
 
 class PartitionLog:
-    """Fields: `end_offset` is the next record's, `start_offset` the first that may be read; everything below
-    `recovery_point` is on the disk for sure. `lost_bytes` is what the last start had to cut off. `failure` says why
-    the log takes no more records and its recovery point stays where it is; None for one in good health.
+    """Fields: `end_offset` is the next record's, `start_offset` the first that may be read. Everything below
+    `committed_offset` is as safe as the topic's settings ask; that is the end, unless flush.messages makes it wait, and
+    then `on_commit` is called when it moves, or with the error for which it will not. `lost_bytes` is what the last
+    start had to cut off.
 
     Invariant: start_offset <= end_offset; segments ascend by base offset, the first one's is <= start_offset.
+    `segments` is never changed in place: whoever goes through it sees the log as it was.
     """
 
     __slots__ = (
-        "_active", "_bases", "_config", "_flush_at", "_flush_round", "_handed_out", "_roll_age_ms", "_rules",
-        "_sealed_bytes", "_segment_bytes", "_services", "_timers", "_topic_id", "_unsynced", "directory", "end_offset",
-        "epochs", "failure", "last_flush_ms", "lost_bytes", "partition", "producers", "recovery_point", "segments",
-        "start_offset", "topic",
+        "_active", "_background", "_bases", "_config", "_flush_at", "_roll_age_ms", "_rules", "_sealed_bytes",
+        "_segment_bytes", "_services", "_timers", "_topic_id", "committed_offset", "directory", "end_offset", "epochs",
+        "flusher", "lost_bytes", "on_commit", "partition", "producers", "segments", "start_offset", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -115,16 +104,17 @@ class PartitionLog:
         self.epochs = loaded.epochs
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
-        self.recovery_point = loaded.recovery_point
+        self.committed_offset = loaded.end_offset
+        self.on_commit: Callable[[StorageError | None], None] = _nobody
         self.lost_bytes = loaded.lost_bytes
-        self.failure: str | None = None
-        self.last_flush_ms = services.clock.wall_ms()
         self._services = services
+        self._background = services.lane()
+        self.flusher = Flusher(
+            f"{topic}-{partition}", directory, services.files, self._background, services.hear, services.clock.wall_ms,
+            loaded.recovery_point, loaded.rewritten,
+        )  # fmt: skip
         self._timers: dict[Timer, None] = {}
         self._topic_id: uuid.UUID | None = None
-        self._flush_round = 0
-        self._handed_out = 0  # up to here the sealed segments were given to be flushed
-        self._unsynced = dict.fromkeys(loaded.rewritten)  # paths that the next flush must take along
         self._take_stock()
         self.config = config
 
@@ -161,8 +151,7 @@ class PartitionLog:
             except OSError as error:
                 logger.warning("cannot remove %s, which was not finished: %s", directory, error)
             raise
-        log._unsynced[os.path.dirname(directory)] = None
-        log._unsynced[directory] = None
+        log.flusher.owe(os.path.dirname(directory), directory)
         return log
 
     def __repr__(self) -> str:
@@ -181,6 +170,7 @@ class PartitionLog:
     ) -> AppendResult:
         """Append exactly one v2 batch, which is stamped where it lies. `trusted`: this broker made it, do not check it.
 
+        Where flush.messages asks for it the batch is not committed yet when this returns: see `committed_offset`.
         Raises KafkaError with the code for the producer, StorageError when the disk refuses; then nothing has changed,
         unless it was the flush behind the batch that failed: then `end_offset` has moved.
         """
@@ -192,8 +182,8 @@ class PartitionLog:
         if producer_id >= 0:
             earlier = self.producers.check(producer_id, producer_epoch, sequence, delta)
             if earlier is not None:
-                if self.failure is not None or self.end_offset > self._flush_at:
-                    self.flush()  # it was answered with an error because this had failed
+                if self.flusher.failure is not None or self.committed_offset < self.end_offset:
+                    self._flush_soon()  # it was answered with an error because this had failed
                 return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
         base_offset = self.end_offset
         last_offset = base_offset + delta
@@ -201,7 +191,7 @@ class PartitionLog:
         segment = self._active
         try:
             if segment.fd < 0:
-                self._refuse_if_failed()
+                self.flusher.refuse_if_failed()
                 segment.open_for_append()
             segment.used = True
             if (
@@ -222,7 +212,9 @@ class PartitionLog:
             self.producers.update(producer_id, producer_epoch, sequence, last_offset, delta, max_timestamp_ms)
         self.end_offset = last_offset + 1
         if last_offset >= self._flush_at:
-            self.flush()
+            self._flush_soon()
+        else:
+            self.committed_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
@@ -293,7 +285,7 @@ class PartitionLog:
             age_ms = min(age_ms, config.max_compaction_lag_ms)
         self._roll_age_ms = age_ms
         self._active.set_roll_age(age_ms)
-        self._set_recovery_point(self.recovery_point)
+        self._mark_flushed()
 
     @property
     def topic_id(self) -> uuid.UUID | None:
@@ -310,7 +302,7 @@ class PartitionLog:
         except OSError as error:
             raise storage_error(f"cannot write {path}", self.directory, error) from error
         self._topic_id = topic_id
-        self._unsynced[path] = None
+        self.flusher.owe(path)
 
     @property
     def size_bytes(self) -> int:
@@ -321,58 +313,20 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, if it lies below `limit_offset`. Raises StorageError."""
         try:
-            for segment in self.segments:
-                if segment.largest_timestamp_ms() < timestamp_ms:
-                    continue
-                position = segment.position_before(timestamp_ms, self.start_offset)
-                for _, header, batch in segment.walk(position):
-                    if header.max_timestamp < timestamp_ms or header.last_offset < self.start_offset:
-                        continue
-                    for offset, record_ms in self._times(header, batch):
-                        if record_ms >= timestamp_ms and offset >= self.start_offset:
-                            if offset >= limit_offset:
-                                return None
-                            return TimestampOffset(record_ms, offset, header.leader_epoch)
-                return None
+            return first_at_or_after(self.segments, timestamp_ms, self.start_offset, limit_offset)
         except OSError as error:
             raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
         except Malformed as error:
             raise self._damaged(error) from error
-        return None
 
     def max_timestamp_offset(self, limit_offset: int) -> TimestampOffset | None:
         """The first record that carries the latest timestamp of all, if it lies below `limit_offset`."""
         try:
-            segment = max(self.segments, key=lambda s: s.latest()[0])  # the first of equals
-            timestamp_ms, offset = segment.latest()
-            found = segment.find(offset) if timestamp_ms >= 0 else None
-            if found is None:
-                return None
-            for _, header, batch in segment.walk(found[0]):
-                if header.max_timestamp == timestamp_ms:
-                    for offset, record_ms in self._times(header, batch):
-                        if record_ms == timestamp_ms and self.start_offset <= offset < limit_offset:
-                            return TimestampOffset(timestamp_ms, offset, header.leader_epoch)
-                    return None
+            return latest(self.segments, self.start_offset, limit_offset)
         except OSError as error:
             raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
         except Malformed as error:
             raise self._damaged(error) from error
-        return None
-
-    def _times(self, header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, int]]:
-        """(offset, timestamp) of a batch's records, as far as they can be had at a bearable price.
-
-        What is left is told by the header: its latest timestamp, at its first offset. So nobody who reads from there
-        misses a record, and a batch that nobody can unpack is in nobody's way.
-        """
-        if header.record_count <= _LOOKUP_RECORDS_MAX:
-            try:
-                yield from record_times(batch, _LOOKUP_BYTES_MAX)
-                return
-            except Malformed:
-                pass
-        yield max(header.base_offset, self.start_offset), header.max_timestamp
 
     def batches(self, from_offset: int) -> Iterator[memoryview]:
         """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
@@ -424,7 +378,6 @@ class PartitionLog:
         """The log ends before `offset` now: everything at or past it is dropped. Raises StorageError."""
         if offset >= self.end_offset:
             return
-        self._begin_flush_round()
         try:
             if offset < self.segments[0].base_offset:
                 self._start_anew(offset)
@@ -440,7 +393,9 @@ class PartitionLog:
             self._reload_producers()
         except OSError as error:
             raise storage_error(f"cannot truncate {self.topic}-{self.partition}", self.directory, error) from error
-        self._set_recovery_point(min(self.recovery_point, offset))
+        self.flusher.begin_anew(offset)
+        self.committed_offset = min(self.committed_offset, offset)
+        self._mark_flushed()
 
     def _start_anew(self, offset: int) -> None:
         """Drop every segment; the next record gets `offset`."""
@@ -486,7 +441,7 @@ class PartitionLog:
 
         def hand_out() -> None:
             del self._timers[timer]
-            self._services.background(unlink_all, self._unlinked)
+            self._background(unlink_all, self._unlinked)
 
         timer = self._services.clock.call_later(self._config.file_delete_delay_ms, hand_out)
         self._timers[timer] = None
@@ -515,101 +470,95 @@ class PartitionLog:
                 old.open_for_append()
             raise
         if snapshot is not None:
-            self._unsynced[snapshot] = None
+            self.flusher.owe(snapshot)
         # its indexes too, even when every record of it was flushed before: nobody looks at them again after a crash
-        self._unsynced.update(dict.fromkeys([*old.files(), self.directory]))
-        self.segments.append(new)
+        self.flusher.owe(*old.files(), self.directory)
+        self.segments = [*self.segments, new]
         self._bases.append(new.base_offset)
         self._sealed_bytes += old.size_bytes
         self._active = new
-        self._flush_sealed()
-        self._refuse_if_failed()  # some fsync before may have been heard of only now
+        self.flusher.flush_sealed(self.segments)
+        self._mark_flushed()
+        self.flusher.refuse_if_failed()  # some fsync before may have been heard of only now
         return new
 
     def _enter_epoch(self, leader_epoch: int) -> None:
         self.epochs.assign(leader_epoch, self.end_offset)
-        self._unsynced[self.epochs.path] = None
-        self._unsynced[self.directory] = None
+        self.flusher.owe(self.epochs.path, self.directory)
 
     # flushing
 
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is on the disk for sure."""
+        return self.flusher.recovery_point
+
+    @property
+    def failure(self) -> str | None:
+        """Why the log takes no more records; None for one in good health."""
+        return self.flusher.failure
+
     def flush(self) -> None:
         """Wait until everything appended is on the disk. Raises StorageError."""
-        self.last_flush_ms = self._services.clock.wall_ms()
-        self._refuse_if_failed()
-        if self.recovery_point >= self.end_offset and not self._unsynced:
-            return
-        # the active segment's indexes are made again after a crash: its batches are enough
-        active = self._active
-        paths = dict.fromkeys(path for segment in self._unflushed() for path in segment.files())
-        if active.fd < 0:
-            paths[active.path] = None
-        unsynced, self._unsynced = self._unsynced, {}
         try:
-            if active.fd >= 0:
-                self._services.files.sync_open(active.fd, active.path)
-            self._services.files.sync_all(paths | unsynced)
-        except OSError as error:
-            self._unsynced = unsynced | self._unsynced
-            if isinstance(error, SyncFailed):
-                self._fail(error)
-                self._refuse_if_failed()
-            raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
-        self._services.hear()  # did another hand meet an fsync that failed? Then ours says nothing
-        self._refuse_if_failed()
-        self._set_recovery_point(self.end_offset)
+            self.flusher.flush(self.segments, self.end_offset)
+        except StorageError:
+            self._rest_if_failed()
+            raise
+        self.committed_offset = self.end_offset
+        self._mark_flushed()
 
-    def _fail(self, error: SyncFailed) -> None:
-        """Take no more records: what the system could not write it may have forgotten, and nothing tells it again."""
-        if self.failure is None:
-            fault = storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error)
-            self.failure = f"{fault}; it takes no more records until the broker is started again"
-            logger.error("%s", self.failure)
-        self._begin_flush_round()
-        self._active.rest()  # so that the next append asks before it opens
+    def flush_if_due(self, now_ms: int) -> None:
+        """Have another hand flush what is older than flush.ms. Raises StorageError if it is known at once that this
+        cannot be; a log that failed for good said so when it did."""
+        flusher = self.flusher
+        if now_ms - flusher.last_flush_ms < self._config.flush_ms or flusher.failure is not None:
+            return
+        if self.recovery_point < self.end_offset or flusher.owed:
+            self._flush_soon()
 
-    def _refuse_if_failed(self) -> None:
-        if self.failure is not None:
-            raise StorageError(self.failure)
+    def _flush_soon(self) -> None:
+        """See to it that everything appended so far is flushed by another hand and committed then.
 
-    def _flush_sealed(self) -> None:
-        """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done.
-
-        Jobs run in order, so each takes only what no earlier one did. After one that failed, those behind it say
-        nothing of the whole: they count for nothing, and the next takes everything again.
+        Raises StorageError when it is known at once that this has failed.
         """
-        upto = self._active.base_offset
-        round_ = self._flush_round
-        unflushed = self.segments[self._index_of(max(self.recovery_point, self._handed_out)) : -1]
-        taken = self._unsynced | dict.fromkeys(path for segment in unflushed for path in segment.files())
-        self._unsynced = {}
-        self._handed_out = upto
+        self.flusher.refuse_if_failed()
+        if self.flusher.is_under_way:
+            return  # what it does not take along goes when it has ended
+        fault: list[StorageError] = []
+        upto = self.end_offset
 
-        def flushed(error: Exception | None) -> None:
-            if isinstance(error, SyncFailed):
-                self._fail(error)
-            elif error is not None:
-                logger.error("cannot flush %s up to offset %d: %s", self.directory, upto, error)
-                self._unsynced = taken | self._unsynced
-                self._begin_flush_round()
-            elif round_ == self._flush_round and upto > self.recovery_point:
-                self._set_recovery_point(upto)
+        def flushed(error: StorageError | None) -> None:
+            if error is not None:
+                fault.append(error)
+                self._rest_if_failed()
+            else:
+                self._mark_flushed()
+                self.committed_offset = max(self.committed_offset, min(upto, self.end_offset))
+                if self.end_offset <= self._flush_at:
+                    self.committed_offset = self.end_offset
+                else:
+                    self._flush_more(fault)
+            if fault or self.committed_offset >= upto:
+                self.on_commit(fault[0] if fault else None)
 
-        self._services.background(lambda: self._services.files.sync_all(taken), flushed)
+        self.flusher.flush_soon(self.segments, upto, flushed)
+        if fault:
+            raise fault[0]
 
-    def _unflushed(self) -> list[Segment]:
-        """The sealed segments that hold something at or past the recovery point."""
-        first = self._index_of(self.recovery_point)
-        return self.segments[first:-1]
+    def _flush_more(self, fault: list[StorageError]) -> None:
+        """What came during a flush may need one too."""
+        try:
+            self._flush_soon()
+        except StorageError as error:
+            fault.append(error)
 
-    def _begin_flush_round(self) -> None:
-        """What flushes under way are going to say no longer holds."""
-        self._flush_round += 1
-        self._handed_out = 0
+    def _mark_flushed(self) -> None:
+        self._flush_at = min(NEVER, self.recovery_point + self._config.flush_messages - 1)
 
-    def _set_recovery_point(self, offset: int) -> None:
-        self.recovery_point = offset
-        self._flush_at = min(NEVER, offset + self._config.flush_messages - 1)
+    def _rest_if_failed(self) -> None:
+        if self.flusher.failure is not None:
+            self._active.rest()  # so that the next append asks before it opens
 
     # the end
 
@@ -622,24 +571,24 @@ class PartitionLog:
 
         Raises StorageError, also for a log that has failed before. The log is closed afterwards in any case.
         """
-        touched = self.end_offset > self.recovery_point or bool(self._unsynced)
+        touched = self.end_offset > self.recovery_point or bool(self.flusher.owed)
         try:
-            self._refuse_if_failed()
-            paths = [path for segment in self._unflushed() for path in segment.files()]
+            self.flusher.refuse_if_failed()
+            paths = [path for segment in self.flusher.unflushed(self.segments) for path in segment.files()]
             if self._active.is_touched or self.end_offset > self.recovery_point:
                 touched = True
                 paths += self._active.files()
             if touched:
                 snapshot = self.producers.take_snapshot(self.end_offset)
                 if snapshot is not None:
-                    self._unsynced[snapshot] = None
-                self._unsynced[self.directory] = None
+                    self.flusher.owe(snapshot)
+                self.flusher.owe(self.directory)
             self._active.seal()
         except OSError as error:
             raise storage_error(f"cannot close {self.topic}-{self.partition}", self.directory, error) from error
         finally:
             self.abandon()
-        return [*paths, *self._unsynced]
+        return [*paths, *self.flusher.owed]
 
     def close(self) -> None:
         """`shut`, and wait until all of it is on the disk. Raises StorageError."""
@@ -648,7 +597,7 @@ class PartitionLog:
             self._services.files.sync_all(paths)
         except OSError as error:
             raise storage_error(f"cannot flush {self.topic}-{self.partition}", self.directory, error) from error
-        self.recovery_point = self.end_offset
+        self.flusher.recovery_point = self.end_offset
 
     def abandon(self) -> None:
         """Give every descriptor and timer back and leave the files as they are, as after a crash or a deletion."""
@@ -671,6 +620,10 @@ class PartitionLog:
         return storage_error(
             f"{self.topic}-{self.partition} is damaged", self.directory, OSError(errno.EIO, str(error))
         )
+
+
+def _nobody(error: StorageError | None) -> None:
+    """Waits for nothing."""
 
 
 _result = tuple.__new__  # 0.15 us less than AppendResult(...)

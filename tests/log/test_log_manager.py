@@ -262,7 +262,7 @@ class TestANameThatIsUsedAgain:
         write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
         for job in jobs:
             job()
-        manager._look_at_finished()
+        manager.hear()
         assert self.checkpoint(tmp_path) == "0\n0\n"
         assert self.checkpoint(tmp_path, "recovery-point-offset") == "0\n0\n"
         kill(manager)
@@ -449,7 +449,7 @@ def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: Manual
         for value in "abcd":
             write(log, value)
         manager.checkpoint()
-        manager._await_background()
+        manager._work.wait()
         assert log.recovery_point == 3
         manager.close()
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"

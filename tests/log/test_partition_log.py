@@ -437,7 +437,7 @@ def test_every_so_many_records_are_forced_to_disk(disk: Disk) -> None:
 
 def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
-    disk.services = LogServices(disk.clock, lambda job, done: jobs.append((job, done)))
+    disk.services = LogServices(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
     log = disk.open(segment_bytes=100)
     for value in "abc":
         log.write(value)
@@ -457,7 +457,7 @@ def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
 
 def test_a_failed_flush_is_tried_again_with_the_next(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
-    disk.services = LogServices(disk.clock, lambda job, done: jobs.append((job, done)))
+    disk.services = LogServices(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
     log = disk.open(segment_bytes=100)
     log.write("a")
     log.write("b")
@@ -521,7 +521,7 @@ def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None
     jobs: list[tuple[Job, Done]] = []
     heard: list[Callable[[], None]] = []
     disk.services = LogServices(
-        disk.clock, lambda job, done: jobs.append((job, done)), hear=lambda: [tell() for tell in heard] and None
+        disk.clock, lambda: lambda job, done: jobs.append((job, done)), hear=lambda: [tell() for tell in heard] and None
     )
     log = disk.open(segment_bytes=100)
     log.write("a")
