@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 PARTITIONS = 3
 RECORDS_PER_ROUND = 1500
+RECORDS_PER_BATCH = 50
 PADDING = bytes(120)
 PATIENCE_SECONDS = 120
 LOG = logging.getLogger("librdkafka-of-crash-tests")
@@ -32,8 +33,11 @@ PERSISTENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retr
 class Ledger:
     """A producer, what it sent to each partition in order, and what of it was acknowledged, by offset."""
 
-    def __init__(self, bootstrap: str, topic: str, idempotent: bool) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, idempotent: bool, records_per_batch: int = RECORDS_PER_BATCH
+    ) -> None:
         self.topic = topic
+        self.idempotent = idempotent
         self.sent: dict[int, list[int]] = defaultdict(list)
         self.acknowledged: dict[int, dict[int, int]] = defaultdict(dict)
         self.refused: list[str] = []
@@ -45,7 +49,7 @@ class Ledger:
                 "enable.idempotence": idempotent,
                 "acks": "all",
                 "max.in.flight": in_flight,
-                "batch.num.messages": 50,
+                "batch.num.messages": records_per_batch,
                 "linger.ms": 1,
                 "message.timeout.ms": 0,  # never: how long the daemon is away is not what is asked here
                 **PERSISTENT,
@@ -126,13 +130,26 @@ def read_all(bootstrap: str, topic: str, until: Callable[..., None]) -> dict[int
 
 @pytest.mark.parametrize("idempotent", [True, False], ids=["idempotent", "plain"])
 def test_what_was_acknowledged_survives(daemon: Any, rounds: int, until: Callable[..., None], idempotent: bool) -> None:
-    chance = random.Random(rounds)
     create(daemon.bootstrap, "ledger")
-    ledger = Ledger(daemon.bootstrap, "ledger", idempotent)
+    kill_again_and_again(daemon, until, Ledger(daemon.bootstrap, "ledger", idempotent), rounds, RECORDS_PER_ROUND)
 
+
+@pytest.mark.long
+@pytest.mark.timeout(4 * 3600)
+def test_a_thousand_kills_in_histories_of_a_thousand_batches(daemon: Any, until: Callable[..., None]) -> None:
+    create(daemon.bootstrap, "ledger")
+    ledger = Ledger(daemon.bootstrap, "ledger", idempotent=True, records_per_batch=3)
+    kill_again_and_again(daemon, until, ledger, 1000, 3 * 1000)
+
+
+def kill_again_and_again(
+    daemon: Any, until: Callable[..., None], ledger: Ledger, rounds: int, records_per_round: int
+) -> None:
+    """Kill the daemon at a random number of acknowledgements, `rounds` times, and compare the log with the ledger."""
+    chance = random.Random(rounds)
     for number in range(rounds):
-        goal = ledger.count + chance.randrange(RECORDS_PER_ROUND // 10, RECORDS_PER_ROUND)
-        ledger.send(ledger.count + RECORDS_PER_ROUND - ledger.number)  # what the last round left waiting counts
+        goal = ledger.count + chance.randrange(records_per_round // 10, records_per_round)
+        ledger.send(ledger.count + records_per_round - ledger.number)  # what the last round left waiting counts
 
         def enough(goal: int = goal) -> bool:
             ledger.producer.poll(0.005)
@@ -140,7 +157,7 @@ def test_what_was_acknowledged_survives(daemon: Any, rounds: int, until: Callabl
 
         until(enough, f"{goal} acknowledgements in round {number}")
         daemon.kill()
-        ledger.send(RECORDS_PER_ROUND // 10)  # nobody is there; the client keeps them
+        ledger.send(records_per_round // 10)  # nobody is there; the client keeps them
         daemon.start()
 
     assert ledger.producer.flush(PATIENCE_SECONDS) == 0, "records that nobody answered for"
@@ -152,7 +169,7 @@ def test_what_was_acknowledged_survives(daemon: Any, rounds: int, until: Callabl
         at = dict(records)
         wrong = {o: n for o, n in ledger.acknowledged[index].items() if at.get(o) != n}
         assert wrong == {}, "records that are not where they were acknowledged to be"
-        if idempotent:
+        if ledger.idempotent:
             assert numbers == ledger.sent[index], "each record once, in the order in which it was sent"
         else:
             assert list(dict.fromkeys(numbers)) == ledger.sent[index], "each record, in order but for repeats"
