@@ -1,0 +1,278 @@
+"""The records of `__consumer_offsets` and `__transaction_state` in words, as kafka-dump-log's decoders put them.
+
+A key is a version, which says what it is about, and a message; a value is a version and a message; no value means that
+the thing is gone. Group records become JSON with the names of Kafka's own schemas; what members of the consumer
+protocol subscribed to and were assigned is taken apart too.
+Source: kafka.tools.DumpLogSegments.OffsetsMessageParser, CoordinatorRecordSerde, ConsumerProtocol*.json, the *Key.json
+and *Value.json of group-coordinator, TransactionLog.formatRecordKeyAndValue (3.9); KIP-848.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import uuid
+from typing import Any
+
+from kafkalite.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from kafkalite.errors import Malformed
+from kafkalite.inspection.record_decoders import Shown, to_json
+from kafkalite.names import format_uuid, java_hash
+from kafkalite.protocol.codec import decode
+from kafkalite.protocol.primitives import INT32, STRING
+from kafkalite.protocol.schema import Message, array, blob, int8, int16, int32, int64, string
+from kafkalite.protocol.schema import struct as tagged
+from kafkalite.protocol.schema import uuid as id16
+
+_VERSION = struct.Struct(">h")
+_CONSUMER = "consumer"
+
+
+class GroupIdKey(Message):
+    """ConsumerGroupMetadataKey, ConsumerGroupPartitionMetadataKey, ConsumerGroupTargetAssignmentMetadataKey."""
+
+    group_id: str = string("0+")
+
+
+class MemberKey(Message):
+    """ConsumerGroupMemberMetadataKey, ...TargetAssignmentMemberKey, ...CurrentMemberAssignmentKey."""
+
+    group_id: str = string("0+")
+    member_id: str = string("0+")
+
+
+class GroupEpochValue(Message, flexible="0+"):
+    epoch: int = int32("0+")
+
+
+class PartitionRacks(Message):
+    partition: int = int32("0+")
+    racks: list[str] = array(STRING, "0+")
+
+
+class TopicRacks(Message):
+    topic_id: uuid.UUID = id16("0+")
+    topic_name: str = string("0+")
+    num_partitions: int = int32("0+")
+    partition_metadata: list[PartitionRacks] = array(PartitionRacks, "0+")
+
+
+class PartitionMetadataValue(Message, flexible="0+"):
+    topics: list[TopicRacks] = array(TopicRacks, "0+")
+
+
+class ClassicProtocol(Message):
+    name: str = string("0+")
+    metadata: bytes = blob("0+")
+
+
+class ClassicMemberMetadata(Message):
+    session_timeout_ms: int = int32("0+")
+    supported_protocols: list[ClassicProtocol] = array(ClassicProtocol, "0+")
+
+
+class MemberMetadataValue(Message, flexible="0+"):
+    instance_id: str | None = string("0+", nullable="0+")
+    rack_id: str | None = string("0+", nullable="0+")
+    client_id: str = string("0+")
+    client_host: str = string("0+")
+    subscribed_topic_names: list[str] = array(STRING, "0+")
+    subscribed_topic_regex: str | None = string("0+", nullable="0+")
+    rebalance_timeout_ms: int = int32("0+", default=-1)
+    server_assignor: str | None = string("0+", nullable="0+")
+    classic_member_metadata: ClassicMemberMetadata | None = tagged(ClassicMemberMetadata, "0+", tag=0)
+
+
+class AssignmentEpochValue(Message, flexible="0+"):
+    assignment_epoch: int = int32("0+")
+
+
+class TopicIdPartitions(Message):
+    topic_id: uuid.UUID = id16("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class TargetAssignmentValue(Message, flexible="0+"):
+    topic_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+
+
+class CurrentAssignmentValue(Message, flexible="0+"):
+    member_epoch: int = int32("0+")
+    previous_member_epoch: int = int32("0+")
+    state: int = int8("0+")
+    assigned_partitions: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+    partitions_pending_revocation: list[TopicIdPartitions] = array(TopicIdPartitions, "0+")
+
+
+class TopicPartitions(Message):
+    topic: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class ConsumerProtocolSubscription(Message):
+    topics: list[str] = array(STRING, "0+")
+    user_data: bytes | None = blob("0+", nullable="0+")
+    owned_partitions: list[TopicPartitions] = array(TopicPartitions, "1+")
+    generation_id: int = int32("2+", default=-1)
+    rack_id: str | None = string("3+", nullable="3+")
+
+
+class ConsumerProtocolAssignment(Message):
+    assigned_partitions: list[TopicPartitions] = array(TopicPartitions, "0+")
+    user_data: bytes | None = blob("0+", nullable="0+")
+
+
+class TransactionLogKey(Message):
+    transactional_id: str = string("0+")
+
+
+class TransactionPartitions(Message):
+    topic: str = string("0+")
+    partition_ids: list[int] = array(INT32, "0+")
+
+
+class TransactionLogValue(Message, flexible="1+"):
+    producer_id: int = int64("0+")
+    previous_producer_id: int = int64("1+", default=-1, tag=0)
+    next_producer_id: int = int64("1+", default=-1, tag=1)
+    producer_epoch: int = int16("0+")
+    transaction_timeout_ms: int = int32("0+")
+    transaction_status: int = int8("0+")
+    transaction_partitions: list[TransactionPartitions] | None = array(TransactionPartitions, "0+", nullable="0+")
+    transaction_last_update_timestamp_ms: int = int64("0+")
+    transaction_start_timestamp_ms: int = int64("0+")
+    client_transaction_version: int = int16("1+", tag=2)
+
+
+# what a key of each version is about, and the values of that kind with their last version
+GROUP_RECORDS: dict[int, tuple[type[Message], type[Message], int]] = {
+    0: (OffsetCommitKey, OffsetCommitValue, 4),
+    1: (OffsetCommitKey, OffsetCommitValue, 4),
+    2: (GroupMetadataKey, GroupMetadataValue, 4),
+    3: (GroupIdKey, GroupEpochValue, 0),
+    4: (GroupIdKey, PartitionMetadataValue, 0),
+    5: (MemberKey, MemberMetadataValue, 0),
+    6: (GroupIdKey, AssignmentEpochValue, 0),
+    7: (MemberKey, TargetAssignmentValue, 0),
+    8: (MemberKey, CurrentAssignmentValue, 0),
+}
+
+TRANSACTION_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+_TRANSACTION_VALUE_VERSION_MAX = 1
+
+
+def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> Shown:
+    """A record of `__consumer_offsets`."""
+    if key is None:
+        return f"Error at offset {offset}, skipping. it has no key", None
+    try:
+        kind = _version(key, "key")
+        if kind not in GROUP_RECORDS:
+            return f"Unknown record type {kind} at offset {offset}, skipping.", None
+        key_type, value_type, version_max = GROUP_RECORDS[kind]
+        about = to_json({"type": str(kind), "data": as_json(_read(key_type, kind, key, "key"), kind)})
+        if value is None:
+            return about, "<DELETE>"
+        version = _version(value, "value")
+        if not 0 <= version <= version_max:
+            raise Malformed(f"value version {version} is not known")
+        message = _read(value_type, version, value, "value")
+        data = as_json(message, version)
+        if isinstance(message, GroupMetadataValue) and message.protocol_type == _CONSUMER:
+            for shown, member in zip(data["members"], message.members, strict=True):
+                shown["subscription"] = _embedded(ConsumerProtocolSubscription, member.subscription)
+                shown["assignment"] = _embedded(ConsumerProtocolAssignment, member.assignment)
+        return about, to_json({"version": str(version), "data": data})
+    except Malformed as error:
+        return f"Error at offset {offset}, skipping. {error}", None
+
+
+def decode_transaction_record(key: bytes | None, value: bytes | None, offset: int) -> Shown:
+    """A record of `__transaction_state`."""
+    try:
+        version = _version(key or b"", "key")
+        if version != 0:
+            return f"unknown::version={version}", None
+        name = _read(TransactionLogKey, version, key or b"", "key").transactional_id
+        about = f"transaction_metadata::transactionalId={name}"
+        if value is None:
+            return about, "<DELETE>"
+        version = _version(value, "value")
+        if not 0 <= version <= _TRANSACTION_VALUE_VERSION_MAX:
+            raise Malformed(f"Unknown version {version} from the transaction log message value")
+        state = _read(TransactionLogValue, version, value, "value")
+    except Malformed as error:
+        return f"Error at offset {offset}, skipping. {error}", None
+    status = state.transaction_status
+    known = 0 <= status < len(TRANSACTION_STATES)
+    parts = state.transaction_partitions if status else None
+    partitions = _as_scala_orders({(part.topic, number) for part in parts or () for number in part.partition_ids})
+    return about, (
+        f"producerId:{state.producer_id},producerEpoch:{state.producer_epoch},"
+        f"state={TRANSACTION_STATES[status] if known else status},partitions=[{','.join(partitions)}],"
+        f"txnLastUpdateTimestamp={state.transaction_last_update_timestamp_ms},"
+        f"txnTimeoutMs={state.transaction_timeout_ms}"
+    )
+
+
+def as_json(message: Message, version: int) -> dict[str, Any]:
+    """A message as Kafka's JSON converters show it: the fields of that version, tagged ones unless they are unset."""
+    shown = {}
+    for name, field in message.__fields__.items():
+        value = getattr(message, name)
+        if version not in field.versions or (field.tag is not None and value == field.default):
+            continue
+        head, *tail = name.split("_")
+        shown[head + "".join(map(str.capitalize, tail))] = _json_value(value, version)
+    return shown
+
+
+def _json_value(value: Any, version: int) -> Any:
+    if isinstance(value, Message):
+        return as_json(value, version)
+    if isinstance(value, list):
+        return [_json_value(one, version) for one in value]
+    if isinstance(value, bytes | memoryview):
+        return base64.b64encode(value).decode()
+    return format_uuid(value) if isinstance(value, uuid.UUID) else value
+
+
+def _version(data: bytes, name: str) -> int:
+    if len(data) < _VERSION.size:
+        raise Malformed(f"Could not read version from {name}'s buffer.")
+    return int(_VERSION.unpack_from(data)[0])
+
+
+def _read(message_type: type[Message], version: int, data: bytes, name: str) -> Any:
+    try:
+        return decode(message_type, version, memoryview(data), _VERSION.size)[0]
+    except Malformed as error:
+        raise Malformed(f"Could not read record with version {version} from {name}'s buffer due to: {error}.") from None
+
+
+def _embedded(message_type: type[Message], data: bytes) -> Any:
+    """Taken apart in its own version; as it is where that does not work."""
+    try:
+        version = _version(data, "embedded")
+        # a newer version may only add fields
+        message, _ = decode(message_type, min(version, 3), memoryview(data), _VERSION.size)
+    except Malformed:
+        return _json_value(data, 0)
+    return as_json(message, version)
+
+
+def _as_scala_orders(partitions: set[tuple[str, int]]) -> list[str]:
+    """As a mutable.HashSet[TopicPartition] of Scala 2.13 goes through them: by bucket, by hash within."""
+    buckets = 16
+    while buckets * 3 // 4 <= len(partitions):
+        buckets *= 2
+
+    def place(one: tuple[str, int]) -> tuple[int, int]:
+        topic, number = one
+        hashed = (31 * (31 + number) + java_hash(topic)) & 0xFFFFFFFF
+        mixed = hashed ^ hashed >> 16
+        return mixed & (buckets - 1), mixed - (1 << 32) if mixed >= 1 << 31 else mixed
+
+    return [f"{topic}-{number}" for topic, number in sorted(partitions, key=place)]

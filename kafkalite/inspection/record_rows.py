@@ -1,0 +1,153 @@
+"""The records of a window of a log, one row each, as a dump shows them: in columns where many, one by one where not.
+
+Batches of format v2 that are in order go through `kafkalite.log.columns` all at once. Control batches, which the
+columns leave out, message sets of formats v0 and v1, and windows with a batch whose records are not what its header
+says, are taken batch by batch; of a damaged batch there is the reason in the place of its rows.
+Source: kafka.tools.DumpLogSegments (what it shows of a record).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkalite.errors import Malformed
+from kafkalite.inspection.log_file import Window
+from kafkalite.log.batch import MAGIC, parse_header
+from kafkalite.log.batch_columns import Array
+from kafkalite.log.columns import Columns, decode
+from kafkalite.log.compression import UNPACKED_BYTES_MAX
+from kafkalite.log.message_set import Message, build_message, read_inner, read_messages
+from kafkalite.log.record import read_records
+
+_RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is shown; its bytes are bounded
+
+
+class Row(NamedTuple):
+    """One record. `sequence` is -1 without a producer; `crc` and `crc_is_right` are for formats v0 and v1 only."""
+
+    offset: int
+    timestamp: int
+    sequence: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    crc: int = -1
+    crc_is_right: bool = True
+
+
+Rows = list[Row] | Malformed
+
+
+def rows_of_window(window: Window) -> Iterator[Rows]:
+    """For each batch of the window its rows, or why it has none."""
+    columns = columns_of_window(window)
+    if columns is None:
+        for start, end in pairwise(window.bounds):
+            yield rows_of_batch(window.data[start:end])
+        return
+    rows = _rows(columns)
+    counts = np.bincount(columns.batch, minlength=len(columns.batches)).tolist()
+    is_control = columns.batches.is_control.tolist()
+    at = 0
+    for i, count in enumerate(counts):
+        if is_control[i]:
+            yield rows_of_batch(window.data[window.bounds[i] : window.bounds[i + 1]])
+        else:
+            yield rows[at : at + count]
+            at += count
+
+
+def rows_of_batch(batch: memoryview) -> Rows:
+    """The rows of one whole batch of any format, or why it has none."""
+    try:
+        if batch[16] < MAGIC:
+            return _legacy_rows(batch)
+        header = parse_header(batch)
+        records = read_records(batch, UNPACKED_BYTES_MAX, _RECORDS_MAX)
+    except Malformed as error:
+        return error
+    base = header.base_offset
+    return [
+        Row(offset, timestamp, sequence_at(header.base_sequence, offset - base), key, value, headers)
+        for offset, timestamp, key, value, headers in records
+    ]
+
+
+def sequence_at(base_sequence: int, delta: int) -> int:
+    """Sequences wrap from 2^31-1 to 0; -1 for a batch that has none."""
+    return (base_sequence + delta) & 0x7FFFFFFF if base_sequence >= 0 else -1
+
+
+def columns_of_window(window: Window) -> Columns | None:
+    """None where something in the window is not a whole and sane batch of v2."""
+    try:
+        columns = decode(window.data, headers=True)
+    except Malformed:
+        return None
+    return columns if columns.batches.consumed_bytes == window.bounds[-1] else None
+
+
+def _rows(columns: Columns) -> list[Row]:
+    data = columns.data.tobytes()
+    sequence = sequences(columns)
+    keys = fields(data, columns.key_start, columns.key_end)
+    values = fields(data, columns.value_start, columns.value_end)
+    offset, timestamp = columns.offset.tolist(), columns.timestamp.tolist()
+    counts = columns.header_count
+    if not counts.any():
+        return list(map(Row, offset, timestamp, sequence.tolist(), keys, values))
+    return list(map(Row, offset, timestamp, sequence.tolist(), keys, values, _headers(columns, data)))
+
+
+def sequences(columns: Columns) -> Array:
+    """Of every record; see `sequence_at`."""
+    base_sequence = columns.batches.column("base_sequence")[columns.batch]
+    delta = columns.offset - columns.batches.base_offset[columns.batch]
+    return np.where(base_sequence >= 0, (base_sequence + delta) & 0x7FFFFFFF, -1)
+
+
+def header_names(columns: Columns) -> list[str] | None:
+    """The names of every record's headers, with a comma between two; None where no record has any."""
+    if not columns.header_count.any():
+        return None
+    return [",".join([name for name, _ in headers]) for headers in _headers(columns, columns.data.tobytes())]
+
+
+def fields(data: bytes, start: Array, end: Array) -> list[bytes | None]:
+    return [
+        data[first:behind] if behind >= first else None
+        for first, behind in zip(start.tolist(), end.tolist(), strict=True)
+    ]
+
+
+def _headers(columns: Columns, data: bytes) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
+    found = columns.headers
+    assert found is not None
+    keys = fields(data, found.key_start, found.key_end)
+    values = fields(data, found.value_start, found.value_end)
+    pairs = [((key or b"").decode(errors="replace"), value) for key, value in zip(keys, values, strict=True)]
+    first = found.first.tolist()
+    for start, end in pairwise(first):
+        yield tuple(pairs[start:end])
+
+
+def _legacy_rows(entry: memoryview) -> list[Row]:
+    messages = read_inner(entry, UNPACKED_BYTES_MAX, _RECORDS_MAX)
+    records = read_messages(entry, UNPACKED_BYTES_MAX, _RECORDS_MAX)
+    return [
+        Row(offset, timestamp, -1, key, value, (), message.crc, message.crc == _crc_of(message))
+        for message, (offset, timestamp, key, value, _) in zip(messages, records, strict=True)
+    ]
+
+
+def _crc_of(message: Message) -> int:
+    """What its checksum should be: that of the same message built again."""
+    built = build_message(
+        message.offset, message.key, message.value, message.timestamp,
+        magic=message.magic, attributes=message.attributes,
+    )  # fmt: skip
+    return int.from_bytes(built[12:16], "big")
