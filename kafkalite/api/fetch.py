@@ -2,6 +2,7 @@
 
 A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
 at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
+Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`).
 From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
 Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
 """
@@ -12,7 +13,9 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkalite.api.context import BrokerEndpoint, Call, Services
+from kafkalite.api.down_conversion import FIRST_VERSION_OF_BATCHES, DownConversion
 from kafkalite.api.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
+from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition, Waiter
@@ -25,8 +28,11 @@ from kafkalite.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from kafkalite.region import FileRegion
 
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_MIN_ONE = 3
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_ENDPOINTS = 16
 WAIT_MS_MAX = 2**31 - 1
@@ -89,7 +95,7 @@ def _wait(
 class _Reader:
     """Reads what one request wants, as often as need be."""
 
-    __slots__ = ("_by_id", "_context", "_endpoint", "_isolation", "_services", "_version", "max_bytes")
+    __slots__ = ("_by_id", "_context", "_endpoint", "_is_old", "_isolation", "_services", "_version", "max_bytes")
 
     def __init__(
         self,
@@ -106,6 +112,7 @@ class _Reader:
         self._isolation = request.isolation_level
         self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._version = version
+        self._is_old = version < FIRST_VERSION_WITH_ZSTD
         if context.by_id:
             self._find_names()
 
@@ -139,7 +146,7 @@ class _Reader:
                 or (self._by_id and wanted.topic_id is not topic.topic_id)
                 or wanted.last_fetched_epoch >= 0
                 or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
-                or (self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd")
+                or (self._is_old and _refusal(self._version, topic.config) is not None)
             ):
                 return None
             partitions.append(partition)
@@ -150,6 +157,9 @@ class _Reader:
         by_name = self._services.topics.by_name
         budget = self.max_bytes
         min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
+        old = None
+        if self._version < FIRST_VERSION_OF_BATCHES:
+            old = DownConversion(self._version, self.max_bytes, self._services.clock)
         size_bytes = 0
         urgent = False
         found: _Found = []
@@ -162,13 +172,22 @@ class _Reader:
                 data = _failure(wanted.index, code)
             elif self._by_id and wanted.topic_id is not topic.topic_id:
                 data = _failure(wanted.index, ErrorCode.INCONSISTENT_TOPIC_ID)
-            elif self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
-                data = _failure(wanted.index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
+                data = _failure(wanted.index, refusal)
             else:
                 try:
+                    if self._version < FIRST_VERSION_WITH_MIN_ONE:  # before, what is too large comes in part
+                        min_one = wanted.max_bytes > 0 and budget > 0
                     data = self._read_one(partition, wanted, budget, min_one)
+                    if old is not None and type(data.records) is FileRegion:
+                        data.records = (
+                            old.convert(partition, data.records, wanted.fetch_offset, wanted.max_bytes) or None
+                        )
                 except KafkaError as error:
-                    data = _failure(wanted.index, error.code)
+                    code = error.code
+                    if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+                        code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
+                    data = _failure(wanted.index, code)
                     if error.code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
                         me = self._services.broker_id
                         data.current_leader = LeaderIdAndEpoch(leader_id=me, leader_epoch=partition.leader_epoch)
@@ -236,6 +255,15 @@ class _Reader:
             it = self._endpoint()
             response.node_endpoints = [NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)]
         return response
+
+
+def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
+    """Why clients of a version that does not know zstd get nothing of a topic, if so."""
+    if config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if version < FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return None
 
 
 def _failure(index: int, code: ErrorCode) -> PartitionData:

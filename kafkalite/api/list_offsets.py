@@ -53,7 +53,7 @@ def list_offsets(services: Services, request: ListOffsetsRequest, call: Call) ->
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = services.topics.require(topic.name, wanted.partition_index)
                 if call.api_version == 0:
-                    answers.append(_find_as_of_old(partition, wanted))
+                    answers.append(_find_as_of_old(partition, wanted, services.clock.wall_ms()))
                 else:
                     answers.append(_find(partition, wanted, request.isolation_level, call.api_version))
             except KafkaError as error:
@@ -87,9 +87,9 @@ def _find(
     return _answer(index, offset=found.offset, timestamp=found.timestamp, leader_epoch=found.leader_epoch)
 
 
-def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: int) -> ListOffsetsPartitionResponse:
     """Version 0, which librdkafka up to 1.6 asks for the beginning and the end: where segments begin that were last
-    written by then, and the end; the largest first, and no more than are wanted.
+    written by then, and the end if then is not before now; the largest first, and no more than are wanted.
 
     Source: kafka.log.UnifiedLog.legacyFetchOffsetsBefore.
     """
@@ -97,13 +97,15 @@ def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition) -> ListO
     if timestamp < EARLIEST_TIMESTAMP:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     offsets = [max(segment.base_offset, log.start_offset) for segment in log.segments]
+    end = [partition.high_watermark] * (log.segments[-1].size_bytes > 0)
     if timestamp == EARLIEST_TIMESTAMP:
         offsets = offsets[:1]
     elif timestamp == LATEST_TIMESTAMP:
-        offsets += [partition.high_watermark] * (log.segments[-1].size_bytes > 0)
+        offsets += end
     else:
-        written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments]
-        offsets = offsets[: sum(1 for time_ms in written_ms if time_ms <= timestamp)]
+        written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments] + [now_ms] * len(end)
+        found = max((i + 1 for i, time_ms in enumerate(written_ms) if time_ms <= timestamp), default=0)
+        offsets = (offsets + end)[:found]
     newest_first = offsets[::-1][: max(wanted.max_num_offsets, 0)]
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
 

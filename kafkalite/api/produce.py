@@ -1,7 +1,7 @@
 """Produce: batches go to their partitions as they came, each partition answered by itself.
 
-Nothing here looks at a record. With one replica acks=1 and acks=-1 are one: an appended batch is committed, if not at
-once (flush.messages) then the answer waits for it.
+Nothing here looks at a record, unless it comes in a message set of old (Produce 0-2). With one replica acks=1 and
+acks=-1 are one: an appended batch is committed, if not at once (flush.messages) then the answer waits for it.
 Source: kafka.server.KafkaApis.handleProduceRequest.
 """
 
@@ -10,7 +10,8 @@ from __future__ import annotations
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import Disconnect, ErrorCode, KafkaError
-from kafkalite.log.validate import InvalidRecords
+from kafkalite.log.conversion import to_batch
+from kafkalite.log.validate import InvalidRecords, Rules
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -22,7 +23,8 @@ from kafkalite.protocol.messages.produce import (
 )
 from kafkalite.topics import Topic
 
-FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel
+FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel, or a batch all the same
+_AS_IF_FROM_VERSION = 7  # what came with an older one may have any codec, as at Kafka
 _WITH_MESSAGE = (  # those that Kafka explains from v8 on
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
@@ -87,11 +89,14 @@ def _append(
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.internal and client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal and takes no client's records")
-    if version < FIRST_VERSION_OF_BATCHES:
-        raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)
     records = data.records
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the partition's data has no record batch")
+    if version < FIRST_VERSION_OF_BATCHES:
+        converted = to_batch(records, Rules(partition.log.config))
+        if converted is None:
+            return PartitionProduceResponse(index=data.index, base_offset=-1)
+        records, version = converted, _AS_IF_FROM_VERSION
     result = partition.append(records, now_ms, version)
     answer = PartitionProduceResponse(
         index=data.index,

@@ -23,13 +23,15 @@ from kafkalite.coordinator.group_records import (
 )
 from kafkalite.coordinator.offset_store import OffsetStore
 from kafkalite.errors import Malformed
-from kafkalite.log.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, BatchHeader, iterate
+from kafkalite.log.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
 from kafkalite.log.compression import NONE
+from kafkalite.log.message_set import entry_header, read_messages
 from kafkalite.log.record import Record, read_body, read_records
 
 logger = logging.getLogger(__name__)
 
 KEYS_PER_TURN = 1_000
+_MAGIC_AT = 16
 _MARKER = struct.Struct(">hh")  # version, type
 _COMMIT_MARKER = 1
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
@@ -58,6 +60,9 @@ class StoredGroups:
         """Take in more of the log: each of `batches` is one or more whole batches."""
         for data in batches:
             try:
+                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of format v0 or v1: always one alone
+                    self._read_batch(entry_header(data), data)
+                    continue
                 for header, batch in iterate(data):
                     self._read_batch(header, batch)
             except Malformed as fault:
@@ -96,7 +101,12 @@ class StoredGroups:
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
         try:
-            records = read_body(header, batch[HEADER_BYTES:]) if header.codec == NONE else read_records(batch)
+            if header.magic != MAGIC:
+                records = read_messages(batch)
+            elif header.codec == NONE:
+                records = read_body(header, batch[HEADER_BYTES:])
+            else:
+                records = read_records(batch)
         except Malformed as fault:
             logger.error("passed over %d bytes of __consumer_offsets: %s", len(batch), fault)
             return

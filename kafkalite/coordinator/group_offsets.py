@@ -98,8 +98,11 @@ class Commit:
                 answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 continue
             index = partition.partition_index
+            since_ms = partition.commit_timestamp  # told in version 1 only
+            if since_ms == NO_TIMESTAMP:
+                since_ms = now_ms
             committed = CommittedOffset(
-                partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, expire_ms, order
+                partition.committed_offset, partition.committed_leader_epoch, metadata, since_ms, expire_ms, order
             )
             if prefix is None or topic is not prefix_of:
                 prefix_of, prefix = topic, offset_key_prefix(group_id, topic)

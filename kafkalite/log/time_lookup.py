@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kafkalite.errors import Malformed
-from kafkalite.log.batch import BatchHeader
+from kafkalite.log.batch import MAGIC, BatchHeader
+from kafkalite.log.message_set import message_times
 from kafkalite.log.record import record_times
 from kafkalite.log.segment import Segment
 
@@ -44,6 +45,7 @@ def first_at_or_after(
                     if offset >= limit_offset:
                         return None
                     return TimestampOffset(record_ms, offset, header.leader_epoch)
+        return None  # Kafka does not look into later ones either
     return None
 
 
@@ -71,7 +73,8 @@ def _times(header: BatchHeader, batch: memoryview, start_offset: int) -> Iterato
     """
     if header.record_count <= _LOOKUP_RECORDS_MAX:
         try:
-            yield from record_times(batch, _LOOKUP_BYTES_MAX)
+            times = record_times if header.magic == MAGIC else message_times
+            yield from times(batch, _LOOKUP_BYTES_MAX)
             return
         except Malformed:
             pass

@@ -33,7 +33,7 @@ _BROKERS_BITS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _CODEC_MAX = len(CODEC_NAMES) - 1
 _ZSTD = CODECS["zstd"]
 _ZSTD_PRODUCE_VERSION_MIN = 7
-_KEEP_CODEC = -1
+KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _BY_THE_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest record there ever was, of format v0
@@ -66,7 +66,7 @@ class Rules:
         self.before_max_ms = config.message_timestamp_before_max_ms if bounded else _FAR
         self.after_max_ms = config.message_timestamp_after_max_ms if bounded else _FAR
         name = config.compression_type
-        self.codec = _KEEP_CODEC if name == "producer" else CODECS.get(name, 0)  # "uncompressed" is codec 0
+        self.codec = KEEP_CODEC if name == "producer" else CODECS.get(name, 0)  # "uncompressed" is codec 0
         levels = {
             "gzip": config.compression_gzip_level,
             "lz4": config.compression_lz4_level,
@@ -74,7 +74,7 @@ class Rules:
         }
         self.codec_level = levels.get(name)
         self.reads_records = self.compacted or self.before_max_ms < _FAR
-        self.rewrites = self.log_append_time or self.codec != _KEEP_CODEC
+        self.rewrites = self.log_append_time or self.codec != KEEP_CODEC
 
 
 def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: int) -> BatchHeader:
@@ -241,7 +241,7 @@ def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int)
 
     The time is stamped in place; another codec means new memory.
     """
-    if rules.codec not in (_KEEP_CODEC, header.codec):
+    if rules.codec not in (KEEP_CODEC, header.codec):
         try:
             records = memoryview(repack(records, rules.codec, rules.codec_level))
         except Malformed as error:

@@ -93,12 +93,11 @@ class Api(NamedTuple):
 
 
 _ROWS = (
-    # Produce 0-2 is listed because librdkafka looks for version 0 before it uses codecs (KAFKA-18659).
     Api(0, "Produce", ProduceRequest, ProduceResponse, 0, 11),
-    Api(1, "Fetch", FetchRequest, FetchResponse, 4, 17),
+    Api(1, "Fetch", FetchRequest, FetchResponse, 0, 17),
     Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 0, 9),
     Api(3, "Metadata", MetadataRequest, MetadataResponse, 0, 12),
-    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 2, 9),
+    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 1, 9),
     Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, 1, 9),
     Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse, 0, 6),
     Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse, 0, 9),

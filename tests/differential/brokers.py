@@ -15,6 +15,7 @@ FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
     "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids", "frames",
+    "old_versions",
 )  # fmt: skip
 
 SETTINGS = {

@@ -7,11 +7,6 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from tests.differential.asking import BEGINNING_MS, batch, fetch, message_set, produce
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 
-NO_OLD_FORMATS = Explained(
-    "Produce 0 to 2 answers UNSUPPORTED_FOR_MESSAGE_FORMAT",
-    "message sets v0 and v1 are not converted; the versions are listed because librdkafka looks for them (KAFKA-18659)",
-    "responses.**",
-)
 NO_TRANSACTIONS = Explained(
     "a transactional producer is refused for good with TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     "there are no transactions yet, and a client must not ask again and again",
@@ -22,17 +17,15 @@ NO_TRANSACTIONS = Explained(
 @every_version("Produce")
 def a_batch(t: Teller) -> None:
     topic = t.topic(partitions=2)
-    but = NO_OLD_FORMATS if t.v < 3 else None
     records = batch(b"a", b"b", b"c") if t.v >= 3 else message_set(t.v // 2, b"a", b"b", b"c")
-    t.ask("three records", produce(topic, records), but=but)
-    t.ask("acks=1", produce(topic, records, acks=1), but=but)
-    t.ask("two partitions", produce(topic, records, records), but=but)
+    t.ask("three records", produce(topic, records))
+    t.ask("acks=1", produce(topic, records, acks=1))
+    t.ask("two partitions", produce(topic, records, records))
     t.ask("nothing", ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[]))
     empty = [TopicProduceData(name=topic, partition_data=[])]
     t.ask("a topic without partitions", ProduceRequest(acks=-1, timeout_ms=1000, topic_data=empty))
-    if t.v >= 3:
-        t.silent("acks=0", produce(topic, records, acks=0))
-        t.ask("what is there now", fetch(topic), 11)
+    t.silent("acks=0", produce(topic, records, acks=0))
+    t.ask("what is there now", fetch(topic), 11)
 
 
 @in_versions(0, 3, 5, 8, 9, 10, 11)
@@ -44,8 +37,7 @@ def where_there_is_nothing(t: Teller) -> None:
     t.ask("partition -1", produce(topic, records, partition=-1))
     t.ask("topic without a name", produce("", records))
     t.ask("topic that cannot be", produce("d/x", records))
-    if t.v >= 3:
-        t.ask("one good, one not", produce(topic, records, records))
+    t.ask("one good, one not", produce(topic, records, records))
 
 
 @in_versions(0, 3, 9, 11)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 import time
 import uuid
+from collections.abc import Iterator
 from typing import Any
 
 from kafkalite.errors import Malformed
-from kafkalite.log.batch import parse_header
+from kafkalite.log.batch import MAGIC, parse_header
+from kafkalite.log.message_set import HEAD_BYTES, entry_header, read_messages
 from kafkalite.names import TRANSACTION_STATE_TOPIC
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.primitives import RECORDS
@@ -179,11 +181,24 @@ class Masks:
         return self._seen[kind, value]
 
     def _records(self, value: Any) -> Any:
-        """One line per batch: all of its header but what depends on a producer id that was drawn."""
+        """One line per batch: all of its header but what depends on a producer id that was drawn.
+
+        Of a message set v0 or v1 every message with its content: how small its codec made it depends on the library.
+        A part of a message at its end means nothing, unless there is nothing else.
+        """
         if value is None:
             return None
         lines, position, data = [], 0, memoryview(value)
         while position < len(data):
+            if position + HEAD_BYTES <= len(data) and data[position + 16] < MAGIC:
+                size = int.from_bytes(data[position + 8 : position + 12], "big") + 12
+                if position + size > len(data):
+                    break
+                lines += self._messages(data[position : position + size])
+                position += size
+                continue
+            if lines and lines[-1].startswith("v"):
+                break
             try:
                 header = parse_header(data, position)
             except Malformed:
@@ -200,4 +215,13 @@ class Masks:
                 line += f" crc {header.crc:08x} until {header.max_timestamp}"
             lines.append(line)
             position += max(header.size_bytes, 1)
-        return lines
+        return lines or ["a part of a message"] * (len(data) > 0)
+
+    def _messages(self, entry: memoryview) -> Iterator[str]:
+        header = entry_header(entry)
+        what = f"v{header.magic} attributes {header.attributes}"
+        if header.codec:
+            what += f" in a wrapper at {header.base_offset} until {self._value('time', header.max_timestamp)}"
+        for record in read_messages(entry):
+            time = self._value("time", record.timestamp)
+            yield f"{what}: {record.offset} at {time} {record.key!r} {record.value!r}"

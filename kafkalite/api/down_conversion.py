@@ -1,0 +1,92 @@
+"""What a fetch of old is given: the stored batches as messages of format v0 (Fetch 0 and 1) or v1 (Fetch 2 and 3).
+
+They are read and converted when the answer is made, as many as the reader has room for, and never more than an answer
+may hold or takes `_WORK_MS_MAX` to make: what is missing comes with the next fetch. The first batch that leaves
+anything goes out whatever its size, though before version 3 as much of it only as was asked for. Where nothing is left
+of the stored bytes (control batches have no place in the old formats) it is read on behind them, so that a reader does
+not ask for them again for ever.
+Source: kafka.server.KafkaApis.handleFetchRequest (maybeConvertFetchedData), LazyDownConversionRecords; KIP-283.
+"""
+
+from __future__ import annotations
+
+from kafkalite.clock import Clock
+from kafkalite.errors import KafkaError, Malformed, StorageError
+from kafkalite.log.batch_file import walk
+from kafkalite.log.conversion import NotConvertible, to_old_format
+from kafkalite.log.message_set import V0, V1
+from kafkalite.partition import Partition
+from kafkalite.region import FileRegion
+
+FIRST_VERSION_OF_BATCHES = 4
+_LAST_VERSION_OF_V0 = 1
+_LAST_VERSION_OF_PARTS = 2
+_WORK_MS_MAX = 250
+
+
+class DownConversion:
+    """Of one answer. `left_bytes` is what it has room for yet."""
+
+    __slots__ = ("_clock", "_ends_ms", "_magic", "_may_cut", "_used", "left_bytes")
+
+    def __init__(self, version: int, max_bytes: int, clock: Clock) -> None:
+        self._magic = V0 if version <= _LAST_VERSION_OF_V0 else V1
+        self._may_cut = version <= _LAST_VERSION_OF_PARTS
+        self._clock = clock
+        self._ends_ms = clock.monotonic_ms() + _WORK_MS_MAX
+        self._used = False
+        self.left_bytes = max_bytes
+
+    def convert(self, partition: Partition, region: FileRegion, from_offset: int, max_bytes: int) -> bytes:
+        """The records that stand in `region`, or behind it, from `from_offset` on; b"" where there is no room for any.
+
+        As many bytes as were stored, so that limits hold; but the first batch whole, though it may have grown. The
+        last message may be cut off, and before version 3 even the first: a reader who gets nothing else knows that it
+        has to ask for more. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, UNSUPPORTED_VERSION for
+        a batch that unpacks to too much, and StorageError.
+        """
+        following: FileRegion | None = region
+        while following is not None:
+            pieces, next_offset = self._convert_region(following, from_offset)
+            if pieces:
+                room = max(following.size, len(pieces[0]))
+                if self._may_cut and following.size > max_bytes:
+                    room = max_bytes
+                data = b"".join(pieces)[:room]
+                self._used = True
+                self.left_bytes -= len(data)
+                return data
+            if next_offset <= from_offset or self._is_over():
+                break
+            from_offset = next_offset
+            following = partition.read(from_offset, max_bytes, True)
+        return b""
+
+    def _convert_region(self, region: FileRegion, from_offset: int) -> tuple[list[bytes | memoryview], int]:
+        """(what fits, converted, where it ends). Without any, all of the region has been looked at."""
+        pieces: list[bytes | memoryview] = []
+        size_bytes = 0
+        next_offset = from_offset
+        try:
+            for _, header, batch in walk(region.file.fd, region.position, region.position + region.size):
+                if size_bytes >= region.size or ((pieces or self._used) and self._is_over()):
+                    break
+                piece = to_old_format(header, batch, self._magic, from_offset)
+                next_offset = header.last_offset + 1
+                if not piece:
+                    continue
+                if not pieces and self._used and len(piece) > self.left_bytes:
+                    return [], from_offset
+                pieces.append(piece)
+                size_bytes += len(piece)
+        except NotConvertible as error:
+            if not pieces:
+                raise KafkaError(error.code, str(error)) from None
+        except Malformed:
+            pass  # the region ends inside a batch
+        except OSError as error:
+            raise StorageError(f"cannot read {region.file.path}: {error.strerror}") from error
+        return pieces, next_offset
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic_ms() >= self._ends_ms

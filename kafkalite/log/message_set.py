@@ -1,0 +1,352 @@
+"""Message sets, formats v0 and v1: what producers sent and disks hold from before Kafka 0.11.
+
+    0 offset i64   8 size i32 (of what follows)   12 crc u32   16 magic i8 = 0, 1   17 attributes i8
+    v1 only: 18 timestamp i64      then: key size i32 (-1 is null), key, value size i32, value
+
+An entry is one message, with a checksum (CRC-32, from the magic on) and an offset of its own. A compressed entry is a
+wrapper: its value is a whole set, packed; it carries the offset and the timestamp of the last and the latest message
+inside. Offsets inside are absolute in v0; in v1 they count from 0 and end at the wrapper's, so the first offset of a
+wrapper is known to those only who unpack it. Where the wrapper says LogAppendTime, its timestamp is that of all.
+lz4 inside v0 has a wrong checksum in its frame's header: the producers of then took it over too many bytes.
+Source: org.apache.kafka.common.record.LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder; KIP-31, KIP-32,
+KIP-57.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from kafkalite.errors import Malformed
+from kafkalite.log.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
+from kafkalite.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
+from kafkalite.log.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record
+
+V0, V1 = 0, 1
+MESSAGE_BYTES_MIN = 14  # what an empty message of v0 says of its size
+HEAD_BYTES = 26  # where what `entry_header` wants to know ends: behind a timestamp
+CRC_FROM = 16  # the checksum covers everything from here on
+UNKNOWN_COUNT = -1
+
+_BYTES_MIN = (MESSAGE_BYTES_MIN, MESSAGE_BYTES_MIN + 8)  # by magic
+_HEAD = struct.Struct(">qiIbb")
+_TIMESTAMP = struct.Struct(">q")
+_SIZE = struct.Struct(">i")
+_V0 = struct.Struct(">qiIbbi")
+_V1 = struct.Struct(">qiIbbqi")
+_V0_BODY = struct.Struct(">bbi")
+_V1_BODY = struct.Struct(">bbqi")
+_PREFIX = struct.Struct(">qiI")
+_NULL = _SIZE.pack(-1)
+
+
+class WrongChecksum(Malformed):
+    """A message is not what its CRC-32 says."""
+
+
+class Message(NamedTuple):
+    """One message as it lies in its set: inside a wrapper of v1 its offset counts from the wrapper's first.
+
+    `size` is that of what follows it, `timestamp` is -1 in v0.
+    """
+
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+
+def entry_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The entry at `position` in the terms of a batch: no producer, no epoch. Malformed where none can begin.
+
+    What it cannot tell: `base_offset` is the last offset, and `record_count` is `UNKNOWN_COUNT` for a wrapper.
+    """
+    try:
+        offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
+        if magic not in (V0, V1) or size < _BYTES_MIN[magic]:
+            raise Malformed(f"no message of format v0 or v1 at position {position}")
+        timestamp = _TIMESTAMP.unpack_from(data, position + _HEAD.size)[0] if magic == V1 else -1
+    except struct.error:
+        raise Malformed(f"{len(data) - position} bytes are no message: the smallest takes 26") from None
+    attributes &= CODEC_MASK | (LOG_APPEND_TIME if magic == V1 else 0)
+    count = UNKNOWN_COUNT if attributes & CODEC_MASK else 1
+    return BatchHeader(offset, size, -1, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, count)
+
+
+def compute_crc(entry: Buffer) -> int:
+    """CRC-32 of one whole entry, to be compared with its header's `crc`."""
+    return crc32(memoryview(entry)[CRC_FROM:])
+
+
+# reading
+
+
+def read_message(entry: Buffer) -> Message:
+    """One whole entry as it stands; the value of a wrapper stays packed. Raises Malformed."""
+    data = bytes(entry)
+    for _, _, message in _messages(data, 1):
+        if message.size + PREFIX_BYTES == len(data):
+            return message
+    raise Malformed(f"{len(data)} bytes are not one message")
+
+
+def read_inner(
+    wrapper: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX, *, check_crc: bool = False
+) -> list[Message]:
+    """The messages in one wrapper as they lie there; of an entry that is no wrapper, itself.
+
+    A last one that is cut off is passed over. Raises Malformed for what cannot be unpacked, unpacks to too much or to
+    nothing, and for wrappers in wrappers; with `check_crc` WrongChecksum.
+    """
+    outer = read_message(wrapper)
+    if outer.codec == NONE:
+        return [outer]
+    found: list[Message] = []
+    data = unpack(outer, max_bytes)
+    for at, end, message in _messages(data, max_records):
+        if check_crc and message.crc != crc32(data[at + CRC_FROM : end]):
+            raise WrongChecksum(f"the checksum of message {len(found)} in the wrapper at {outer.offset} is wrong")
+        if message.attributes & CODEC_MASK:
+            raise Malformed(f"in the wrapper at offset {outer.offset} is another wrapper")
+        found.append(message)
+    if not found:
+        raise Malformed(f"the wrapper at offset {outer.offset} holds no message")
+    return found
+
+
+def read_set(data: Buffer, max_records: int = RECORDS_MAX) -> list[Message]:
+    """The whole messages in `data` as they stand; the values of wrappers stay packed. Raises Malformed."""
+    return [message for _, _, message in _messages(bytes(data), max_records)]
+
+
+def read_messages(
+    entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX, *, check_crc: bool = False
+) -> list[Record]:
+    """The records of one whole entry, unpacked if need be. The entry's own checksum is not looked at.
+
+    Raises Malformed as `read_inner`, and where offsets inside reach above the wrapper's.
+    """
+    return resolve(entry_header(entry), read_inner(entry, max_bytes, max_records, check_crc=check_crc))
+
+
+def count_in(data: Buffer) -> int:
+    """How many messages seem to stand in `data`, by their sizes alone: 0.2 us each."""
+    at = count = 0
+    last = len(data) - PREFIX_BYTES
+    while at <= last:
+        (size,) = _SIZE.unpack_from(data, at + 8)
+        if size < MESSAGE_BYTES_MIN:
+            break
+        at += size + PREFIX_BYTES
+        count += 1
+    return count
+
+
+def resolve(header: BatchHeader, found: list[Message]) -> list[Record]:
+    """What `read_inner` found in the entry with this header, with the offsets and times that a consumer sees.
+
+    Raises Malformed where offsets inside reach above the wrapper's.
+    """
+    base = base_offset(header, found[-1].offset)
+    for_all = header.max_timestamp if header.codec and header.timestamp_type else None
+    return [
+        Record(
+            base + message.offset,
+            message.timestamp if for_all is None or message.magic == V0 else for_all,
+            message.key,
+            message.value,
+            (),
+        )
+        for message in found
+    ]
+
+
+def message_times(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of each message of one whole entry. Raises Malformed as `read_messages`."""
+    for record in read_messages(entry, max_bytes):
+        yield record.offset, record.timestamp
+
+
+def count_messages(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
+    """How many messages one whole entry holds. Raises Malformed as `read_inner`."""
+    return len(read_inner(entry, max_bytes)) if entry_header(entry).codec else 1
+
+
+def first_offset(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
+    """The offset of the first message of one whole entry. Raises Malformed as `read_messages`."""
+    return read_messages(entry, max_bytes)[0].offset
+
+
+def base_offset(header: BatchHeader, last_inner: int) -> int:
+    """What is added to the offsets inside. A wrapper at 0 may come from a producer that never numbered it.
+
+    Raises Malformed where the last offset inside is above the wrapper's.
+    """
+    if header.codec == NONE or header.magic == V0 or header.base_offset == 0:
+        return 0
+    if header.base_offset < last_inner:
+        raise Malformed(f"the wrapper at offset {header.base_offset} holds offset {last_inner}, and is not at 0")
+    return header.base_offset - last_inner
+
+
+def unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
+    """The set inside a wrapper. Raises Malformed."""
+    codec = wrapper.codec
+    if codec >= ZSTD:
+        name = CODEC_NAMES[codec] if codec == ZSTD else f"codec {codec}"
+        raise Malformed(f"the wrapper at offset {wrapper.offset} has {name}, which its format never had")
+    if wrapper.value is None:
+        raise Malformed(f"the wrapper at offset {wrapper.offset} is empty")
+    packed: Buffer = wrapper.value
+    if codec == LZ4 and wrapper.magic == V0:
+        packed = _with_lz4_checksum(wrapper.value, broken=False)
+    return decompress(codec, packed, max_bytes)
+
+
+def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message]]:
+    """(position, end, message) of the whole messages in `data`. Raises Malformed."""
+    # 1.2 us a message: one struct call for what stands in front of the key
+    size_bytes = len(data)
+    at = count = 0
+    try:
+        while at + PREFIX_BYTES <= size_bytes:
+            size = int.from_bytes(data[at + 8 : at + PREFIX_BYTES], "big", signed=True)
+            if size < MESSAGE_BYTES_MIN:
+                raise Malformed(f"a message of {size} bytes")
+            end = at + PREFIX_BYTES + size
+            if end > size_bytes:
+                return
+            if data[at + 16] == V1:
+                offset, _, crc, magic, attributes, timestamp, key_size = _V1.unpack_from(data, at)
+                start = at + _V1.size
+            else:
+                offset, _, crc, magic, attributes, key_size = _V0.unpack_from(data, at)
+                timestamp = -1
+                start = at + _V0.size
+                if magic != V0:
+                    raise Malformed(f"a message of magic {magic}")
+            key = None if key_size < 0 else data[start : start + key_size]
+            start += max(key_size, 0)
+            (value_size,) = _SIZE.unpack_from(data, start)
+            start += _SIZE.size
+            value = None if value_size < 0 else data[start : start + value_size]
+            if start + max(value_size, 0) > end:
+                raise Malformed(f"a message of {size} bytes with a key of {key_size} and a value of {value_size}")
+            count += 1
+            if count > max_records:
+                raise Malformed(f"a set of more than {max_records} messages")
+            yield at, end, Message(offset, size, crc, magic, attributes, timestamp, key, value)
+            at = end
+    except struct.error:
+        raise Malformed("a message that ends inside its key") from None
+
+
+# writing
+
+
+def build_message(
+    offset: int, key: bytes | None, value: Buffer | None, timestamp: int = -1, *, magic: int, attributes: int = 0
+) -> bytes:
+    """One entry, checksum included. v0 leaves the timestamp out."""
+    key_size = -1 if key is None else len(key)
+    if magic == V0:
+        head = _V0_BODY.pack(V0, attributes, key_size)
+    else:
+        head = _V1_BODY.pack(V1, attributes, timestamp, key_size)
+    if value is None:
+        body = b"".join((head, key or b"", _NULL))
+    else:
+        body = b"".join((head, key or b"", _SIZE.pack(len(value)), value))
+    return _PREFIX.pack(offset, len(body) + 4, crc32(body)) + body
+
+
+def build_set(
+    records: Iterable[tuple[int, int, bytes | None, bytes | None]],
+    magic: int,
+    *,
+    codec: int = NONE,
+    timestamp_type: int = 0,
+    level: int | None = None,
+) -> bytes:
+    """(offset, timestamp, key, value) each as an entry; with a codec all of them in one wrapper.
+
+    Raises Malformed for a codec that the formats never had. At least one record.
+    """
+    if codec >= ZSTD:
+        raise Malformed(f"there is no {CODEC_NAMES[codec]} in message formats v0 and v1")
+    attributes = LOG_APPEND_TIME if timestamp_type and magic == V1 else 0
+    if codec == NONE:
+        return b"".join(
+            [
+                build_message(offset, key, value, timestamp, magic=magic, attributes=attributes)
+                for offset, timestamp, key, value in records
+            ]
+        )
+    entries = []
+    base = offset = -1
+    latest = -1
+    for offset, timestamp, key, value in records:
+        if base < 0:
+            base = offset if magic == V1 else 0
+        latest = max(latest, timestamp)
+        entries.append(build_message(offset - base, key, value, timestamp, magic=magic, attributes=attributes))
+    packed = compress(codec, b"".join(entries), level)
+    if codec == LZ4 and magic == V0:
+        packed = _with_lz4_checksum(packed, broken=True)
+    return build_message(offset, None, packed, latest, magic=magic, attributes=attributes | codec)
+
+
+# lz4 of v0
+
+
+def _with_lz4_checksum(frame: bytes, *, broken: bool) -> bytes:
+    """The lz4 frame with the checksum of its header as it should be, or as it was over the frame's magic number too.
+
+    Anything else than the beginning of a frame stays as it is.
+    """
+    if len(frame) < 7 or frame[:4] != b"\x04\x22\x4d\x18":
+        return frame
+    # the flags tell whether the content's size and a dictionary's id follow the two bytes of the descriptor
+    end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
+    checksum = _xxh32(frame[0 if broken else 4 : end]) >> 8 & 0xFF
+    return b"".join((frame[:end], bytes((checksum,)), frame[end + 1 :]))
+
+
+def _xxh32(data: bytes) -> int:
+    """xxHash32 with seed 0. Source: the algorithm's specification, version 0.1.1."""
+    mask = 0xFFFFFFFF
+    p1, p2, p3, p4, p5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+
+    def rotated(value: int, bits: int) -> int:
+        return (value << bits | value >> (32 - bits)) & mask
+
+    at = 0
+    if len(data) >= 16:
+        lanes = [p1 + p2 & mask, p2, 0, -p1 & mask]
+        while at + 16 <= len(data):
+            for lane in range(4):
+                word = int.from_bytes(data[at : at + 4], "little")
+                lanes[lane] = rotated(lanes[lane] + word * p2 & mask, 13) * p1 & mask
+                at += 4
+        total = sum(rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
+    else:
+        total = p5
+    total = total + len(data) & mask
+    while at + 4 <= len(data):
+        total = rotated(total + int.from_bytes(data[at : at + 4], "little") * p3 & mask, 17) * p4 & mask
+        at += 4
+    for byte in data[at:]:
+        total = rotated(total + byte * p5 & mask, 11) * p1 & mask
+    total = (total ^ total >> 15) * p2 & mask
+    total = (total ^ total >> 13) * p3 & mask
+    return total ^ total >> 16
