@@ -91,6 +91,9 @@ class GroupTopic:
         for index in topic.partitions:
             coordinator.start_loading(index)
         for partition in list(topic.partitions.values()):
+            if partition.is_offline:  # nobody is told that its groups have no offsets: they are loading, for good
+                logger.error("%s-%d is offline, and its groups with it", topic.name, partition.index)
+                continue
             # each step goes on with what the one before managed: better old groups than none until the next restart
             name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
             stored = StoredGroups()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.names import INTERNAL_TOPICS, collides, format_uuid, random_uuid, topic_name_fault
-from kafkalite.partition import Partition
+from kafkalite.partition import OfflinePartition, Partition
 from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
 
 if TYPE_CHECKING:
@@ -41,20 +41,6 @@ class Topic:
         self.config = config
         self.internal = name in INTERNAL_TOPICS
         self.partitions: dict[int, Partition] = {}
-
-
-def records_of(stored: Mapping[str, tuple[uuid.UUID | None, int]], broker_id: int) -> list[TopicRecord]:
-    """Records for the topics of a directory that another broker filled. Settings of their own are not in there, so the
-    internal ones get theirs and the others the broker's defaults."""
-    return [
-        TopicRecord(
-            name=name,
-            topic_id=topic_id or random_uuid(),
-            partitions={i: PartitionRecord((broker_id,), broker_id, 0, (broker_id,), 0) for i in range(count)},
-            config={"cleanup.policy": "compact"} if name in INTERNAL_TOPICS else {},
-        )
-        for name, (topic_id, count) in stored.items()
-    ]
 
 
 class Topics:
@@ -85,6 +71,11 @@ class Topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return partition
 
+    def id_of(self, topic: str) -> uuid.UUID | None:
+        """The id of a topic that the registry knows."""
+        record = self._registry.topics.get(topic)
+        return record.topic_id if record is not None else None
+
     def config_for(self, topic: str) -> TopicConfig:
         """The settings of a topic that the registry knows; the broker's defaults for others."""
         record = self._registry.topics.get(topic)
@@ -102,8 +93,8 @@ class Topics:
         for record in records:
             topic = self._topic_of(record)
             for index, state in record.partitions.items():
-                partition = self._open(topic, index, state)
-                if partition.log.lost_bytes:
+                partition = self._open_or_miss(topic, index, state)
+                if not partition.is_offline and partition.log.lost_bytes:
                     partition.leader_epoch += 1
                 if partition.leader_epoch > state.leader_epoch:
                     await self._registry.set_leader_epoch(record.name, index, partition.leader_epoch)
@@ -116,7 +107,11 @@ class Topics:
         for key, log in list(self._logs.logs.items()):
             topic_id = known.get(key)
             if topic_id is None:
-                logger.warning("%s-%d is not in the registry, and is set aside: was its topic deleted?", *key)
+                logger.warning(
+                    "%s-%d is not in the registry, and is set aside: was its topic deleted? If another broker made it "
+                    "here, take the rest of its directory's name away again and start with --adopt",
+                    *key,
+                )
                 self._logs.set_aside(*key)
             elif not self._logs.was_clean:
                 self._set_aside_if_foreign(log, topic_id)
@@ -289,6 +284,24 @@ class Topics:
 
     def _topic_of(self, record: TopicRecord) -> Topic:
         return Topic(record.name, record.topic_id, record.config, TopicConfig.build(record.config, self._config))
+
+    def _open_or_miss(self, topic: Topic, index: int, state: PartitionRecord) -> Partition:
+        """At start. A log that is not here was never made, unless it is in a directory that has failed."""
+        offline = self._logs.offline
+        if offline and self._logs.get(topic.name, index) is None:
+            why = str(offline[0].failure)
+            topic.partitions[index] = OfflinePartition(topic.name, index, why, state.leader_epoch)
+            return topic.partitions[index]
+        return self._open(topic, index, state)
+
+    def take_offline(self, keys: Iterable[tuple[str, int]], why: str) -> None:
+        """The directory of these logs has failed: whoever asks for them, or waits for them, is told so."""
+        for name, index in keys:
+            topic = self.by_name.get(name)
+            partition = topic.partitions.get(index) if topic is not None else None
+            if topic is not None and partition is not None:
+                topic.partitions[index] = OfflinePartition(name, index, why, partition.leader_epoch)
+                partition.retire(StorageError(why))
 
     def _open(self, topic: Topic, index: int, state: PartitionRecord) -> Partition:
         log = self._logs.get(topic.name, index)

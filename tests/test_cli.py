@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,6 +63,40 @@ def test_a_broker_says_when_it_is_ready_and_stops_when_told(tmp_path):
         assert "Traceback" not in log
 
 
+def test_kafkas_directories_are_taken_over_and_it_says_what(tmp_path):
+    kafkas = shutil.copytree(ROOT / "tests" / "log" / "golden" / "kafka-3.9-zookeeper", tmp_path / "kafka")
+    directories = f"{kafkas}/one,{kafkas}/two"
+    with serving("--adopt", directories) as (process, line):
+        assert line == "taken over: 6 topics with 10 partitions\n", process.stderr.read()
+        assert "the defaults of this broker hold" in process.stdout.readline()
+        assert "__consumer_offsets and __transaction_state stay compacted" in process.stdout.readline()
+        assert f"data in {kafkas}/one and {kafkas}/two, cluster " in process.stdout.readline()
+        second = run("serve", "--port", "0", "--adopt", directories, "--log-level", "error")
+        assert (second.returncode, second.stderr.count("\n")) == (1, 1) and "/one is in use" in second.stderr
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+
+
+def test_what_cannot_be_taken_over_is_one_line(tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "meta.properties").write_text("version=0\nbroker.id=three\n")
+    for arguments, told in (
+        (["--adopt", tmp_path / "nowhere"], "no such directory"),
+        (["--adopt", tmp_path / "new"], "no meta.properties tells whose it is"),
+        (["--adopt", tmp_path / "damaged"], "meta.properties is damaged"),
+        (["--adopt", tmp_path / "new", "--data-dir", tmp_path / "new"], "give one of them"),
+    ):
+        done = run("serve", "--port", "0", *arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(rf"kafkalite: .*{re.escape(told)}.*\n", done.stderr), done.stderr
+    kafkas = shutil.copytree(ROOT / "tests" / "log" / "golden" / "kafka-3.9-zookeeper", tmp_path / "kafka")
+    other = run("serve", "--port", "0", "--adopt", kafkas / "one", "--override", "broker.id=7")
+    assert other.returncode == 1 and "set broker.id=3" in other.stderr
+    assert not list(kafkas.rglob("kafkalite-*")), "nothing was begun"
+
+
 def test_a_second_broker_on_the_same_directory_is_told_so_in_one_line(tmp_path):
     with serving("--data-dir", tmp_path) as (process, line):
         assert "is ready on" in line, process.stderr.read()
@@ -105,8 +140,8 @@ def test_file_then_environment_then_command_line(tmp_path):
         KAFKA_LOG_SEGMENT_BYTES="200",
     )
     assert (config.num_partitions, config.log_segment_bytes, config.broker_id) == (3, 200, 7)
-    assert config.data_dir == config.log_dir == "/given"
-    assert configured(str(file)).data_dir == "/from/file"
+    assert config.data_dirs == ("/given",) and config.log_dir == "/given"
+    assert configured(str(file)).data_dirs == ("/from/file",)
 
 
 def test_host_and_port_change_the_one_listener(tmp_path):
@@ -155,4 +190,4 @@ def test_the_compose_file_holds_together():
         assert set(service.get("depends_on", {})) <= services.keys()
     config = BrokerConfig.load(read_environment(services["kafkalite"]["environment"]))
     assert config.warnings == ()
-    assert [each.port for each in config.listeners] == [9092, 19092] and config.data_dir == "/data"
+    assert [each.port for each in config.listeners] == [9092, 19092] and config.data_dirs == ("/data",)

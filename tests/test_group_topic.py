@@ -71,12 +71,12 @@ Story = Callable[[Life], Awaitable[object]]
 async def life(data_dir: Path) -> AsyncIterator[Life]:
     clock = ManualClock()
     config = BrokerConfig.load({"offsets.topic.num.partitions": str(PARTITIONS)})
-    logs = LogManager(data_dir, clock, config)
+    logs = LogManager([data_dir], clock, config)
     registry = EmbeddedRegistry(data_dir)
     try:
         await registry.start()
         topics = Topics(config, registry, logs, config.broker_id)
-        logs.load(registry.cluster_id, topics.config_for)
+        await logs.load(registry.cluster_id, topics.config_for)
         await topics.load()
         yield Life(config, clock, topics)
     finally:

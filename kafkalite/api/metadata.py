@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
 FIRST_VERSION_BY_ID = 12
+NO_LEADER = -1  # of a partition whose data directory has failed
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
 
@@ -150,12 +151,13 @@ def _topic(services: Services, topic: Topic, operations: int) -> MetadataRespons
         is_internal=topic.internal,
         partitions=[
             MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_offline else ErrorCode.NONE,
                 partition_index=partition.index,
-                leader_id=me,
+                leader_id=NO_LEADER if partition.is_offline else me,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=[me],
                 isr_nodes=[me],
-                offline_replicas=[],
+                offline_replicas=[me] if partition.is_offline else [],
             )
             for partition in topic.partitions.values()
         ],

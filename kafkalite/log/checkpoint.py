@@ -1,20 +1,17 @@
-"""Kafka's small text files: offsets of many partitions, the epochs of one, its topic id, the identity of a directory.
+"""Kafka's small text files: offsets of many partitions, the epochs of one, its topic id.
 
 A checkpoint is `version 0`, the number of entries, then one entry per line. It is rewritten whole (see
 `Files.write_atomically`). A file that breaks these rules is corrupt: the reader says so and goes on as if it were
 empty, which costs a longer recovery, never data.
-Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile, MetaProperties.
+Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
-from kafkalite.errors import ConfigError
 from kafkalite.log.files import Files
 from kafkalite.names import format_uuid, parse_uuid
 
@@ -82,51 +79,3 @@ def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
     except (ValueError, KeyError, OSError) as error:
         logger.warning("cannot read %s (%s); going on without it", path, error)
         return None
-
-
-class MetaProperties(NamedTuple):
-    """Whose directory it is. `cluster_id` or `broker_id` None: the file does not say."""
-
-    cluster_id: str | None
-    broker_id: int | None
-
-    def encode(self, now_ms: int) -> bytes:
-        """In the form of a broker with ZooKeeper (version 0), as Java's Properties.store writes it."""
-        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
-        lines = ["#", f"#{date}"]
-        if self.broker_id is not None:
-            lines.append(f"broker.id={self.broker_id}")
-        lines.append("version=0")
-        if self.cluster_id is not None:
-            lines.append(f"cluster.id={self.cluster_id}")
-        return "\n".join([*lines, ""]).encode("latin-1")
-
-
-def read_meta_properties(files: Files, path: str) -> MetaProperties | None:
-    """What the meta.properties at `path` says, of either version; None if there is none. ConfigError if unreadable."""
-    try:
-        text = files.read(path).decode("latin-1")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; check the directory's owner and rights") from error
-    values = dict(_properties(text))
-    try:
-        number = values.get("broker.id", values.get("node.id"))
-        broker_id = int(number) if number is not None else None
-        version = int(values.get("version", "0"))
-    except ValueError:
-        raise ConfigError(f"{path} is damaged: version and broker.id must be numbers; restore it") from None
-    if version not in (0, 1):
-        raise ConfigError(f"{path} has version {version}; only 0 and 1 are known. Use another data directory")
-    return MetaProperties(values.get("cluster.id"), broker_id)
-
-
-def _properties(text: str) -> Iterable[tuple[str, str]]:
-    """The pairs of a Java properties file, without continued lines, which nobody writes here."""
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        name, _, value = stripped.partition("=")
-        yield name.strip(), value.strip().replace("\\", "")

@@ -51,6 +51,10 @@ def storage_error(what: str, directory: str, error: OSError) -> StorageError:
     return StorageError(f"{what} in {directory}: {error.strerror or error}")
 
 
+def _nobody(directory: str, error: OSError) -> None:
+    """Wants to know."""
+
+
 class SyncFailed(OSError):
     """fsync itself failed. The system may have dropped what it could not write: the next fsync would succeed without
     it, so there is no trying again."""
@@ -65,6 +69,12 @@ class Files:
 
     def __init__(self, open_segments: OpenSegments | None = None) -> None:
         self.open_segments = OpenSegments(256) if open_segments is None else open_segments
+        self.when_refused: Callable[[str, OSError], None] = _nobody
+
+    def refusal(self, what: str, directory: str, error: OSError) -> StorageError:
+        """`error` for whoever asked; `when_refused` is told too: it may be all of a disk that has failed."""
+        self.when_refused(directory, error)
+        return storage_error(what, directory, error)
 
     # the system
 
@@ -118,6 +128,13 @@ class Files:
             return data
         finally:
             self.close(fd)
+
+    def has(self, path: str, data: bytes) -> bool:
+        """Whether there is a small file with exactly that content that can be read."""
+        try:
+            return self.read(path) == data
+        except OSError:
+            return False
 
     def write_fully(self, fd: int, data: bytes, position: int = 0) -> None:
         """All of `data` at `position`, however many calls it takes."""

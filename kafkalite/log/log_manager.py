@@ -1,95 +1,73 @@
-"""All logs of one data directory: who may use it, what is in it, and how it is left behind.
+"""All logs of the broker: which directory each lives in, and how they come, go, and are written down.
 
-    .lock                              held while a broker runs here
-    meta.properties                    whose directory it is: cluster id and broker id
-    .kafka_cleanshutdown               there if the last stop was orderly; taken away before anything is loaded
-    recovery-point-offset-checkpoint   up to where each log is on the disk for sure
-    log-start-offset-checkpoint        where logs begin that begin inside a segment
-    replication-offset-checkpoint      high watermarks
-    <topic>-<partition>/               the logs; see `names` for those on their way out
-
+A new log goes to the directory with the fewest; none ever moves. A directory whose disk fails goes offline alone: its
+logs are let go of and `when_offline` is told, the others are served on. What fails is heard of through the door to the
+disk (`Files.when_refused`) and judged in one place, `DataDirectory.is_failed_by`.
 Slow work goes to other threads (`background`); the owner's thread hears of its end when it is woken (`hear`).
-Source: kafka.log.LogManager, CleanShutdownFileHandler, MetaPropertiesEnsemble.
+Source: kafka.log.LogManager.
 """
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import logging
 import os
 import resource
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from kafkalite.clock import Clock, Timer
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.errors import StorageError
 from kafkalite.log.background import BackgroundWork, RunInBackground
-from kafkalite.log.checkpoint import MetaProperties, read_meta_properties, read_topic_id
-from kafkalite.log.files import (
-    Files,
-    storage_error,
-)
-from kafkalite.log.names import (
-    CLEAN_SHUTDOWN,
-    DELETE_DIRECTORY,
-    FUTURE_DIRECTORY,
-    LOCK,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    STRAY_DIRECTORY,
-    directory_aside,
-    parse_partition_directory,
-    partition_directory,
-)
-from kafkalite.log.offset_checkpoints import LogOffsets, OffsetCheckpoints
+from kafkalite.log.data_directories import DataDirectories, Holdings, TopicIdOf
+from kafkalite.log.data_directory import DataDirectory, Key
+from kafkalite.log.files import Files
+from kafkalite.log.loading import TELL_EVERY_S, Found, Loading
+from kafkalite.log.names import DELETE_DIRECTORY, STRAY_DIRECTORY
 from kafkalite.log.open_segments import OpenSegments, capacity_for_limit
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
-from kafkalite.region import OpenFile
 
 logger = logging.getLogger(__name__)
 
-_CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1}'
-_SYNC_THREADS = 16  # fsyncs that wait together share the disk's journal commits
+_LOOK_AGAIN_MS = 500
+WhenOffline = Callable[[Sequence[Key], str], None]
 
 
 class LogManager:
-    """Owns the directory from construction to `close`. `logs` maps (topic, partition) to its log; `was_clean` says
-    whether the last stop was orderly."""
+    """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log; `directories` are
+    in the order of log.dirs; `was_clean` says whether every last stop was orderly."""
 
     def __init__(
         self,
-        data_dir: str | Path,
+        data_dirs: Sequence[str | Path],
         clock: Clock,
         config: BrokerConfig,
         run_in_background: RunInBackground | None = None,
         files: Files | None = None,
         wake: Callable[[], object] | None = None,
     ) -> None:
-        """Make the directory if need be and lock it. `wake` is called on another thread when there is something to
+        """Make the directories if need be and lock them. `wake` is called on another thread when there is something to
         `hear`. Raises ConfigError with one line for the operator."""
-        self.data_dir = os.path.abspath(data_dir)
-        self.logs: dict[tuple[str, int], PartitionLog] = {}
-        self.high_watermarks: dict[tuple[str, int], int] = {}
+        self.logs: dict[Key, PartitionLog] = {}
+        self.high_watermarks: dict[Key, int] = {}
+        self.when_offline: WhenOffline = lambda keys, why: None
         self._clock = clock
         self._config = config
         self._work = BackgroundWork(run_in_background, wake)
         self.hear = self._work.hear
-        self._background = self._work.lane()
         self._timers: dict[Timer, None] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._files = files or Files(OpenSegments(capacity_for_limit(limit)))
-        self._checkpoints = OffsetCheckpoints(self.data_dir, self._files)
-        self._checkpoint_is_due = False
+        self._homes: dict[Key, DataDirectory] = {}
+        self._checkpoint_is_due: set[str] = set()
+        self._wait_for_checkpoint: dict[str, list[Callable[[], None]]] = {}  # by directory, where one is under way
         self._loaded = False
-        self.was_clean = True
         self._settled = False
-        self._lock: OpenFile | None = _lock(self.data_dir)
-        self._meta = read_meta_properties(self._files, self._path(META_PROPERTIES))
+        self._closed = False
         self._services = LogServices(
             clock,
             self._work.lane,
@@ -97,124 +75,296 @@ class LogManager:
             config.producer_id_expiration_ms,
             self.hear,
         )
+        self.directories = DataDirectories(data_dirs, config.broker_id, self._files, self._work.lane)
+        self.was_clean = all(directory.was_clean for directory in self.online)
 
     @property
-    def stored_cluster_id(self) -> str | None:
-        """The cluster that the directory's meta.properties names; None for a new directory."""
-        return self._meta.cluster_id if self._meta is not None else None
+    def online(self) -> list[DataDirectory]:
+        return self.directories.online
 
-    def stored_topics(self) -> dict[str, tuple[uuid.UUID | None, int]]:
-        """The topics that have directories here, with their ids if these are known and their partition counts."""
-        found: dict[str, tuple[uuid.UUID | None, int]] = {}
-        for name in sorted(self._files.listdir(self.data_dir)):
-            key = parse_partition_directory(name)
-            if key is not None:
-                topic, partition = key
-                topic_id, count = found.get(topic, (None, 0))
-                topic_id = topic_id or read_topic_id(self._files, f"{self._path(name)}/{PARTITION_METADATA}")
-                found[topic] = topic_id, max(count, partition + 1)
-        return found
+    @property
+    def offline(self) -> list[DataDirectory]:
+        return self.directories.offline
 
-    def load(self, cluster_id: str, topic_config_for: Callable[[str], TopicConfig]) -> None:
+    def home_of(self, key: Key) -> DataDirectory:
+        """Where a log lives."""
+        return self._homes[key]
+
+    # start
+
+    async def load(
+        self,
+        cluster_id: str,
+        topic_config_for: Callable[[str], TopicConfig],
+        topic_id_of: TopicIdOf = lambda topic: None,
+        *,
+        from_another: bool = False,
+        tell_every_s: float = TELL_EVERY_S,
+    ) -> None:
         """Take possession for `cluster_id`, and open every log; after an unclean stop, recover them.
+
+        `from_another`: another broker left them, with settings that nobody knows.
 
         Raises ConfigError for a directory of another cluster or broker, StorageError.
         """
         started = time.perf_counter()
-        self._claim(cluster_id)
-        try:
-            clean = self.was_clean = os.path.exists(self._path(CLEAN_SHUTDOWN))
-            self._files.unlink_if_exists(self._path(CLEAN_SHUTDOWN))
-            with os.scandir(self.data_dir) as entries:
-                names = sorted(entry.name for entry in entries if entry.is_dir())
-        except OSError as error:
-            raise storage_error("cannot load the logs", self.data_dir, error) from error
+        self.directories.claim(cluster_id, self._config.broker_id, self._clock.wall_ms())
+        self.directories.begin()
+        holdings = self.directories.look(topic_id_of)
+        for directory in self.online:
+            for name in holdings.contents[directory.path].deleted:
+                self._remove_later(directory, directory.path_of(name), self._config.log_segment_delete_delay_ms)
+        found = self._found(holdings, topic_config_for, from_another)
+        threads = self._config.num_recovery_threads_per_data_dir
+        loading = Loading(
+            found, holdings.checkpoints, self._services, threads, self.directories.leave_out, tell_every_s
+        )
         collecting = gc.isenabled()
         gc.disable()  # everything made here stays: 72 us a log instead of 92 us
         try:
-            self._open_all(names, clean, topic_config_for)
+            await loading.run()
         finally:
             if collecting:
                 gc.enable()
+        for one in found:
+            directory = one.directory
+            if directory.is_online:  # in the order of the listings, whichever hand was done first
+                log = self.logs[one.key] = directory.logs.pop(one.key)
+                directory.logs[one.key] = log
+                self._homes[one.key] = directory
+        self._files.when_refused = self._refused  # before, errors come from other threads, and `loading` sees to them
         self._loaded = True
         if self.logs:
             took_ms = (time.perf_counter() - started) * 1000
-            how = "loaded" if clean else "recovered after an unclean stop"
+            how_it_was = "loaded"
+            if not self.was_clean:
+                how_it_was = f"recovered after an unclean stop, {loading.read_bytes / (1 << 20):.1f} MiB read,"
             lost_bytes = sum(log.lost_bytes for log in self.logs.values())
             lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
-            logger.info("%d logs %s in %.0f ms%s", len(self.logs), how, took_ms, lost)
+            logger.info("%d logs %s in %.0f ms%s", len(self.logs), how_it_was, took_ms, lost)
 
-    def _open_all(self, names: list[str], clean: bool, topic_config_for: Callable[[str], TopicConfig]) -> None:
-        recovery_points, log_starts, high_watermarks = self._checkpoints.read()
-        self.high_watermarks = dict(high_watermarks)
+    def _found(
+        self, holdings: Holdings, topic_config_for: Callable[[str], TopicConfig], from_another: bool
+    ) -> list[Found]:
         configs: dict[str, TopicConfig] = {}
-        for name in names:
-            found = parse_partition_directory(name)
-            if found is None:
-                self._not_a_log(name)
-                continue
-            topic, partition = found
-            config = configs.get(topic)
-            if config is None:
-                config = configs[topic] = topic_config_for(topic)
-            known = Known(clean, recovery_points.get(found, 0), log_starts.get(found, 0))
-            directory = f"{self.data_dir}/{name}"
-            self.logs[found] = PartitionLog.open(topic, partition, directory, config, known, self._services)
+        found = []
+        for key, directory in holdings.homes.items():
+            if key[0] not in configs:
+                configs[key[0]] = topic_config_for(key[0])
+            points, starts, marks = holdings.checkpoints[directory.path]
+            known = Known(
+                directory.was_clean,
+                points.get(key, 0),
+                starts.get(key, 0),
+                may_have_gaps=from_another or not directory.checkpoints.have_points,
+            )
+            if key in marks:
+                self.high_watermarks[key] = marks[key]
+            found.append(Found(directory, key, configs[key[0]], known))
+        return found
 
     def settled(self) -> None:
         """Whoever knows which logs there should be has seen to it. Before that, a stop after an unclean start is not a
         clean one: the next start must look for the same things again."""
         self._settled = True
+        if not self.was_clean:
+            self._secure()
+
+    def _secure(self) -> None:
+        """Bring what was recovered to the disk, by other hands, and write down when it is there: without this, a broker
+        that is killed again and again would read all of it again each time."""
+        ends = {key: log.end_offset for key, log in self.logs.items() if log.recovery_point < log.end_offset}
+        for key in ends:
+            try:
+                self.logs[key].flush_soon()
+            except StorageError as error:
+                logger.error("%s", error)
+
+        def look() -> None:
+            del self._timers[watch[0]]
+            logs = [(self.logs.get(key), end) for key, end in ends.items()]
+            if any(log is not None and log.flusher.is_under_way and log.recovery_point < end for log, end in logs):
+                watch[0] = self._clock.call_later(_LOOK_AGAIN_MS, look)
+                self._timers[watch[0]] = None
+            else:
+                self.checkpoint()
+
+        if ends:
+            watch = [self._clock.call_later(0, look)]
+            self._timers[watch[0]] = None
+
+    # logs that come and go
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self.logs.get((topic, partition))
 
     def create(self, topic: str, partition: int, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
-        """A new, empty log under a name that no log has. Raises StorageError."""
-        assert (topic, partition) not in self.logs
-        if self._checkpoints.may_name((topic, partition)):
-            self._forget_old_names(topic, partition)
-        directory = self._path(partition_directory(topic, partition))
-        if os.path.lexists(directory):
-            logger.warning("%s is of no log: what was left of an earlier one goes", directory)
-            self._remove_later(self._move_aside(topic, partition, DELETE_DIRECTORY), config.file_delete_delay_ms)
-        log = PartitionLog.create(topic, partition, directory, topic_id, config, self._services)
-        self.logs[topic, partition] = log
-        return log
+        """A new, empty log under a name that no log has, where the fewest are; where that cannot be, in the next best
+        directory. Raises StorageError."""
+        key = topic, partition
+        assert key not in self.logs
+        fault: StorageError | None = None
+        for directory in sorted(self.online, key=lambda each: len(each.logs)):
+            try:
+                log = self._create_in(directory, key, topic_id, config)
+            except StorageError as error:
+                fault = fault or error
+                if isinstance(error.__cause__, OSError):
+                    self._refused(directory.path, error.__cause__)
+                continue
+            self.logs[key] = directory.logs[key] = log
+            self._homes[key] = directory
+            return log
+        raise fault or StorageError(f"cannot create {topic}-{partition}: every data directory is offline")
+
+    def _create_in(self, directory: DataDirectory, key: Key, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
+        if directory.checkpoints.may_name(key):  # they must not meet the new log with what was true of an old one
+            try:
+                directory.checkpoints.write(directory.offsets(directory.recovery_points()))
+            except OSError as error:
+                raise self._files.refusal(f"cannot create {key[0]}-{key[1]}", directory.path, error) from error
+        path = directory.log_path(key)
+        if os.path.lexists(path):
+            logger.warning("%s is of no log: what was left of an earlier one goes", path)
+            self._remove_later(directory, self._aside(directory, key, DELETE_DIRECTORY), config.file_delete_delay_ms)
+        return PartitionLog.create(*key, path, topic_id, config, self._services)
 
     def delete(self, topic: str, partition: int) -> None:
         """Remove a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""
-        log = self._let_go(topic, partition)
-        if log is not None:
-            aside = self._move_aside(topic, partition, DELETE_DIRECTORY)
-            self._remove_later(aside, log.config.file_delete_delay_ms)
+        key = topic, partition
+        directory = self._homes.get(key)
+        log = self._let_go(key)
+        if log is not None and directory is not None:
+            aside = self._aside(directory, key, DELETE_DIRECTORY)
+            self._remove_later(directory, aside, log.config.file_delete_delay_ms)
+        for directory in self.online:
+            if key in directory.futures:
+                for aside in directory.move_futures_aside(key):
+                    self._remove_later(directory, aside, self._config.log_segment_delete_delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> None:
         """Remove a log that nobody knows, but keep its files: as <topic>-<partition>.<uuid>-stray, for somebody to look
         at. Raises StorageError."""
-        if self._let_go(topic, partition) is not None:
-            aside = self._move_aside(topic, partition, STRAY_DIRECTORY)
+        key = topic, partition
+        directory = self._homes.get(key)
+        if self._let_go(key) is not None and directory is not None:
+            aside = self._aside(directory, key, STRAY_DIRECTORY)
             logger.warning("%s-%d is kept as %s and not served", topic, partition, aside)
 
     def highest_producer_id(self) -> int:
         """The greatest producer id that any log has met, -1 if none has: those given out from now on must be above."""
         return max((log.producers.highest_id for log in self.logs.values()), default=-1)
 
-    def checkpoint(self, high_watermarks: Mapping[tuple[str, int], int] | None = None) -> None:
+    def _let_go(self, key: Key) -> PartitionLog | None:
+        log = self.logs.pop(key, None)
+        if log is not None:
+            directory = self._homes.pop(key)
+            del directory.logs[key]
+            self.high_watermarks.pop(key, None)
+            log.abandon()
+            if directory.checkpoints.may_name(key):
+                self._checkpoint_soon(directory)
+        return log
+
+    def _aside(self, directory: DataDirectory, key: Key, suffix: str) -> str:
+        """Free the name of a log; its directory's new path. Raises StorageError."""
+        try:
+            return directory.move_aside(key, suffix)
+        except OSError as error:
+            raise self._files.refusal(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
+
+    def _remove_later(self, directory: DataDirectory, path: str, delay_ms: int) -> None:
+        def hand_out() -> None:
+            del self._timers[timer]
+            directory.background(lambda: self._files.remove_directory(path), removed)
+
+        def removed(error: Exception | None) -> None:
+            if error is not None:
+                logger.warning("cannot remove %s: %s; the next start tries again", path, error)
+
+        timer = self._clock.call_later(delay_ms, hand_out)
+        self._timers[timer] = None
+
+    # writing down
+
+    def checkpoint(self, high_watermarks: Mapping[Key, int] | None = None) -> None:
         """Write down recovery points, start offsets and high watermarks, in the background.
 
         `high_watermarks` of None: every record of every log is committed.
         """
         self.hear()
-        points = {key: log.recovery_point for key, log in self.logs.items()}
-        write, written = self._checkpoints.write_later(self._offsets(points, high_watermarks))
+        for directory in self.online:
+            self._checkpoint(directory, high_watermarks)
+
+    def keep_starts(self, keys: Iterable[Key], done: Callable[[], None]) -> None:
+        """Call `done` when a kill cannot take back any more where these logs start now. What cannot be written is
+        logged, and tried again with the next checkpoint."""
+        homes: dict[str, DataDirectory] = {}
+        for key in keys:
+            log, home = self.logs.get(key), self._homes.get(key)
+            # where a segment begins the names of the files say it already
+            if log is not None and home is not None and log.start_offset > log.segments[0].base_offset:
+                homes[home.path] = home
+        left = len(homes)
+
+        def kept() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                done()
+
+        for home in homes.values():
+            if home.path in self._wait_for_checkpoint:
+                self._wait_for_checkpoint[home.path].append(kept)
+            else:
+                self._checkpoint_for(home, [kept])
+        if not homes:
+            done()
+
+    def _checkpoint_for(self, directory: DataDirectory, waiting: list[Callable[[], None]]) -> None:
+        """A checkpoint for all of these; then one for all who came meanwhile."""
+        self._wait_for_checkpoint[directory.path] = []
+
+        def written() -> None:
+            later = self._wait_for_checkpoint.pop(directory.path)
+            for tell in waiting:
+                tell()
+            if later:
+                self._checkpoint_for(directory, later)
+
+        self._checkpoint(directory, then=written)
+
+    def _checkpoint(
+        self,
+        directory: DataDirectory,
+        high_watermarks: Mapping[Key, int] | None = None,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        offsets = directory.offsets(directory.recovery_points(), high_watermarks)
+        write, written = directory.checkpoints.write_later(offsets)
 
         def done(error: Exception | None) -> None:
             written(error)
             if error is not None:
-                logger.error("cannot write the checkpoints in %s: %s", self.data_dir, error)
+                logger.error("cannot write the checkpoints in %s: %s", directory.path, error)
+            if isinstance(error, OSError):
+                self._refused(directory.path, error)
+            then()
 
-        self._background(write, done)
+        directory.background(write, done)
+
+    def _checkpoint_soon(self, directory: DataDirectory) -> None:
+        """Write the checkpoints once for all that happens in this turn of the loop."""
+        if directory.path in self._checkpoint_is_due:
+            return
+        self._checkpoint_is_due.add(directory.path)
+
+        def due() -> None:
+            self._checkpoint_is_due.discard(directory.path)
+            if directory.is_online:
+                self._checkpoint(directory)
+
+        self._soon(due)
 
     def flush_if_due(self) -> None:
         """Have the logs flushed whose flush.ms has passed since their last flush. Raises StorageError if some cannot
@@ -229,174 +379,52 @@ class LogManager:
         if refused is not None:
             raise refused
 
-    def close(self) -> None:
-        """Leave the directory as after an orderly stop, and let go of it. What fails is logged: then the next start
-        recovers. Does nothing the second time."""
-        if self._lock is None:
-            return
-        self._work.wait()
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
-        try:
-            if self._loaded:
-                self._shut_logs()
-        except (StorageError, OSError) as error:
-            logger.error("%s was not closed cleanly: %s", self.data_dir, error)
-        finally:
-            for log in self.logs.values():
-                log.abandon()
-            self.logs.clear()
-            self._lock = None  # the descriptor goes, and with it the lock
+    # disks that fail
 
-    def _shut_logs(self) -> None:
-        """Raises StorageError when some log is not in order: the others are, but the stop was not a clean one."""
-        paths: dict[str, None] = {}
-        points: dict[tuple[str, int], int] = {}
-        fault: StorageError | None = None
-        for key, log in self.logs.items():
-            try:
-                paths.update(dict.fromkeys(log.shut()))
-                points[key] = log.end_offset
-            except StorageError as error:
-                points[key] = log.recovery_point
-                fault = fault or error
-        _sync_together(self._files, list(paths))
-        self._files.sync_all([*self._checkpoints.write(self._offsets(points), durable=False), self.data_dir])
-        if fault is not None:
-            raise fault
-        if self.was_clean or self._settled:
-            self._files.write_atomically(self._path(CLEAN_SHUTDOWN), _CLEAN_SHUTDOWN_CONTENT)
+    def _refused(self, path: str, error: OSError) -> None:
+        """Something in a directory, or in a log below it, could not be done."""
+        directory = self.directories.holding(path)
+        if directory is not None and directory.is_online and directory.is_failed_by(error):
+            directory.fail(error)
+            self._soon(lambda: self._take_offline(directory))  # one of its logs may be at work just now
 
-    def _offsets(
-        self,
-        recovery_points: Mapping[tuple[str, int], int],
-        high_watermarks: Mapping[tuple[str, int], int] | None = None,
-    ) -> LogOffsets:
-        logs = self.logs
-        starts = {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset}
-        ends = {key: log.end_offset for key, log in logs.items()}
-        known = {key: offset for key, offset in (high_watermarks or {}).items() if key in ends}
-        return LogOffsets(recovery_points, starts, ends | known)
-
-    # logs that go
-
-    def _let_go(self, topic: str, partition: int) -> PartitionLog | None:
-        log = self.logs.pop((topic, partition), None)
-        if log is not None:
-            self.high_watermarks.pop((topic, partition), None)
-            log.abandon()
-            if self._checkpoints.may_name((topic, partition)):
-                self._checkpoint_soon()
-        return log
-
-    def _move_aside(self, topic: str, partition: int, suffix: str) -> str:
-        """Free the name of a directory; its new path. Raises StorageError."""
-        aside = self._path(directory_aside(topic, partition, suffix))
-        try:
-            self._files.rename(self._path(partition_directory(topic, partition)), aside)
-        except OSError as error:
-            raise storage_error(f"cannot move {topic}-{partition} aside", self.data_dir, error) from error
-        return aside
-
-    def _checkpoint_soon(self) -> None:
-        """Write the checkpoints once for all logs that go in this turn of the loop."""
-        if self._checkpoint_is_due:
-            return
-        self._checkpoint_is_due = True
+    def _soon(self, deed: Callable[[], None]) -> None:
+        """In a turn of its own."""
 
         def due() -> None:
             del self._timers[timer]
-            self._checkpoint_is_due = False
-            self.checkpoint()
+            deed()
 
         timer = self._clock.call_later(0, due)
         self._timers[timer] = None
 
-    def _forget_old_names(self, topic: str, partition: int) -> None:
-        """Write the checkpoints here and now, without the logs that are gone. Raises StorageError."""
-        try:
-            self._checkpoints.write(self._offsets({key: log.recovery_point for key, log in self.logs.items()}))
-        except OSError as error:
-            raise storage_error(f"cannot create {topic}-{partition}", self.data_dir, error) from error
+    def _take_offline(self, directory: DataDirectory) -> None:
+        keys = list(directory.logs)
+        for key in keys:
+            del self.logs[key], self._homes[key]
+            self.high_watermarks.pop(key, None)
+        directory.leave()
+        assert directory.failure is not None
+        logger.error("%s; its %d logs are offline until the next start", directory.failure, len(keys))
+        self.when_offline(keys, directory.failure)
 
-    # the directory
+    # the end
 
-    def _claim(self, cluster_id: str) -> None:
-        """Check meta.properties, or write it in a new directory."""
-        path = self._path(META_PROPERTIES)
-        broker_id = self._config.broker_id
-        meta = self._meta
-        if meta is None:
-            meta = MetaProperties(cluster_id, broker_id)
-        else:
-            if meta.cluster_id not in (None, cluster_id):
-                raise ConfigError(
-                    f"{path} says that the directory belongs to cluster {meta.cluster_id}, but this broker is of "
-                    f"cluster {cluster_id}; use another data directory (log.dirs), or remove that file to take it over"
-                )
-            if meta.broker_id not in (None, broker_id):
-                raise ConfigError(
-                    f"{path} says that the directory belongs to broker {meta.broker_id}, but broker.id is "
-                    f"{broker_id}; set broker.id={meta.broker_id}, or use another data directory (log.dirs)"
-                )
-            if None not in meta:
-                return
-            meta = MetaProperties(cluster_id, broker_id)
-        try:
-            self._files.write_atomically(path, meta.encode(self._clock.wall_ms()))
-        except OSError as error:
-            raise storage_error(f"cannot write {path}", self.data_dir, error) from error
-        self._meta = meta
-
-    def _not_a_log(self, name: str) -> None:
-        if name.endswith(DELETE_DIRECTORY):
-            self._remove_later(self._path(name), self._config.log_segment_delete_delay_ms)
-        elif name.endswith((FUTURE_DIRECTORY, STRAY_DIRECTORY)):
-            logger.warning("%s/%s is left alone: this broker has one data directory", self.data_dir, name)
-
-    def _remove_later(self, directory: str, delay_ms: int) -> None:
-        def hand_out() -> None:
-            del self._timers[timer]
-            self._background(lambda: self._files.remove_directory(directory), removed)
-
-        def removed(error: Exception | None) -> None:
-            if error is not None:
-                logger.warning("cannot remove %s: %s; the next start tries again", directory, error)
-
-        timer = self._clock.call_later(delay_ms, hand_out)
-        self._timers[timer] = None
-
-    def _path(self, name: str) -> str:
-        return f"{self.data_dir}/{name}"
-
-
-def _lock(data_dir: str) -> OpenFile:
-    """Make and lock the directory: against our own kind (flock) and against Apache Kafka (a POSIX record lock)."""
-    try:
-        os.makedirs(data_dir, exist_ok=True)
-        lock = OpenFile(f"{data_dir}/{LOCK}", os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise ConfigError(
-            f"cannot use {data_dir} as the data directory: {error.strerror}; choose another one (log.dirs)"
-        ) from error
-    try:
-        fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise ConfigError(
-            f"{data_dir} is in use: another broker holds {lock.path}; stop it, or choose another directory (log.dirs)"
-        ) from error
-    return lock
-
-
-def _sync_together(files: Files, paths: list[str]) -> None:
-    """fsync many files. Raises OSError."""
-    if len(paths) <= _SYNC_THREADS:
-        files.sync_all(paths)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(_SYNC_THREADS, thread_name_prefix="kafkalite-sync") as pool:
-        for _ in pool.map(files.sync, paths):
-            pass
+    def close(self) -> None:
+        """Leave the directories as after an orderly stop, and let go of them. What fails is logged: then the next start
+        recovers. Does nothing the second time."""
+        if self._closed:
+            return
+        self._closed = True
+        self._work.wait()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        for directory in self.online if self._loaded else ():
+            try:
+                directory.shut(orderly=directory.was_clean or self._settled)
+            except (StorageError, OSError) as error:
+                logger.error("%s was not closed cleanly: %s", directory.path, error)
+        self.directories.leave()
+        self.logs.clear()
+        self._homes.clear()

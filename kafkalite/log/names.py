@@ -3,8 +3,10 @@
     orders-0/                          one directory per partition
     00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
     00000000000000000042.snapshot      what is known of the producers up to that offset
+    kafkalite-record-counts            our own: how many records each sealed segment holds
     orders-0.<32 hex digits>-delete/   a partition on its way out
     orders-0.<32 hex digits>-stray/    a partition that nobody knew: somebody has to look at it
+    orders-0.<32 hex digits>-future/   a partition that Apache Kafka was copying here from another data directory
 
 Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
 """
@@ -31,16 +33,21 @@ STRAY_DIRECTORY = "-stray"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+RECORD_COUNTS = "kafkalite-record-counts"
+FAILED_SYNC = "kafkalite-failed-sync"  # empty: an fsync has failed here since the log was last recovered
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+OWN_CLEAN_SHUTDOWN = ".kafkalite_cleanshutdown"
 
 _FILE_NAME_BYTES = 255
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap)?)\Z")
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})\Z")
+_ON_THE_MOVE = re.compile(rf"(.+)-(0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
 
 
 def segment_stem(base_offset: int) -> str:
@@ -70,6 +77,12 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     """
     found = _PARTITION_DIRECTORY.match(name)
     return (found[1], int(found[2])) if found is not None and found[1] != KRAFT_LOG else None
+
+
+def parse_partition_on_the_move(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a log that was being copied here from another directory, or None for any other name."""
+    found = _ON_THE_MOVE.match(name)
+    return (found[1], int(found[2])) if found is not None else None
 
 
 def directory_aside(topic: str, partition: int, suffix: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,32 @@ PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to e
 _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
+def place_of_registry(online: Sequence[str], offline: Mapping[str, str]) -> str:
+    """Which of the data directories that work has the registry, or gets it: the first one. Raises ConfigError when it
+    cannot be told, `offline` says why those do not work."""
+    holders = [path for path in online if (Path(path) / JOURNAL_NAME).exists()]
+    if len(holders) > 1:
+        raise ConfigError(
+            f"{' and '.join(holders)} both hold a registry ({JOURNAL_NAME}): they were the data of two brokers; "
+            "name only those of one in log.dirs"
+        )
+    if holders:
+        return holders[0]
+    if offline:
+        path, why = next(iter(offline.items()))
+        raise ConfigError(
+            f"no registry ({JOURNAL_NAME}) in {' or '.join(online)}, so it must be in {path}, but {why}; repair that "
+            "disk, or take the directory out of log.dirs to go on with the topics that are found in the others"
+        )
+    return online[0]
+
+
 class EmbeddedRegistry(Registry):
     """The registry in `data_dir`.
 
-    For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` gives
-    what a broker without this registry left there; `is_new` says after `start` that it was so.
+    For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` makes
+    of no topics those that a broker without this registry left there; `is_new` says after `start` that it was so. With
+    `takes_over` it is asked in any case, with the topics that there are.
     """
 
     def __init__(
@@ -39,11 +60,13 @@ class EmbeddedRegistry(Registry):
         data_dir: str | Path,
         *,
         cluster_id: str | None = None,
-        first_topics: Callable[[], Iterable[TopicRecord]] = tuple,
+        first_topics: Callable[[Mapping[str, TopicRecord]], Iterable[TopicRecord]] = lambda known: (),
+        takes_over: bool = False,
     ) -> None:
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
         self._first_topics = first_topics
+        self._takes_over = takes_over
         self.is_new = False
         self._cluster_id = ""
         self._topics: dict[str, TopicRecord] = {}
@@ -71,10 +94,11 @@ class EmbeddedRegistry(Registry):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._load(self._journal.load())
-            if not self._cluster_id:
+            self.is_new = not self._cluster_id
+            if self.is_new:
                 self._cluster_id = self._first_cluster_id or format_uuid(random_uuid())
-                self._topics = {topic.name: topic for topic in self._first_topics()}
-                self.is_new = True
+            if self.is_new or self._takes_over:
+                self._topics = {topic.name: topic for topic in self._first_topics(self._topics)}
                 self._journal.rewrite(self._snapshot())
             self._plan_rewrite(sum(len(encode(entry)) for entry in self._snapshot()))
             if self._journal.size_bytes > self._rewrite_at_bytes:

@@ -5,12 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import ConfigError
 from kafkalite.log.checkpoint import (
-    MetaProperties,
     encode_offsets,
     encode_topic_id,
-    read_meta_properties,
     read_offsets,
     read_topic_id,
 )
@@ -55,22 +52,3 @@ def test_the_topic_id_stands_in_partition_metadata(tmp_path: Path) -> None:
     assert read_topic_id(Files(), str(path)) is None
     path.write_bytes(b"")
     assert read_topic_id(Files(), str(path)) is None
-
-
-def test_meta_properties_of_both_versions_are_understood(tmp_path: Path) -> None:
-    path = tmp_path / "meta.properties"
-    assert read_meta_properties(Files(), str(path)) is None
-    written = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3).encode(1_732_209_660_000)
-    assert written == (b"#\n#Thu Nov 21 17:21:00 UTC 2024\nbroker.id=3\nversion=0\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
-    path.write_bytes(written)
-    assert read_meta_properties(Files(), str(path)) == ("MkU3OEVBNTcwNTJENDM2Qg", 3)
-    path.write_bytes(b"! kraft\nnode.id=1\ndirectory.id=x\nversion=1\ncluster.id=abc\n")
-    assert read_meta_properties(Files(), str(path)) == ("abc", 1)
-
-
-@pytest.mark.parametrize("content", [b"version=7\n", b"broker.id=one\n"])
-def test_unreadable_meta_properties_stop_the_start(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "meta.properties"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"meta\.properties"):
-        read_meta_properties(Files(), str(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import re
@@ -38,10 +39,10 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Start]:
     started: list[LogManager] = []
 
     def start(*, cluster_id: str = CLUSTER, broker_id: int = 0, config: TopicConfig | None = None) -> LogManager:
-        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({"broker.id": str(broker_id)}))
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({"broker.id": str(broker_id)}))
         started.append(manager)
         try:
-            manager.load(cluster_id, lambda topic: config or TopicConfig())
+            asyncio.run(manager.load(cluster_id, lambda topic: config or TopicConfig()))
             manager.settled()
         except ConfigError:
             started.pop().close()
@@ -76,10 +77,10 @@ def test_an_orderly_stop_leaves_kafkas_files(start: Start, tmp_path: Path) -> No
     assert not (data / ".kafka_cleanshutdown").exists()
     manager.close()
     assert sorted(path.name for path in data.iterdir()) == [
-        ".kafka_cleanshutdown", ".lock", "log-start-offset-checkpoint", "meta.properties", "orders-0", "orders-1",
-        "recovery-point-offset-checkpoint", "replication-offset-checkpoint",
+        ".kafka_cleanshutdown", ".kafkalite_cleanshutdown", ".lock", "log-start-offset-checkpoint", "meta.properties",
+        "orders-0", "orders-1", "recovery-point-offset-checkpoint", "replication-offset-checkpoint",
     ]  # fmt: skip
-    assert (data / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    assert (data / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1,"by":"kafkalite"}'
     assert (data / "recovery-point-offset-checkpoint").read_text() == "0\n2\norders 0 2\norders 1 1\n"
     assert (data / "replication-offset-checkpoint").read_text() == "0\n2\norders 0 2\norders 1 1\n"
     assert (data / "log-start-offset-checkpoint").read_text() == "0\n1\norders 1 1\n"
@@ -89,7 +90,7 @@ def test_an_orderly_stop_leaves_kafkas_files(start: Start, tmp_path: Path) -> No
     )
     assert sorted(path.name for path in (data / "orders-0").iterdir()) == [
         "00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex",
-        "00000000000000000002.snapshot", "leader-epoch-checkpoint", "partition.metadata",
+        "00000000000000000002.snapshot", "kafkalite-record-counts", "leader-epoch-checkpoint", "partition.metadata",
     ]  # fmt: skip
     assert (data / "orders-0" / "00000000000000000000.index").read_bytes() == b""
     assert (data / "orders-0" / "00000000000000000000.timeindex").read_bytes() == bytes.fromhex(
@@ -107,7 +108,7 @@ def test_everything_is_there_after_a_restart(start: Start, clock: ManualClock) -
     assert log is not None
     assert (log.start_offset, log.end_offset, log.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
     assert manager.high_watermarks == {("orders", 0): 2}
-    assert manager.stored_cluster_id == CLUSTER
+    assert manager.directories.stored_cluster_id == CLUSTER
     assert manager.get("orders", 1) is None
 
 
@@ -132,16 +133,17 @@ def test_the_checkpoint_outlives_a_kill(start: Start, tmp_path: Path) -> None:
     write(log, "d")
     manager.checkpoint({("orders", 0): 1})
     kill(manager)
+    assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     manager = start()
     log = manager.logs["orders", 0]
-    assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 3, 4)
+    assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 4, 4)
     assert manager.high_watermarks == {("orders", 0): 1}
 
 
 def test_a_second_broker_on_the_directory_is_refused(start: Start, tmp_path: Path, clock: ManualClock) -> None:
     manager = start()
     with pytest.raises(ConfigError, match=r"data is in use.*\.lock") as raised:
-        LogManager(tmp_path / "data", clock, BrokerConfig.load({}))
+        LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
     assert "\n" not in str(raised.value)
     manager.close()
     start().close()
@@ -167,7 +169,7 @@ def test_a_directory_of_another_cluster_or_broker_is_refused(start: Start) -> No
 def test_a_directory_that_cannot_be_is_one_plain_line(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot use .*/file/data as the data directory: Not a directory"):
-        LogManager(tmp_path / "file" / "data", clock, BrokerConfig.load({}))
+        LogManager([tmp_path / "file" / "data"], clock, BrokerConfig.load({}))
 
 
 def test_a_deleted_log_frees_its_name_at_once(start: Start, tmp_path: Path, clock: ManualClock) -> None:
@@ -239,7 +241,7 @@ class TestANameThatIsUsedAgain:
         write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
         kill(manager)
         log = start().logs["orders", 0]
-        assert (log.start_offset, log.end_offset, log.recovery_point) == (0, 1, 0)
+        assert (log.start_offset, log.end_offset) == (0, 1)
 
     def test_not_even_after_a_kill_between_deletion_and_creation(self, start: Start) -> None:
         manager = start()
@@ -254,8 +256,8 @@ class TestANameThatIsUsedAgain:
 
     def test_a_write_that_was_under_way_does_not_bring_them_back(self, tmp_path: Path, clock: ManualClock) -> None:
         jobs: list[Callable[[], None]] = []
-        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}), jobs.append)
-        manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), jobs.append)
+        asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         manager.settled()
         self.fill(manager)  # its checkpoint waits for its turn
         manager.delete("orders", 0)
@@ -399,8 +401,7 @@ def test_an_orderly_stop_waits_for_what_an_unclean_start_made(start: Start, sync
         manager.checkpoint()
     kill(manager)
     manager = start()
-    assert manager.logs["orders", 0].recovery_point == flushed
-    synced.clear()
+    assert manager.logs["orders", 0].recovery_point == 1, "what was recovered is brought to the disk at once"
     manager.close()
     assert {f"orders-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(synced)
     assert {"orders-0", "orders-0/00000000000000000001.snapshot", "orders-0/leader-epoch-checkpoint"} <= set(synced)
@@ -412,7 +413,7 @@ def test_an_orderly_stop_waits_for_what_an_unclean_start_made(start: Start, sync
     assert not [name for name in synced if name.startswith("orders-0")], "and then never again"
 
 
-def test_after_an_fsync_that_failed_no_stop_is_clean(
+def test_after_an_fsync_that_found_no_room_no_stop_is_clean(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:
     manager = start()
@@ -420,11 +421,11 @@ def test_after_an_fsync_that_failed_no_stop_is_clean(
     write(bad, "a")
     write(good, "a", "b")
 
-    def broken(fd: int) -> None:
-        raise OSError(5, "Input/output error")
+    def full(fd: int) -> None:
+        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", broken)
+        patch.setattr(os, "fsync", full)
         with pytest.raises(StorageError):
             bad.flush()
     clock.advance(1000)
@@ -442,8 +443,8 @@ def test_after_an_fsync_that_failed_no_stop_is_clean(
 
 def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: ManualClock) -> None:
     with ThreadPoolExecutor(1) as pool:
-        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}), pool.submit)
-        manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
+        asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         manager.settled()
         log = manager.create("orders", 0, TOPIC_ID, TopicConfig(segment_bytes=100))
         for value in "abcd":
@@ -472,8 +473,8 @@ def test_nothing_is_left_behind(tmp_path: Path, clock: ManualClock) -> None:
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
-        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}))
-        manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
+        asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         manager.settled()
         for partition in range(5):
             log = manager.get("orders", partition)
@@ -497,8 +498,8 @@ def test_an_idle_log_holds_no_descriptor(start: Start) -> None:
 
 def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_one(tmp_path, clock):
     def life(*, settled: bool) -> bool:
-        manager = LogManager(tmp_path / "data", clock, BrokerConfig.load({}))
-        manager.load(CLUSTER, lambda topic: TopicConfig())
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
+        asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         if settled:
             manager.settled()
         manager.close()
