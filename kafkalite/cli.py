@@ -24,13 +24,22 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
-    parser = _parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = _parser(with_log="log" in arguments[:1], with_topic="topic" in arguments[:1])
     options = parser.parse_args(arguments)
     try:
         if options.version:
             print(f"kafkalite {_version()}")
         elif options.command == "serve":
             return serve(options)
+        elif options.command == "log":
+            from kafkalite.inspection.commands import run
+
+            return run(options)
+        elif options.command == "topic":
+            from kafkalite.topic_description import run as describe
+
+            return describe(options)
         elif options.command == "config":
             print(annotated(BrokerConfig.settings), end="")
         else:
@@ -43,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(*, with_log: bool = False, with_topic: bool = False) -> argparse.ArgumentParser:
+    """`with_log`: also what comes behind `kafkalite log`, which no other command is to wait for; `with_topic` too."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
@@ -52,6 +62,11 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("serve", help="run a broker", description="Run a broker until SIGTERM or Ctrl-C.")
     command.add_argument("config", nargs="?", metavar="server.properties", help="settings, with Kafka's property names")
     command.add_argument("--data-dir", metavar="DIR", help="the directory of all data (default: ./kafkalite-data)")
+    command.add_argument(
+        "--adopt",
+        metavar="DIR[,DIR]",
+        help="take over the data directories of an Apache Kafka that is stopped: its broker id, cluster and topics",
+    )
     command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
     command.add_argument(
@@ -63,6 +78,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command = commands.add_parser("log", help="look into data directories: dump, verify, count")
+    if with_log:
+        from kafkalite.inspection.commands import add_arguments
+
+        add_arguments(command)
+    command = commands.add_parser("topic", help="ask about topics: describe")
+    if with_topic:
+        from kafkalite.topic_description import add_arguments as add_topic_arguments
+
+        add_topic_arguments(command)
     commands.add_parser("config", help="print server.properties with every setting, its meaning and default")
     return parser
 
@@ -76,9 +101,17 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -
         if not equals or not name.strip():
             raise ConfigError(f"--override {override} must be KEY=VALUE, such as --override log.segment.bytes=1048576")
         properties[name.strip()] = value
-    if options.data_dir is not None:
+    if options.data_dir is not None and options.adopt is not None:
+        raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
+    if options.data_dir is not None or options.adopt is not None:
         properties.pop("log.dir", None)
-        properties["log.dirs"] = options.data_dir
+        properties["log.dirs"] = options.data_dir or options.adopt
+    if options.adopt is not None:
+        from kafkalite.adoption import identity
+
+        found = identity(BrokerConfig.load(properties).data_dirs)
+        if found.broker_id is not None and not {"broker.id", "node.id"} & properties.keys():
+            properties["broker.id"] = str(found.broker_id)
     if options.port is not None or options.host is not None:
         properties["listeners"] = _one_listener(properties, options.host, options.port)
         properties.pop("advertised.listeners", None)  # it told of the address that is replaced here
@@ -112,7 +145,7 @@ def serve(options: argparse.Namespace) -> int:
     _raise_file_limit()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config))
+            runner.run(_serve(config, adopts=options.adopt is not None))
     except KeyboardInterrupt:  # before the loop took over signals
         return 130
     except OSError as error:
@@ -121,7 +154,7 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, *, adopts: bool = False) -> None:
     import asyncio
     import gc
     import signal
@@ -140,7 +173,7 @@ async def _serve(config: BrokerConfig) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    broker = Broker(config=config)
+    broker = Broker(config=config, adopt=adopts)
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(told_to_stop.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -152,8 +185,11 @@ async def _serve(config: BrokerConfig) -> None:
     try:
         starting.result()  # raises what went wrong
         if not told_to_stop.is_set():
-            path = Path(config.data_dir)
-            place = path if path.is_absolute() else f"./{path}"
+            if broker.adopted is not None:
+                for line in broker.adopted.lines():
+                    print(f"taken over: {line}")
+            paths = map(Path, config.data_dirs)
+            place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
             where = broker.bootstrap_servers
             if config.listeners[0].host in _EVERY_ADDRESS:
                 where += " and every other address of this machine"
@@ -162,7 +198,11 @@ async def _serve(config: BrokerConfig) -> None:
                 flush=True,
             )
             gc.freeze()  # what the start left behind lives as long as the process: no collection looks at it again
-        await waiting
+        failing = asyncio.ensure_future(broker.failure())
+        await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise StorageError(failing.result())
+        failing.cancel()
     finally:
         waiting.cancel()
         await broker.stop()

@@ -1,7 +1,8 @@
 """DescribeLogDirs: how large each log is, and how full the volume below them.
 
-The logs know their sizes, so that no directory is walked; the volume is asked once for each request. A broker has one
-data directory, and no log ever moves to another, so nothing in it is a future one.
+The logs know their sizes, so that no directory is walked; the volume is asked once for each request and directory. No
+log ever moves to another directory, so nothing is a future one. A directory whose disk has failed is told as such. Who
+asks for exact numbers of records, as `kafkalite topic describe` does, gets them beside the sizes.
 Source: kafka.server.ReplicaManager.describeLogDirs, KafkaApis.handleDescribeLogDirsRequest; KIP-113, KIP-827.
 """
 
@@ -15,15 +16,21 @@ from typing import TYPE_CHECKING
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol.messages.log_dirs import (
-    DescribableLogDirTopic,
+    COUNTING,
+    COUNTS_OF_SEGMENTS,
+    NO_COUNTS,
+    UNCOUNTABLE,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    PartitionRecordCounts,
+    SegmentRecordCounts,
 )
 
 if TYPE_CHECKING:
+    from kafkalite.log.data_directory import DataDirectory, Key
     from kafkalite.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -33,32 +40,74 @@ NO_REPLICA = -1
 
 def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
     """Null topics mean all of them; what is not here is left out."""
-    result = DescribeLogDirsResult(log_dir=services.logs.data_dir)
+    keys = None
+    if request.topics is not None:
+        keys = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+    asked = request.count_records
+    return DescribeLogDirsResponse(
+        results=[_describe(services, each, keys, asked) for each in services.logs.directories],
+        counts_records=asked != NO_COUNTS,
+    )
+
+
+def _describe(
+    services: Services, directory: DataDirectory, keys: Iterable[Key] | None, count_records: int
+) -> DescribeLogDirsResult:
+    """One directory with its logs, or with those that are among `keys`; with an error if its disk has failed."""
+    result = DescribeLogDirsResult(log_dir=directory.path)
     try:
-        volume = os.statvfs(services.logs.data_dir)
+        if directory.failure is not None:
+            raise OSError(directory.failure)
+        volume = os.statvfs(directory.path)
     except OSError as error:
-        logger.error("cannot tell how full %s is: %s", services.logs.data_dir, error)
+        logger.warning("cannot describe %s: %s", directory.path, error)
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        return DescribeLogDirsResponse(results=[result])
+        return result
     result.total_bytes = volume.f_blocks * volume.f_frsize
     result.usable_bytes = volume.f_bavail * volume.f_frsize
     topics: dict[str, DescribeLogDirsTopic] = {}
-    for log in services.logs.logs.values() if request.topics is None else _asked_for(services, request.topics):
+    logs = directory.logs
+    for log in logs.values() if keys is None else [logs[key] for key in keys if key in logs]:
         topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
         topic.partitions.append(
             DescribeLogDirsPartition(
-                partition_index=log.partition, partition_size=log.size_bytes, offset_lag=_offset_lag(services, log)
+                partition_index=log.partition,
+                partition_size=log.size_bytes,
+                offset_lag=_offset_lag(services, log),
+                counts=None if count_records == NO_COUNTS else _counts(services, log, count_records),
             )
         )
     result.topics = list(topics.values())
-    return DescribeLogDirsResponse(results=[result])
+    return result
 
 
-def _asked_for(services: Services, topics: Iterable[DescribableLogDirTopic]) -> list[PartitionLog]:
-    """The logs that there are, each once."""
-    logs = services.logs.logs
-    keys = dict.fromkeys((topic.topic, index) for topic in topics for index in topic.partitions)
-    return [logs[key] for key in keys if key in logs]
+def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
+    """What is known of the records; what is not is being found out, and known soon."""
+    partition = services.topics.partition(log.topic, log.partition)
+    counts = log.counts()
+    missing = COUNTING if counts.is_counting else UNCOUNTABLE
+    segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
+    return PartitionRecordCounts(
+        leader_epoch=-1 if partition is None else partition.leader_epoch,
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        live_records=_known(counts.live_records, missing),
+        control_records=_known(counts.control_records, missing),
+        segment_count=len(counts.segments),
+        segments=[
+            SegmentRecordCounts(
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+                live_records=_known(segment.live_records, missing),
+                control_records=_known(segment.control_records, missing),
+            )
+            for segment in segments
+        ],
+    )
+
+
+def _known(count: int | None, missing: int) -> int:
+    return missing if count is None else count
 
 
 def _offset_lag(services: Services, log: PartitionLog) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,25 @@ from typing import Any
 import pytest
 
 from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from kafkalite.protocol.messages.log_dirs import (
+    COUNTING,
+    COUNTS,
+    COUNTS_OF_SEGMENTS,
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from kafkalite.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 
 VERSIONS = range(5)
 TOTAL_SINCE = 4
@@ -96,6 +109,65 @@ def test_a_volume_that_does_not_answer_is_told_as_such(
         assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)
         monkeypatch.undo()
         assert (await described(asker, 4)).error_code == 0
+
+    tell(story)
+
+
+async def counted(asker: Any, version: int, count_records: int = COUNTS_OF_SEGMENTS) -> dict[tuple[str, int], Any]:
+    """What is told of every partition, when nothing is left to be counted."""
+    async with asyncio.timeout(10):
+        while True:
+            answer = await asker.ask(DescribeLogDirsRequest(topics=None, count_records=count_records), version)
+            assert answer.counts_records
+            found = {
+                (topic.name, one.partition_index): one
+                for result in answer.results
+                for topic in result.topics
+                for one in topic.partitions
+            }
+            if all(one.counts.live_records != COUNTING for one in found.values()):
+                return found
+            await asyncio.sleep(0)
+
+
+def test_records_are_counted_for_those_who_ask(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        await create(asker, "orders")
+        await produce(asker, "orders", 1, 10)
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsTopic(name="orders", partitions=[DeleteRecordsPartition(partition_index=1, offset=7)])
+            ],
+            timeout_ms=5000,
+        )
+        answer = await asker.ask(request, 2)
+        assert answer.topics[0].partitions[0].low_watermark == 7
+        for version in (2, 3, 4):
+            found = await counted(asker, version)
+            one = found["orders", 1]
+            counts = one.counts
+            assert (counts.start_offset, counts.end_offset, counts.leader_epoch) == (7, 10, 0)
+            assert (counts.live_records, counts.control_records) == (3, 0)
+            assert counts.segment_count == len(counts.segments)
+            assert sum(segment.live_records for segment in counts.segments) == 3
+            assert sum(segment.size_bytes for segment in counts.segments) == one.partition_size
+            assert found["orders", 0].counts.live_records == 0
+            assert (await counted(asker, version, COUNTS))["orders", 1].counts.segments == []
+
+    tell(story, log_segment_bytes=500)
+
+
+def test_who_does_not_ask_for_counts_is_answered_as_ever(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        await create(asker, "orders")
+        for version in VERSIONS:
+            answer = await asker.ask(DescribeLogDirsRequest(topics=None), version)
+            assert not answer.counts_records
+            partitions = [one for topic in answer.results[0].topics for one in topic.partitions]
+            assert partitions and all(one.counts is None for one in partitions)
+        for version in (0, 1):  # there are no tagged fields
+            answer = await asker.ask(DescribeLogDirsRequest(topics=None, count_records=COUNTS), version)
+            assert not answer.counts_records
 
     tell(story)
 

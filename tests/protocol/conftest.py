@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from kafkalite.errors import ErrorCode
+from kafkalite.protocol.messages.log_dirs import OWN_TAG
 from kafkalite.protocol.primitives import Kind
 from kafkalite.protocol.schema import Field, Message
 
@@ -44,11 +45,12 @@ def _values(name: str, field: Field, version: int) -> st.SearchStrategy[Any]:
 
 
 def messages(message_type: type[Message], version: int) -> st.SearchStrategy[Message]:
-    """Messages of this type; fields that the version does not have keep their defaults."""
+    """Messages of this type; fields that the version does not have keep their defaults, and so do those that are our
+    own: nobody else knows them."""
     fields = {
         name: _values(name, field, version)
         for name, field in message_type.__fields__.items()
-        if version in field.versions
+        if version in field.versions and field.tag != OWN_TAG
     }
     return st.builds(message_type, **fields)
 

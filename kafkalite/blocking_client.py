@@ -1,0 +1,96 @@
+"""A connection to a broker for commands: one question, one answer, one line that says what went wrong.
+
+Whatever listens at the other end, the wait is bounded, and so is what is taken from it.
+Source: org.apache.kafka.clients.NetworkClient, as far as one who asks once needs it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import TracebackType
+from typing import Any
+
+from kafkalite.errors import ConfigError, Malformed
+from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.protocol.schema import Message
+
+_ANSWER_BYTES_MAX = 256 << 20
+_RECV_BYTES = 1 << 20
+_CLIENT_ID = "kafkalite"
+
+
+class Unanswered(Exception):
+    """There was no answer, or none that makes sense; the text is for the operator."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """HOST:PORT or [IPV6]:PORT. Raises ConfigError."""
+    host, colon, port = text.strip().rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= 65535:
+        raise ConfigError(f"{text!r} must be HOST:PORT, such as localhost:9092")
+    return host, int(port)
+
+
+class BlockingClient:
+    """A connection; `address` is as it was given. An answer may take `timeout_s`. Raises Unanswered."""
+
+    def __init__(self, address: str, timeout_s: float) -> None:
+        self.address = address
+        self._timeout_s = timeout_s
+        self._correlation_id = 0
+        host, port = parse_address(address)
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except TimeoutError:
+            raise Unanswered(f"{address} does not answer within {timeout_s:g} s") from None
+        except ConnectionRefusedError:
+            raise Unanswered(f"nothing listens on {address}; is the broker running?") from None
+        except OSError as error:
+            raise Unanswered(f"cannot reach {address}: {error.strerror or error}") from error
+
+    def __enter__(self) -> BlockingClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, request: Message, version: int) -> Any:
+        """The answer. Raises Unanswered; the connection is of no use then."""
+        self._correlation_id += 1
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            self._socket.settimeout(self._timeout_s)
+            self._socket.sendall(request_frame(request, version, self._correlation_id, _CLIENT_ID))
+            size = int.from_bytes(self._receive(4, deadline), "big")
+            if size > _ANSWER_BYTES_MAX:
+                raise Unanswered(f"what listens on {self.address} is no Kafka broker")
+            frame = self._receive(size, deadline)
+        except TimeoutError:
+            raise Unanswered(f"{self.address} does not answer within {self._timeout_s:g} s") from None
+        except OSError as error:
+            raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
+        try:
+            correlation_id, response = decode_response(type(request), version, memoryview(frame))
+        except Malformed as error:
+            raise Unanswered(f"the answer of {self.address} makes no sense: {error}") from error
+        if correlation_id != self._correlation_id:
+            raise Unanswered(f"{self.address} answers what was not asked")
+        return response
+
+    def _receive(self, count: int, deadline: float) -> bytearray:
+        data = bytearray()
+        while len(data) < count:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
+            more = self._socket.recv(min(count - len(data), _RECV_BYTES))
+            if not more:
+                raise Unanswered(f"{self.address} closed the connection without an answer; is a kafkalite listening?")
+            data += more
+        return data

@@ -1,0 +1,841 @@
+"""Exact numbers: what a log says of itself against a plain recount, whatever happened to it and to what was noted."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkalite.clock import ManualClock
+from kafkalite.config import TopicConfig
+from kafkalite.errors import Malformed
+from kafkalite.log.background import BackgroundWork
+from kafkalite.log.batch import MAGIC, NewRecord, build_batch, parse_header
+from kafkalite.log.compression import GZIP, NONE
+from kafkalite.log.files import Files, Job, run_inline
+from kafkalite.log.message_set import V0, V1, build_set, entry_header, read_messages
+from kafkalite.log.names import RECORD_COUNTS
+from kafkalite.log.partition_log import LogServices, PartitionLog
+from kafkalite.log.record import read_records
+from kafkalite.log.record_counting import Tally, count
+from kafkalite.log.record_counts import LogCounts
+from kafkalite.log.record_notes import Identity, decode_entries, encode_entry, identity_of
+from kafkalite.log.recovery import Known
+from tests.log.conftest import START_MS
+from tests.log.history import LogHistory, run, tell
+
+Counts = list[tuple[int, int, int, int]]
+
+
+def recount(directory: Path, start_offset: int, sizes: dict[int, int] | None = None) -> Counts:
+    """(base offset, bytes, live records, control records) of each segment, by reading every record.
+
+    With `sizes` only those segments, and of each so many bytes.
+    """
+    found = []
+    for path in sorted(directory.glob("*.log")):
+        if sizes is not None and int(path.name[:20]) not in sizes:
+            continue
+        data = path.read_bytes()[: None if sizes is None else sizes[int(path.name[:20])]]
+        live = control = position = 0
+        while position < len(data):
+            size = 12 + struct.unpack_from(">i", data, position + 8)[0]
+            batch = data[position : position + size]
+            if batch[16] == MAGIC:
+                offsets = [record.offset for record in read_records(batch)]
+                is_control = parse_header(batch).is_control
+            else:
+                offsets = [record.offset for record in read_messages(batch)]
+                is_control = False
+            count = sum(offset >= start_offset for offset in offsets)
+            live += 0 if is_control else count
+            control += count if is_control else 0
+            position += size
+        found.append((int(path.name[:20]), len(data), live, control))
+    return found
+
+
+def as_told(counts: LogCounts) -> list[tuple[int, int, int | None, int | None]]:
+    return [tuple(segment) for segment in counts.segments]
+
+
+def records(count: int, random: Random | None = None) -> list[NewRecord]:
+    size = 10 if random is None else random.randint(0, 60)
+    return [NewRecord(b"k%d" % i, b"v" * size, (), START_MS) for i in range(count)]
+
+
+PRODUCERS = itertools.count(1000)
+
+
+def marker(kind: int = 1) -> bytearray:
+    """The end of a transaction of somebody new: 0 aborts, 1 commits."""
+    record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0), (), START_MS)
+    return build_batch([record], producer_id=next(PRODUCERS), producer_epoch=0, transactional=True, control=True)
+
+
+class Disk:
+    """One partition's directory, and the log in it: it can be stopped, killed and started again."""
+
+    def __init__(self, directory: Path, *, later: bool = False, **config: object) -> None:
+        self.directory = directory / "orders-0"
+        self.directory.mkdir(parents=True)
+        self.files = Files()
+        self.clock = ManualClock(START_MS)
+        self.config = TopicConfig(**{"segment_bytes": 700, "cleanup_policy": ("compact", "delete")} | config)
+        self.pending: deque[Job] = deque()
+        self.background = BackgroundWork(self.pending.append)
+        self.later = later
+        self.known = Known(clean=True)
+        self.log = self._open()
+
+    def _open(self) -> PartitionLog:
+        lane = self.background.lane if self.later else (lambda: run_inline)
+        services = LogServices(self.clock, lane, self.files, hear=self.background.hear)
+        return PartitionLog.open("orders", 0, str(self.directory), self.config, self.known, services)
+
+    def write(self, count: int = 1, **batch: object) -> None:
+        self.append(build_batch(records(count), **batch))  # type: ignore[arg-type]
+
+    def append(self, batch: bytearray) -> None:
+        self.log.append(memoryview(batch), 0, self.clock.wall_ms(), trusted=True)
+
+    def fill(self, segments: int) -> None:
+        """Until there are so many."""
+        while len(self.log.segments) < segments:
+            self.write(3)
+            self.append(marker())
+
+    def work(self) -> None:
+        self.background.hear()
+        while self.pending:
+            self.pending.popleft()()
+            self.background.hear()
+
+    def stop(self) -> None:
+        self.work()
+        self.log.close()
+        self.known = Known(True, self.log.end_offset, self.log.start_offset)
+        for path in self.directory.glob("*.deleted"):
+            path.unlink()
+
+    def restart(self) -> None:
+        self.stop()
+        self.log = self._open()
+
+    def kill(self) -> None:
+        self.log.abandon()
+        self.work()
+        self.known = Known(False, self.log.recovery_point, self.log.start_offset)
+        self.log = self._open()
+
+    @property
+    def noted(self) -> Path:
+        return self.directory / RECORD_COUNTS
+
+    def recount(self) -> Counts:
+        return recount(self.directory, self.log.start_offset)
+
+    def check(self) -> LogCounts:
+        """What the log says, when it is all known, is right."""
+        counts = self.log.counts()
+        for _ in range(4):
+            self.work()
+            counts = self.log.counts()
+        told = self.recount()
+        assert as_told(counts) == told
+        assert counts.size_bytes == self.log.size_bytes == sum(size for _, size, _, _ in told)
+        assert counts.live_records == sum(live for _, _, live, _ in told)
+        assert counts.control_records == sum(control for _, _, _, control in told)
+        assert not counts.is_counting
+        return counts
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+@pytest.fixture
+def hopped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes were gone through each time."""
+    from kafkalite.log import record_counts
+
+    seen: list[int] = []
+
+    def watched(fd: int, position: int, end: int, *rest: object) -> Tally:
+        seen.append(end - position)
+        return count(fd, position, end, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(record_counts, "count", watched)
+    return seen
+
+
+def test_an_append_moves_the_numbers_at_once(disk: Disk, hopped: list[int]) -> None:
+    assert disk.log.counts().live_records == 0
+    disk.write(3)
+    disk.append(marker())
+    disk.write(2, codec=GZIP)
+    counts = disk.check()
+    assert (counts.live_records, counts.control_records) == (5, 1)
+    disk.fill(5)
+    disk.check()
+    assert not hopped
+
+
+def test_a_batch_that_was_refused_by_the_disk_does_not_count(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.write(2)
+
+    def full(fd: int, data: object, position: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    segment = disk.log.segments[-1]
+    kept, segment._pwrite = segment._pwrite, full
+    with pytest.raises(Exception, match="no space"):
+        disk.write(5)
+    segment._pwrite = kept
+    disk.write(1)
+    assert disk.check().live_records == 3
+
+
+def test_after_a_clean_stop_nothing_is_read_again(disk: Disk, hopped: list[int]) -> None:
+    disk.fill(6)
+    disk.write(1)
+    for _ in range(3):
+        disk.restart()
+        disk.check()
+        disk.write(2)
+        disk.check()
+    assert not hopped
+
+
+def test_numbers_that_nobody_asked_for_are_handed_on_from_stop_to_stop(disk: Disk, hopped: list[int]) -> None:
+    """Also those of the last segment, which grows, is sealed by a roll, and is never asked about."""
+    disk.fill(3)
+    for _ in range(6):
+        disk.restart()
+        disk.write(3)
+        disk.append(marker())
+    assert len(disk.log.segments) > 4
+    disk.restart()
+    disk.check()
+    assert not hopped
+
+
+def test_after_a_kill_what_was_recovered_is_known(disk: Disk, hopped: list[int]) -> None:
+    disk.fill(5)
+    disk.kill()
+    disk.check()
+    assert not hopped, "recovery has seen every batch"
+    disk.restart()
+    disk.check()
+    assert not hopped
+
+
+def test_below_the_recovery_point_the_notes_are_believed(disk: Disk, hopped: list[int]) -> None:
+    disk.fill(5)
+    disk.log.flush()
+    disk.write(1)
+    disk.kill()
+    disk.check()
+    assert not hopped
+
+
+def test_what_a_torn_end_loses_does_not_count(disk: Disk) -> None:
+    disk.write(3)
+    disk.write(4)
+    path = Path(disk.log.segments[-1].path)
+    disk.log.abandon()
+    os.truncate(path, path.stat().st_size - 5)
+    disk.known = Known(clean=False)
+    disk.log = disk._open()
+    assert disk.check().live_records == 3
+
+
+def test_a_marker_that_makes_no_sense_is_cut_off_and_does_not_count(disk: Disk) -> None:
+    """Its checksum is right, so it is indexed before the producers refuse it."""
+    disk.write(3)
+    disk.append(build_batch([NewRecord(b"?", b"")], producer_id=7, producer_epoch=0, transactional=True, control=True))
+    disk.kill()
+    disk.check()
+
+
+def test_delete_records_counts_from_inside_a_segment_and_inside_a_batch(disk: Disk) -> None:
+    disk.write(5)
+    disk.append(marker())
+    disk.write(5, codec=GZIP)
+    for start, live, control in ((2, 8, 1), (5, 5, 1), (6, 5, 0), (7, 4, 0), (11, 0, 0)):
+        disk.log.delete_records_before(start)
+        counts = disk.check()
+        assert (counts.live_records, counts.control_records) == (live, control)
+    disk.write(2)
+    assert disk.check().live_records == 2
+
+
+def test_a_start_that_moves_on_removes_segments_and_their_numbers(disk: Disk) -> None:
+    disk.fill(6)
+    disk.log.delete_records_before(disk.log.segments[3].base_offset + 1)
+    assert len(disk.check().segments) == 3
+    disk.restart()
+    disk.check()
+
+
+def test_the_start_of_a_compacted_batch_is_found_in_it(disk: Disk) -> None:
+    """Its header tells how many records are left, and not which."""
+    disk.stop()
+    holes = build_batch(records(3), offset_deltas=[1, 4, 8], last_offset_delta=9)
+    empty = build_batch([], base_offset=10, last_offset_delta=4, producer_id=3, producer_epoch=0, base_sequence=0)
+    Path(disk.log.segments[-1].path).write_bytes(bytes(holes + empty))
+    disk.log = disk._open()
+    assert disk.check().live_records == 3
+    for start, live in ((1, 3), (2, 2), (5, 1), (8, 1), (9, 0), (12, 0)):
+        disk.log.delete_records_before(start)
+        assert disk.check().live_records == live
+
+
+def test_truncation_counts_the_segment_that_was_cut_again(disk: Disk, hopped: list[int]) -> None:
+    disk.fill(5)
+    at = disk.log.segments[3].base_offset + 4
+    disk.log.truncate_to(at)
+    disk.check()
+    assert len(hopped) == 1
+    disk.write(4)
+    disk.check()
+    disk.log.truncate_to(0)
+    assert disk.check().live_records == 0
+    assert len(hopped) == 1
+
+
+def test_a_start_that_comes_back_after_a_truncation_is_counted_anew(disk: Disk) -> None:
+    disk.write(5)
+    disk.log.delete_records_before(3)
+    disk.check()
+    disk.log.truncate_to(0)
+    for _ in range(5):
+        disk.append(marker())
+    disk.log.delete_records_before(3)
+    counts = disk.check()
+    assert (counts.live_records, counts.control_records) == (0, 2)
+
+
+@pytest.mark.parametrize("magic", [V0, V1])
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_messages_of_old_formats_count(disk: Disk, magic: int, codec: int) -> None:
+    disk.stop()
+    old = build_set([(i, START_MS, b"k", b"v%d" % i) for i in range(5)], magic, codec=codec)
+    new = build_batch(records(3), base_offset=5)
+    Path(disk.log.segments[-1].path).write_bytes(bytes(old) + bytes(new))
+    for clean in (True, False):
+        disk.known = Known(clean)
+        disk.log = disk._open()
+        assert disk.check().live_records == 8
+        disk.log.abandon()
+    disk.log = disk._open()
+    for start in range(1, 9):
+        disk.log.delete_records_before(start)
+        assert disk.check().live_records == 8 - start
+
+
+def test_a_v0_message_alone_at_the_end_of_the_file_counts(disk: Disk) -> None:
+    """It is shorter than the header of a batch."""
+    disk.stop()
+    data = build_set([(0, -1, None, b"")], V0)
+    assert entry_header(data).size_bytes < 61
+    Path(disk.log.segments[-1].path).write_bytes(data)
+    disk.log = disk._open()
+    assert disk.check().live_records == 1
+
+
+# by another hand
+
+
+def test_until_it_is_known_the_answer_is_none(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.fill(3)
+    disk.stop()
+    disk.noted.unlink()
+    disk.log = disk._open()
+    counts = disk.log.counts()
+    assert counts.is_counting
+    assert {segment.live_records for segment in counts.segments} == {None}
+    assert counts.live_records is None and counts.control_records is None
+    assert counts.size_bytes == disk.log.size_bytes
+    disk.write(2)
+    assert disk.log.counts().live_records is None
+    disk.check()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_what_was_under_way_when_the_log_was_cut_counts_for_nothing(tmp_path: Path, when: str) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.write(5)
+    disk.stop()
+    disk.noted.unlink()
+    disk.log = disk._open()
+    disk.log.counts()
+    if when == "before":
+        disk.pending.popleft()()
+    disk.log.truncate_to(0)
+    for _ in range(3):
+        disk.append(marker())
+    counts = disk.check()
+    assert (counts.live_records, counts.control_records) == (0, 3)
+
+
+def test_a_start_that_was_under_way_when_the_log_was_cut_counts_for_nothing(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.write(5)
+    disk.log.delete_records_before(3)
+    disk.log.counts()
+    while disk.pending:
+        disk.pending.popleft()()
+    disk.log.truncate_to(0)
+    for _ in range(5):
+        disk.append(marker())
+    disk.log.delete_records_before(3)
+    counts = disk.check()
+    assert (counts.live_records, counts.control_records) == (0, 2)
+
+
+def test_a_roll_while_it_is_counted_counts_nothing_twice(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.write(5)
+    disk.restart()
+    disk.write(1)
+    disk.log.counts()
+    disk.fill(3)  # the roll looks up what the job is looking for, too
+    disk.check()
+
+
+def test_a_count_ends_when_the_log_is_closed(tmp_path: Path, hopped: list[int]) -> None:
+    disk = Disk(tmp_path, later=True)
+    disk.write(5)
+    disk.stop()
+    disk.noted.unlink()
+    disk.log = disk._open()
+    disk.log.counts()
+    disk.log.abandon()
+    disk.work()
+    assert disk.log.counts().live_records is None
+
+
+def test_a_log_that_cannot_be_counted_says_so_once(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    disk.fill(3)
+    disk.stop()
+    first = Path(disk.log.segments[0].path)
+    data = bytearray(first.read_bytes())
+    data[16] = 77  # no magic that ever was
+    first.write_bytes(data)
+    disk.log = disk._open()
+    counts = disk.log.counts()
+    assert counts.segments[0].live_records is None and counts.live_records is None
+    assert counts.segments[1].live_records is not None
+    assert not counts.is_counting
+    disk.log.counts()
+    assert caplog.text.count("cannot count the records") == 1
+
+
+# what is noted
+
+
+def test_a_file_that_was_replaced_is_not_believed(disk: Disk) -> None:
+    """As Apache Kafka's cleaner does it: a new file with the times of the old one, here even of its size."""
+    disk.fill(4)
+    disk.stop()
+    path = Path(disk.log.segments[1].path)
+    before = path.stat()
+    data = path.read_bytes()
+    header = parse_header(data)
+    holes = build_batch([], last_offset_delta=header.last_offset_delta, base_offset=header.base_offset, producer_id=3)
+    filler = build_batch([NewRecord(None, b"")], base_offset=header.last_offset + 1)
+    missing = len(data) - len(holes) - len(filler)
+    filler = build_batch([NewRecord(None, b"x" * (missing - 1))], base_offset=header.last_offset + 1)
+    while len(holes) + len(filler) > len(data):
+        missing -= 1
+        filler = build_batch([NewRecord(None, b"x" * missing)], base_offset=header.last_offset + 1)
+    swap = path.with_suffix(".swap")
+    swap.write_bytes(bytes(holes + filler))
+    os.utime(swap, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert swap.stat().st_size == before.st_size
+    swap.replace(path)
+    disk.log = disk._open()
+    assert disk.check().segments[1].live_records == 1
+
+
+def test_a_last_file_that_was_replaced_is_not_believed_when_it_grows(disk: Disk) -> None:
+    """Nobody asks before it is noted again."""
+    disk.write(5)
+    disk.stop()
+    path = Path(disk.log.segments[-1].path)
+    path.write_bytes(bytes(build_batch(records(2), last_offset_delta=4, offset_deltas=[1, 3])))
+    disk.log = disk._open()
+    disk.write(1)
+    disk.restart()
+    assert disk.check().live_records == 3
+
+
+def test_a_file_that_was_changed_in_place_is_not_believed(disk: Disk) -> None:
+    disk.fill(3)
+    disk.stop()
+    path = Path(disk.log.segments[0].path)
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 57, 1)  # as if there were one record in the first batch
+    while True:  # until the clock of the file system has moved on
+        with path.open("r+b") as file:
+            file.write(data)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        if path.stat().st_ctime_ns != before.st_ctime_ns:
+            break
+    disk.log = disk._open()
+    assert disk.log.counts().segments[0].live_records == recount_headers(path)
+
+
+def recount_headers(path: Path) -> int:
+    with path.open("rb") as file:
+        return count(file.fileno(), 0, path.stat().st_size).records
+
+
+def test_a_copied_directory_is_counted_once(tmp_path: Path, hopped: list[int]) -> None:
+    import shutil
+
+    disk = Disk(tmp_path / "here")
+    disk.fill(4)
+    disk.stop()
+    shutil.copytree(disk.directory, tmp_path / "there" / "orders-0")
+    disk.directory = tmp_path / "there" / "orders-0"
+    disk.log = disk._open()
+    disk.check()
+    assert len(hopped) == 4
+    disk.restart()
+    disk.check()
+    assert len(hopped) == 4
+
+
+def damages(data: bytes) -> list[bytes]:
+    """The file in every state that makes no sense, and some that nearly do."""
+    found = [b"", b"\0" * len(data), data[::-1], data + data[:17], data[1:], data * 2, b"\xff" * 4096]
+    found += [data[:cut] for cut in range(0, len(data), 7)]
+    for at in range(len(data)):
+        for bit in (0, 7):
+            found.append(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+    return found
+
+
+def test_no_damage_to_the_notes_makes_a_number_wrong(disk: Disk) -> None:
+    disk.fill(3)
+    disk.log.delete_records_before(2)
+    disk.stop()
+    data = disk.noted.read_bytes()
+    assert len(data) == 3 * 64
+    for damaged in damages(data):
+        disk.noted.write_bytes(damaged)
+        disk.log = disk._open()
+        disk.check()
+        disk.write(1)
+        disk.check()
+        disk.log.truncate_to(disk.log.end_offset - 1)
+        disk.log.abandon()
+
+
+def test_notes_of_another_partition_are_not_believed(tmp_path: Path) -> None:
+    mine, other = Disk(tmp_path / "a"), Disk(tmp_path / "b")
+    mine.fill(3)
+    while len(other.log.segments) < 3:
+        other.append(marker())
+    mine.stop()
+    other.stop()
+    mine.noted.write_bytes(other.noted.read_bytes())
+    mine.log = mine._open()
+    mine.check()
+
+
+def test_a_note_that_cannot_be_read_or_written_costs_a_count(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    disk.noted.mkdir()
+    disk.fill(3)
+    disk.restart()
+    disk.check()
+    disk.write(1)
+    disk.restart()
+    disk.check()
+    assert "cannot note the record counts" in caplog.text
+
+
+def test_a_torn_note_is_written_over(disk: Disk, hopped: list[int]) -> None:
+    disk.fill(3)
+    disk.stop()
+    data = disk.noted.read_bytes()
+    disk.noted.write_bytes(data + data[:40])
+    disk.log = disk._open()
+    disk.fill(4)
+    disk.stop()
+    assert disk.noted.stat().st_size % 64 == 0
+    disk.log = disk._open()
+    disk.check()
+    assert not hopped
+
+
+def test_notes_of_segments_that_are_gone_are_thrown_away(disk: Disk, hopped: list[int]) -> None:
+    for _ in range(300):
+        disk.fill(len(disk.log.segments) + 1)
+        disk.log.delete_records_before(disk.log.segments[-2].base_offset)
+    assert disk.noted.stat().st_size < 100 * 64
+    disk.restart()
+    disk.check()
+    assert not hopped
+
+
+def test_an_entry_says_what_was_put_in() -> None:
+    identity = Identity(1 << 40, 2, -3, (1 << 63) - 1)
+    entry = encode_entry(42, identity, Tally(5, 6))
+    assert len(entry) == 64
+    newer = encode_entry(42, identity, Tally(7, 8))
+    assert decode_entries(entry + newer + entry[:63]) == {42: (identity, Tally(7, 8))}
+
+
+def test_a_partition_without_records_has_no_file_of_ours(disk: Disk) -> None:
+    disk.stop()
+    assert not disk.noted.exists()
+
+
+# counting
+
+
+@pytest.mark.parametrize("value_bytes", [0, 50, 1800, 2000, 2100, 70_000])
+def test_any_size_of_batch_is_counted(tmp_path: Path, value_bytes: int) -> None:
+    random = Random(value_bytes)
+    data = bytearray()
+    offset = 0
+    ends = set()
+    for i in range(40):
+        size = value_bytes if i % 5 else random.choice((0, 66_000))
+        batch = build_batch([NewRecord(None, b"v" * size)] * random.randint(1, 3), base_offset=offset)
+        offset = parse_header(batch).last_offset + 1
+        data += batch
+        ends.add(len(data))
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        assert count(file.fileno(), 0, len(data)) == (offset, 0)
+        for before in range(offset + 1):
+            assert count(file.fileno(), 0, len(data), before) == (before, 0)
+        for cut in {*range(1, 90)} - {len(data) - end for end in ends}:
+            with pytest.raises(Malformed):
+                count(file.fileno(), 0, len(data) - cut)
+        with pytest.raises(Malformed):
+            count(file.fileno(), 0, len(data) + 61)
+
+
+def test_an_inode_of_64_bits_fits_in_a_note(tmp_path: Path) -> None:
+    stat = os.stat_result((0, (1 << 64) - 1, *range(8)), {"st_mtime_ns": 1, "st_ctime_ns": 2})
+    assert decode_entries(encode_entry(0, identity_of(stat), Tally(0, 0)))[0][0].inode == (1 << 63) - 1
+
+
+# random histories
+
+
+class History:
+    """Steps that may happen to a log; each looks at its number and does something with it."""
+
+    def __init__(self, directory: Path, *, later: bool) -> None:
+        self.disk = Disk(directory, later=later)
+
+    def append(self, number: int) -> None:
+        random = Random(number)
+        self.disk.append(build_batch(records(random.randint(1, 6), random), codec=random.choice((NONE, NONE, GZIP))))
+
+    def end_transaction(self, number: int) -> None:
+        self.disk.append(marker(number % 2))
+
+    def delete(self, number: int) -> None:
+        log = self.disk.log
+        log.delete_records_before(log.start_offset + number % (log.end_offset - log.start_offset + 1))
+
+    def delete_segments(self, number: int) -> None:
+        log = self.disk.log
+        log.delete_records_before(max(log.start_offset, log.segments[number % len(log.segments)].base_offset))
+
+    def truncate(self, number: int) -> None:
+        """To where a batch begins: a log is never cut inside one."""
+        log = self.disk.log
+        bases = [parse_header(batch).base_offset for batch in log.batches(log.start_offset)]
+        bases = [base for base in bases if base >= log.start_offset]
+        if bases and number % 4 == 0:
+            log.truncate_to(bases[number % len(bases)])
+
+    def restart(self, number: int) -> None:
+        self.disk.restart()
+
+    def kill(self, number: int) -> None:
+        if number % 2:
+            self.disk.work()
+            self.disk.log.flush()
+        self.disk.kill()
+
+    def clean(self, number: int) -> None:
+        """Apache Kafka was here, and its cleaner: a sealed segment is another file with fewer records."""
+        disk, random = self.disk, Random(number)
+        disk.stop()
+        sealed = disk.log.segments[:-1]
+        if sealed:
+            path = Path(random.choice(sealed).path)
+            before = path.stat()
+            swap = path.with_suffix(".swap")
+            swap.write_bytes(compacted(path.read_bytes(), random))
+            os.utime(swap, ns=(before.st_atime_ns, before.st_mtime_ns // 1_000_000 * 1_000_000))
+            swap.replace(path)
+            for suffix in (".index", ".timeindex"):
+                path.with_suffix(suffix).write_bytes(b"")
+        disk.log = disk._open()
+
+    def damage(self, number: int) -> None:
+        noted, random = self.disk.noted, Random(number)
+        if noted.exists() and (data := bytearray(noted.read_bytes())):
+            at = random.randrange(len(data))
+            if number % 3 == 0:
+                del data[at:]
+            elif number % 3 == 1:
+                data[at] ^= random.randint(1, 255)
+            else:
+                data[at:at] = data[:at]
+            noted.write_bytes(data)
+
+    def ask(self, number: int) -> None:
+        """What is said is right, if it is said."""
+        counts = self.disk.log.counts()
+        for told, (base, size, live, control) in zip(counts.segments, self.disk.recount(), strict=True):
+            assert told[:2] == (base, size)
+            assert told[2:] in ((live, control), (None, None))
+        assert counts.is_counting or None not in (counts.live_records, counts.control_records)
+
+    def work(self, number: int) -> None:
+        """The other hand carries out a job, and the owner may not have heard of it."""
+        if self.disk.pending:
+            self.disk.pending.popleft()()
+            if number % 2:
+                self.disk.background.hear()
+
+
+def compacted(data: bytes, random: Random) -> bytes:
+    out = bytearray()
+    position = 0
+    while position < len(data):
+        size = 12 + struct.unpack_from(">i", data, position + 8)[0]
+        batch = data[position : position + size]
+        position += size
+        header = parse_header(batch)
+        if header.is_control or random.random() < 0.3:
+            out += batch
+            continue
+        kept = [record for record in read_records(batch) if random.random() < 0.5]
+        if kept or random.random() < 0.5:
+            out += build_batch(
+                kept,
+                base_offset=header.base_offset,
+                codec=header.codec,
+                offset_deltas=[record.offset - header.base_offset for record in kept],
+                last_offset_delta=header.last_offset_delta,
+                leader_epoch=header.leader_epoch,
+            )
+    return bytes(out)
+
+
+STEPS = {
+    "append": 10, "end_transaction": 3, "delete": 3, "delete_segments": 1, "truncate": 2, "restart": 3, "kill": 2,
+    "clean": 2, "damage": 2, "ask": 5, "work": 4,
+}  # fmt: skip
+steps = st.lists(
+    st.tuples(
+        st.sampled_from([name for name, weight in STEPS.items() for _ in range(weight)]), st.integers(0, 1 << 20)
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def play(directory: Path, steps: list[tuple[str, int]], *, later: bool) -> None:
+    history = History(directory, later=later)
+    for name, number in steps:
+        getattr(history, name)(number)
+    history.disk.check()
+    history.disk.log.abandon()
+
+
+@pytest.fixture
+def new_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # nobody loses power here
+    made = iter(range(1 << 30))
+    return lambda: tmp_path / str(next(made))
+
+
+relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
+
+
+@relaxed
+@given(steps, st.booleans())
+def test_whatever_happens_the_numbers_are_those_of_a_recount(
+    new_directory: Callable[[], Path], steps: list[tuple[str, int]], later: bool
+) -> None:
+    play(new_directory(), steps, later=later)
+
+
+@pytest.mark.long
+@settings(relaxed, max_examples=20000)
+@given(steps, st.booleans())
+def test_whatever_happens_for_longer_the_numbers_are_those_of_a_recount(
+    new_directory: Callable[[], Path], steps: list[tuple[str, int]], later: bool
+) -> None:
+    play(new_directory(), steps, later=later)
+
+
+class CountedHistory(LogHistory):
+    """One on a disk that fails in every way, where now and then somebody asks for the numbers."""
+
+    def ask(self) -> None:
+        log = self.log
+        self.files.heal()
+        counts = log.counts()
+        sizes = {segment.base_offset: segment.size_bytes for segment in log.segments}
+        told = recount(Path(log.directory), log.start_offset, sizes)
+        for one, (base, size, live, control) in zip(counts.segments, told, strict=True):
+            assert tuple(one[:2]) == (base, size)
+            assert tuple(one[2:]) in ((live, control), (None, None)), f"{one}, counted {live} and {control}"
+
+    def wait(self, random: Random) -> None:
+        super().wait(random)
+        self.ask()
+
+    def check(self, random: Random) -> None:
+        super().check(random)
+        self.ask()
+
+    def _reopen(self, random: Random, *, everything: bool) -> None:
+        super()._reopen(random, everything=everything)
+        if random.random() < 0.5:
+            self.ask()
+
+
+def play_with_faults(root: Path, seeds: range) -> None:
+    for seed in seeds:
+        steps = CountedHistory.plan(seed)
+        try:
+            run(CountedHistory, str(root), seed, steps)
+        except Exception:
+            pytest.fail(tell(CountedHistory, str(root), seed, steps))
+
+
+def test_on_a_disk_that_fails_no_number_is_wrong(new_directory: Callable[[], Path]) -> None:
+    play_with_faults(new_directory(), range(150))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_on_a_disk_that_fails_for_longer_no_number_is_wrong(new_directory: Callable[[], Path]) -> None:
+    play_with_faults(new_directory(), range(150, 5000))
