@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt
 from kafkalite.api.context import Services
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.fetch_sessions import FetchSessions
@@ -30,10 +31,11 @@ from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
 from kafkalite.known_properties import no_effect
 from kafkalite.log.log_manager import LogManager
+from kafkalite.log.retention import RetentionCheck
 from kafkalite.network.server import Listener, NetworkLimits, Server
-from kafkalite.topics import Topics, records_of
-from kafkalite.zk.embedded import EmbeddedRegistry
-from kafkalite.zk.registry import CLUSTER_DEFAULT
+from kafkalite.topics import Topics
+from kafkalite.zk.embedded import EmbeddedRegistry, place_of_registry
+from kafkalite.zk.registry import CLUSTER_DEFAULT, TopicRecord
 
 if TYPE_CHECKING:
     from kafkalite.network.peer import Peer
@@ -43,6 +45,7 @@ logger = logging.getLogger(__name__)
 _STOP_GRACE_MS = 5_000
 _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
+_FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
 
 
@@ -50,7 +53,9 @@ class Broker:
     """One broker. Ready while entered; `bootstrap_servers` is what a client's configuration wants.
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
-    (`log_segment_bytes=1 << 20`). `port=0` takes any free port. Raises ConfigError when it cannot start.
+    (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
+    keeps the registry. With `adopt` it takes the topics that are found in them for those that there are, whatever it
+    knew before. Raises ConfigError when it cannot start.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Broker:
         host: str | None = None,
         port: int | None = None,
         clock: Clock | None = None,
+        adopt: bool = False,
         **settings: object,
     ) -> None:
         if config is None:
@@ -68,7 +74,9 @@ class Broker:
         elif settings or data_dir is not None or host is not None or port is not None:
             raise ConfigError("give the broker either config or settings of their own, not both")
         self.config = config
-        self.data_dir = Path(config.data_dir)
+        self.data_dir = Path(config.data_dirs[0])
+        self._adopts = adopt
+        self._stopping: asyncio.Future[None] | None = None
         self._given_clock = clock
         self._running: _Running | None = None
         self._thread: _LoopThread | None = None
@@ -87,19 +95,36 @@ class Broker:
     def cluster_id(self) -> str:
         return self._require().registry.cluster_id
 
+    @property
+    def adopted(self) -> Adopted | None:
+        """What was taken over of another broker at this start; None if nothing was."""
+        return self._require().adopted
+
     async def start(self) -> None:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = _Running(self.config, self.data_dir, self._given_clock)
+        running = _Running(self.config, self._given_clock, self._adopts)
         await running.start()
         self._running = running
+        running.failed.add_done_callback(self._when_failed)
 
     async def stop(self) -> None:
         """Serve what is in flight, write everything down, let go of everything. Does nothing on a stopped broker."""
         running, self._running = self._running, None
         if running is not None:
             await running.stop()
+            running.failed.cancel()
+        elif self._stopping is not None:
+            await self._stopping
+
+    async def failure(self) -> str:
+        """Waits until no data directory is left, and the broker stops for want of one; returns why."""
+        return await asyncio.shield(self._require().failed)
+
+    def _when_failed(self, failed: asyncio.Future[str]) -> None:
+        if not failed.cancelled():
+            self._stopping = asyncio.ensure_future(self.stop())
 
     async def __aenter__(self) -> Broker:
         await self.start()
@@ -160,9 +185,11 @@ def _text(value: object) -> str:
 class _Running:
     """The rooms of a started broker. Each is made by `start`, in order, and undone by `stop`, in reverse."""
 
-    def __init__(self, config: BrokerConfig, data_dir: Path, clock: Clock | None) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock | None, adopts: bool) -> None:
         self.config = config
-        self._data_dir = data_dir
+        self.adopted: Adopted | None = None
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._adopts = adopts
         self._given_clock = clock
         self._undo: list[Callable[[], Any]] = []
         self._timers: dict[str, Timer] = {}
@@ -184,22 +211,34 @@ class _Running:
         executor = ThreadPoolExecutor(max_workers=_FLUSH_THREADS, thread_name_prefix="kafkalite-flush")
         self._undo.append(executor.shutdown)
         self.logs = LogManager(
-            self._data_dir, self.clock, config, executor.submit, wake=lambda: loop.call_soon_threadsafe(self._hear)
+            config.data_dirs, self.clock, config, executor.submit, wake=lambda: loop.call_soon_threadsafe(self._hear)
         )
         self._undo.append(self.logs.close)
+        takes_over = self._adopts or self.logs.directories.was_used_by_another
         self.registry = EmbeddedRegistry(
-            self._data_dir,
-            cluster_id=self.logs.stored_cluster_id,
-            first_topics=lambda: records_of(self.logs.stored_topics(), config.broker_id),
+            place_of_registry(
+                [directory.path for directory in self.logs.online],
+                {directory.path: directory.failure or "" for directory in self.logs.offline},
+            ),
+            cluster_id=self.logs.directories.stored_cluster_id,
+            first_topics=self._adopt,
+            takes_over=takes_over,
         )
         await self.registry.start()
         self._undo.append(self.registry.stop)
         config = self.config = _with_dynamic(config, self.registry.broker_configs)
         self.topics = Topics(config, self.registry, self.logs, config.broker_id)
-        self.logs.load(self.registry.cluster_id, self.topics.config_for)
+        self.logs.when_offline = self._when_offline
+        await self.logs.load(
+            self.registry.cluster_id,
+            self.topics.config_for,
+            self.topics.id_of,
+            from_another=self.adopted is not None,
+        )
         await self.topics.load()
-        if self.registry.is_new:  # the logs may know ids that another broker gave
-            await self.registry.skip_producer_ids(self.logs.highest_producer_id())
+        if self.adopted is not None:  # the logs may know ids that another broker gave
+            highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
+            await self.registry.skip_producer_ids(highest)
         group_topic = GroupTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(
             config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None
@@ -237,6 +276,10 @@ class _Running:
         self._undo.append(lambda: self.server.stop(_STOP_GRACE_MS))
         await self.server.start()
         self._undo.append(self._release_the_waiting)
+        retention = RetentionCheck(lambda: self.logs.logs, self.clock)
+        self._undo.append(retention.stop)
+        check_ms = config.log_retention_check_interval_ms
+        self._repeat("retention", check_ms, retention.begin, first_after_ms=_FIRST_RETENTION_CHECK_MS)
         self._repeat("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             self._repeat("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
@@ -266,6 +309,23 @@ class _Running:
             self.config = self._services.config = new
             await self.topics.reconfigure(new)
 
+    def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
+        """The topics that another broker left in the directories."""
+        stored = self.logs.directories.stored_topics()
+        adopted = adopt(stored, known, self.config.broker_id, some_are_offline=bool(self.logs.offline))
+        if adopted.records or adopted.gone:
+            self.adopted = adopted
+        return adopted.records
+
+    def _when_offline(self, keys: Sequence[tuple[str, int]], why: str) -> None:
+        """A data directory has failed. With the last one the broker goes."""
+        self.topics.take_offline(keys, why)
+        if not self.logs.online:
+            message = f"{why}; no data directory is left (log.dirs), so the broker stops"
+            logger.error("%s", message)
+            if not self.failed.done():
+                self.failed.set_result(message)
+
     def _hear(self) -> None:
         """What other threads did for the logs has come to its end."""
         self.logs.hear()
@@ -275,24 +335,28 @@ class _Running:
         self.groups.close()
         for topic in self.topics:
             for partition in topic.partitions.values():
-                partition.retire()
+                partition.wake_all()
 
     def _expire_producers(self) -> None:
         now_ms = self.clock.wall_ms()
         for log in self.logs.logs.values():
             log.expire_producers(now_ms)
 
-    def _repeat(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
-        """Do `work` every `interval_ms`; a failure is reported and the next turn comes all the same."""
+    def _repeat(
+        self, name: str, interval_ms: int, work: Callable[[], object], first_after_ms: int | None = None
+    ) -> None:
+        """Do `work` every `interval_ms` (0: once); a failure is reported and the next turn comes all the same."""
 
         def turn() -> None:
-            self._timers[name] = self.clock.call_later(interval_ms, turn)
+            if interval_ms > 0:
+                self._timers[name] = self.clock.call_later(interval_ms, turn)
             try:
                 work()
             except Exception:
                 logger.exception("%s failed; it will be tried again in %d ms", name, interval_ms)
 
-        self._timers[name] = self.clock.call_later(interval_ms, turn)
+        first_ms = interval_ms if first_after_ms is None else first_after_ms
+        self._timers[name] = self.clock.call_later(first_ms, turn)
 
     def _endpoint(self, peer: Peer) -> tuple[str, int]:
         advertised = self.config.advertised(peer.listener_name)

@@ -65,11 +65,11 @@ def _gzip_level(text: str) -> int:
     return int(text)
 
 
-def _one_directory(text: str) -> str:
+def _directories(text: str) -> str:
     directories = [part.strip() for part in text.split(",") if part.strip()]
-    if len(directories) != 1:
-        raise ValueError("must be one directory: kafkalite keeps its data in one place for now")
-    return directories[0]
+    if not directories:
+        raise ValueError("must name a directory, or several with commas between them")
+    return ",".join(directories)
 
 
 class TopicConfig(Settings):
@@ -168,8 +168,8 @@ class BrokerConfig(Settings):
     broker_id: int = integer(0, "The number of this broker in its cluster (Kafka's default: generated).", at_least=-1, sample="0")
     node_id: int = integer(0, "KRaft's name for broker.id; the same number when both are set.", at_least=-1)
     broker_rack: str | None = string(None, "The rack of this broker, told to clients.")
-    log_dirs: str | None = string(None, "The directory of all data (Kafka's own default: /tmp/kafka-logs).", convert=_one_directory, sample="kafkalite-data")
-    log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=_one_directory)
+    log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=_directories, sample="kafkalite-data")
+    log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=_directories)
 
     _listeners = section("Listeners and connections")
     listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
@@ -220,15 +220,15 @@ class BrokerConfig(Settings):
     log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written down.", at_least=0)
     log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often start offsets are written down.", at_least=0)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written down.")
-    num_recovery_threads_per_data_dir: int = integer(1, "Threads that check logs after an unclean stop.", at_least=1, idle=True)
+    num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1)
 
     _retention = section("Retention and compaction")
     log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, dynamic=True)
-    log_retention_ms: int | None = long(None, "Time that a record is kept, -1 is forever; unset, log.retention.minutes.", at_least=-1, dynamic=True, idle=True)
-    log_retention_minutes: int | None = integer(None, "The same in minutes; unset, log.retention.hours.", at_least=-1, idle=True)
-    log_retention_hours: int = integer(168, "The same in hours.", at_least=-1, idle=True)
-    log_retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", dynamic=True, idle=True)
-    log_retention_check_interval_ms: int = long(300_000, "How often to look for segments that are too old.", at_least=1, idle=True)
+    log_retention_ms: int | None = long(None, "Time that a record is kept, -1 is forever; unset, log.retention.minutes.", at_least=-1, dynamic=True)
+    log_retention_minutes: int | None = integer(None, "The same in minutes; unset, log.retention.hours.", at_least=-1)
+    log_retention_hours: int = integer(168, "The same in hours.", at_least=-1)
+    log_retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", dynamic=True)
+    log_retention_check_interval_ms: int = long(300_000, "How often to look for segments that are too old.", at_least=1)
     log_segment_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, dynamic=True)
     log_cleaner_delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, dynamic=True, idle=True)
     log_cleaner_min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, dynamic=True, idle=True)
@@ -278,9 +278,9 @@ class BrokerConfig(Settings):
         object.__setattr__(self, "warnings", warnings)
 
     @property
-    def data_dir(self) -> str:
-        """The directory of all data."""
-        return self.log_dirs or self.log_dir
+    def data_dirs(self) -> tuple[str, ...]:
+        """The directories of all data, in the order in which they were given."""
+        return tuple((self.log_dirs or self.log_dir).split(","))
 
     @classmethod
     def load(

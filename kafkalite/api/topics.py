@@ -5,6 +5,7 @@ Source: kafka.server.ZkAdminManager, kafka.server.KafkaApis.handleDeleteRecordsR
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from uuid import UUID
@@ -222,8 +223,10 @@ def _check_added(services: Services, wanted: CreatePartitionsTopic) -> None:
         _check_replicas(services, list(assignment.broker_ids))
 
 
-def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+async def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    """Answered when the new start is written down: what was deleted does not come back after a kill."""
     topics = []
+    raised = []
     for topic in request.topics:
         answers = []
         for wanted in topic.partitions:
@@ -231,7 +234,10 @@ def delete_records(services: Services, request: DeleteRecordsRequest, call: Call
                 if topic.name in INTERNAL_TOPICS:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 partition = services.topics.require(topic.name, wanted.partition_index)
+                before = partition.log.start_offset
                 low = partition.delete_records_before(wanted.offset)
+                if low > before:
+                    raised.append((topic.name, wanted.partition_index))
                 answers.append(DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low))
             except KafkaError as error:
                 answers.append(
@@ -240,6 +246,9 @@ def delete_records(services: Services, request: DeleteRecordsRequest, call: Call
                     )
                 )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+    kept = asyncio.Event()
+    services.logs.keep_starts(raised, kept.set)
+    await kept.wait()
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -84,9 +84,10 @@ class LeaderEpochs:
         return (self._epochs[at - 1] if at else epoch), self._starts[at]
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now."""
+        """The log ends at `end_offset` now. One without a record keeps the epoch of its last."""
         keep = len(self._starts)
-        while keep and self._starts[keep - 1] >= end_offset:
+        first = 1 if keep and self._starts[0] == end_offset else 0
+        while keep > first and self._starts[keep - 1] >= end_offset:
             keep -= 1
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
@@ -100,6 +101,15 @@ class LeaderEpochs:
             return
         del self._epochs[:gone], self._starts[:gone]
         self._starts[0] = start_offset
+        self._write(durable=False)
+
+    def put_in_front(self, entries: list[tuple[int, int]]) -> None:
+        """`entries` come before those that are known; the last of them may be of the first epoch known."""
+        if self._epochs and entries[-1][0] >= self._epochs[0]:
+            del self._epochs[0], self._starts[0]
+        self._epochs[:0] = [epoch for epoch, _ in entries]
+        self._starts[:0] = [start for _, start in entries]
+        self.latest = self._epochs[-1]
         self._write(durable=False)
 
     def clear(self) -> None:

@@ -54,6 +54,10 @@ class MappedIndex:
         finally:
             files.close(fd)
 
+    def is_possible(self, log_bytes: int) -> bool:
+        """Whether the entries ascend, and belong to a segment of `log_bytes` bytes. Raises OSError."""
+        raise NotImplementedError
+
     def open_writable(self) -> None:
         """Preallocate and map for more entries. Raises OSError."""
         fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)

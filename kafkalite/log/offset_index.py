@@ -61,6 +61,14 @@ class OffsetIndex(MappedIndex):
         relative, position = _unpack(data, (self.entries - 1) * 8)
         return self.base_offset + relative, position
 
+    def is_possible(self, log_bytes: int) -> bool:
+        before = (-1, 0)
+        for entry in _ENTRY.iter_unpack(self.view()[: self.entries * 8]):
+            if not (entry[0] > before[0] and before[1] < entry[1] < log_bytes):
+                return False
+            before = entry
+        return True
+
     def all(self) -> list[tuple[int, int]]:
         """Every (offset, position), for tools and tests. Raises OSError."""
         data = self.view()

@@ -23,8 +23,10 @@ from kafkalite.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from kafkalite.log.batch_file import hop, walk
 from kafkalite.log.files import Files
+from kafkalite.log.message_set import entry_header
 from kafkalite.log.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.offset_index import OffsetIndex
+from kafkalite.log.record_notes import Identity, identity_of
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import TxnIndex
 from kafkalite.region import OpenFile
@@ -34,6 +36,7 @@ logger = logging.getLogger(__name__)
 NEVER = (1 << 63) - 1
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
+_COPY_BYTES = 1 << 20
 _TAIL_MAX = 256  # appends remembered; half of them are dropped at a time
 
 
@@ -43,15 +46,19 @@ class Segment:
     `fd` the .log file open for appending, -1 while it is not. `max_timestamp_ms` is the latest in the segment and
     `max_timestamp_offset` the last offset of the first batch that carries it; -2 and -1 until somebody had to know.
     `roll_timestamp_ms`, `roll_wall_ms`: a batch with a later timestamp, or a later time of day, begins a new segment.
+    `record_count` records, of which `control_record_count` are transactions' markers, stand behind the first
+    `uncounted_bytes`; `identity` is the file's from before anything was appended to those. `is_noted`: the counts stand
+    in the file that `record_counts` keeps.
     Invariant: `size_bytes` bytes of the file are whole batches, but for a torn end that recovery has not seen yet.
     """
 
     __slots__ = (
         "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
-        "_roll_age_ms", "_tail_ends", "_tail_from", "_tail_positions", "_unindexed_bytes", "base_offset",
-        "created_ms", "directory", "fd", "file", "index_interval_bytes", "index_is_full", "max_timestamp_ms",
-        "max_timestamp_offset", "offset_index", "path", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "time_index",
-        "txn_index", "used",
+        "_rebuilt_bytes", "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes",
+        "base_offset", "control_record_count", "created_ms", "directory", "fd", "file", "identity",
+        "index_interval_bytes", "index_is_full", "is_noted", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
+        "path", "record_count", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "time_index",
+        "txn_index", "uncounted_bytes", "used",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +70,11 @@ class Segment:
         self.path = stem + LOG
         self.base_offset = base_offset
         self.size_bytes = size_bytes
+        self.record_count = self.control_record_count = 0
+        self.uncounted_bytes = size_bytes
+        self.identity: Identity | None = None
+        self.is_noted = False
+        self._rebuilt_bytes = 0
         self.created_ms = now_ms
         self.offset_index = OffsetIndex(stem + OFFSET_INDEX, base_offset, config.segment_index_bytes, files)
         self.time_index = TimeIndex(stem + TIME_INDEX, base_offset, config.segment_index_bytes, files)
@@ -83,7 +95,7 @@ class Segment:
         self._unindexed_bytes = 0
         self._tail_ends: list[int] = []  # last offsets of the latest appends, and the positions of their batches
         self._tail_positions: list[int] = []
-        self._tail_from = NEVER  # offsets from here on are in the tail
+        self.tail_from = NEVER  # offsets from here on are in the tail
         self._files = files
         self._pwrite = files.pwrite
         self._preallocated = False
@@ -139,9 +151,9 @@ class Segment:
         self._unindexed_bytes = unindexed + size
         ends = self._tail_ends
         if not ends:
-            self._tail_from = base_offset
+            self.tail_from = base_offset
         elif len(ends) == _TAIL_MAX:
-            self._tail_from = ends[_TAIL_MAX // 2 - 1] + 1
+            self.tail_from = ends[_TAIL_MAX // 2 - 1] + 1
             del ends[: _TAIL_MAX // 2], self._tail_positions[: _TAIL_MAX // 2]
         ends.append(last_offset)
         self._tail_positions.append(position)
@@ -155,16 +167,17 @@ class Segment:
         if self.index_is_full:
             return False
         try:
-            self.offset_index.append(last_offset, position)
             timestamp_ms = self.max_timestamp_ms
             if timestamp_ms > self._indexed_timestamp_ms:
                 self.time_index.append(timestamp_ms, self.max_timestamp_offset)
                 self._indexed_timestamp_ms = timestamp_ms
+            self.offset_index.append(last_offset, position)
         except OSError as error:
             # the records are on the disk; the next append tries again
             logger.warning("no index entry for %s: %s", self.path, error)
             return False
-        self.index_is_full = self.offset_index.is_full or self.time_index.is_full
+        finally:
+            self.index_is_full = self.offset_index.is_full or self.time_index.is_full
         return True
 
     def _cut_back(self) -> None:
@@ -178,6 +191,8 @@ class Segment:
         """Open the file and map the indexes, preallocated. Raises OSError."""
         self._refuse_if_closed()
         file = self._files.open_file(self.path, os.O_RDWR)
+        if self.uncounted_bytes and self.uncounted_bytes == self.size_bytes and self.identity is None:
+            self.identity = identity_of(os.fstat(file.fd))
         self._preallocated = True
         self.offset_index.open_writable()
         self.time_index.open_writable()
@@ -222,8 +237,15 @@ class Segment:
         self._preallocated = False
 
     def was_sealed(self) -> bool:
-        """Whether the disk says that `seal` came to its end: its last step cuts the time index. Raises OSError."""
-        return self.time_index.ends_in_an_entry()
+        """Whether the disk says that `seal` came to its end: its last step cuts the time index. Raises OSError.
+
+        Nobody may have waited for the disk then, so what is in the indexes has to be possible too.
+        """
+        return (
+            self.time_index.ends_in_an_entry()
+            and self.time_index.is_possible(self.size_bytes)
+            and self.offset_index.is_possible(self.size_bytes)
+        )
 
     @property
     def is_touched(self) -> bool:
@@ -264,7 +286,7 @@ class Segment:
 
         Raises OSError.
         """
-        if offset >= self._tail_from:
+        if offset >= self.tail_from:
             ends = self._tail_ends
             at = bisect_left(ends, offset)
             if at == len(ends):
@@ -319,14 +341,14 @@ class Segment:
 
     def largest_timestamp_ms(self) -> int:
         """The latest timestamp of any record; without one, when the file was last written. Raises OSError."""
-        self._know_max_timestamp()
+        self._look_up_max_timestamp()
         if self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
         return os.stat(self.path).st_mtime_ns // 1_000_000
 
     def latest(self) -> tuple[int, int]:
         """(latest timestamp, last offset of the first batch that has it); (-1, base offset) without. Raises OSError."""
-        self._know_max_timestamp()
+        self._look_up_max_timestamp()
         return self.max_timestamp_ms, self.max_timestamp_offset
 
     def position_before(self, timestamp_ms: int, start_offset: int) -> int:
@@ -334,15 +356,23 @@ class Segment:
         offset = self.time_index.offset_before(timestamp_ms)
         return self.offset_index.position_of(max(offset, start_offset))
 
+    def _look_up_max_timestamp(self) -> None:
+        if self.max_timestamp_ms == -2:
+            self._know_max_timestamp()
+            if self.file is None:
+                self.time_index.release()  # a descriptor that nobody counts
+
     def _know_max_timestamp(self) -> None:
         if self.max_timestamp_ms == -2:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
 
     def _read_first_timestamp(self, file: OpenFile) -> int:
-        if self.size_bytes < HEADER_BYTES:
+        head = os.pread(file.fd, min(HEADER_BYTES, self.size_bytes), 0)
+        try:
+            header = parse_header(head) if head[16:17] == bytes((MAGIC,)) else entry_header(head)
+        except Malformed:
             return -1
-        header = parse_header(os.pread(file.fd, HEADER_BYTES, 0))
-        return header.max_timestamp if header.magic == MAGIC else -1
+        return header.max_timestamp
 
     # after an unclean stop
 
@@ -353,7 +383,20 @@ class Segment:
         self.time_index.reset()
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._unindexed_bytes = 0
+        self._rebuilt_bytes = self.record_count = self.control_record_count = self.uncounted_bytes = 0
+        self.identity = None
+        self.is_noted = False
         self.open_for_append()
+
+    def write_again(self, size_bytes: int) -> None:
+        """Write the first `size_bytes` once more, as they are: then the next fsync takes them along. Raises OSError."""
+        files = self._files
+        fd = files.open(self.path, os.O_RDWR)
+        try:
+            for position in range(0, size_bytes, _COPY_BYTES):
+                files.write_fully(fd, files.pread(fd, min(_COPY_BYTES, size_bytes - position), position), position)
+        finally:
+            files.close(fd)
 
     def reindex(self, position: int, header: BatchHeader) -> None:
         """Index a batch that already stands at `position`, by the same rule as an append."""
@@ -362,10 +405,18 @@ class Segment:
         if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
             self._unindexed_bytes = 0
         self._unindexed_bytes += header.size_bytes
+        self._rebuilt_bytes = position + header.size_bytes
+        if header.record_count < 0:
+            self.uncounted_bytes = NEVER  # who counts has to unpack it
+        self.record_count += header.record_count
+        if header.is_control:
+            self.control_record_count += header.record_count
 
     def end_rebuild(self, size_bytes: int) -> None:
         """The first `size_bytes` are good: cut the rest off, and seal. Raises OSError."""
         self.size_bytes = size_bytes
+        if self.uncounted_bytes or size_bytes != self._rebuilt_bytes:
+            self.forget_counts()
         self.seal()
         self._first_timestamp_ms = -2
         self.rest()
@@ -390,8 +441,9 @@ class Segment:
         self.txn_index.keep_before(offset)
         self._tail_ends.clear()
         self._tail_positions.clear()
-        self._tail_from = NEVER
+        self.tail_from = NEVER
         self._unindexed_bytes = 0
+        self.forget_counts()
         if not position:
             self._first_timestamp_ms = -1
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
@@ -401,6 +453,22 @@ class Segment:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         self._preallocated = True  # so that sealing writes the last time index entry
         return cut_bytes
+
+    # counting
+
+    def add_counted(self, record_count: int, control_record_count: int) -> None:
+        """So many records are in what was not counted until now."""
+        self.record_count += record_count
+        self.control_record_count += control_record_count
+        self.uncounted_bytes = 0
+        self.identity = None
+
+    def forget_counts(self) -> None:
+        """Nothing is known of what is in the file now."""
+        self.record_count = self.control_record_count = 0
+        self.uncounted_bytes = self.size_bytes
+        self.identity = None
+        self.is_noted = False
 
     def files(self) -> list[str]:
         """The paths of its files; the .txnindex may not exist."""

@@ -59,6 +59,14 @@ class TimeIndex(MappedIndex):
                 high = middle
         return self.base_offset + _unpack(data, (low - 1) * 12)[1] if low else self.base_offset
 
+    def is_possible(self, log_bytes: int) -> bool:
+        before = (-1, -1)
+        for entry in _ENTRY.iter_unpack(self.view()[: self.entries * 12]):
+            if not (entry[0] > before[0] and entry[1] > before[1]):
+                return False
+            before = entry
+        return True
+
     def all(self) -> list[tuple[int, int]]:
         """Every (timestamp, offset), for tools and tests. Raises OSError."""
         data = self.view()

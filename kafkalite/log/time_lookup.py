@@ -45,7 +45,7 @@ def first_at_or_after(
                     if offset >= limit_offset:
                         return None
                     return TimestampOffset(record_ms, offset, header.leader_epoch)
-        return None  # Kafka does not look into later ones either
+        # what it has of that time was deleted with the records before the start: a later one has the first that is left
     return None
 
 

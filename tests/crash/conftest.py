@@ -91,6 +91,7 @@ class Daemon:
                     *("--port", str(self.port), "--data-dir", str(self.data_dir)),
                     *("--override", "group.initial.rebalance.delay.ms=0"),
                     *("--override", "group.min.session.timeout.ms=1000"),
+                    *("--override", "log.retention.ms=-1"),  # the players' records are from 2023
                 ],
                 stdout=subprocess.PIPE,
                 stderr=errors,

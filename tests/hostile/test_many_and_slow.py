@@ -70,7 +70,7 @@ def descriptors() -> Iterator[Callable[[int], None]]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Started]:
-    with started(kafkalite_launcher()) as broker:
+    with started(kafkalite_launcher("--override log.retention.ms=-1")) as broker:  # some records are from 2023
         prepare(broker)
         yield broker
 
@@ -78,7 +78,7 @@ def broker() -> Iterator[Started]:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Started]:
     """A broker that closes who is idle for a second."""
-    with started(kafkalite_launcher(f"--override connections.max.idle.ms={IDLE_MS}")) as broker:
+    with started(kafkalite_launcher(f"--override connections.max.idle.ms={IDLE_MS} --override log.retention.ms=-1")) as broker:
         prepare(broker)
         yield broker
 

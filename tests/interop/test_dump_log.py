@@ -16,6 +16,7 @@ from tests.interop.java_dump_log import VERSION, Verdict, files_of, judge, weigh
 ECOSYSTEM = "Apache Kafka"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 RECORDS = 400  # of each codec
+BROKER_SETTINGS = {"log.retention.ms": "-1"}  # the records are from 2023
 
 
 def test_what_the_tool_prints_is_understood() -> None:
