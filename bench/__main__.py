@@ -21,11 +21,11 @@ from bench.session import Session
 from bench.startup import Launcher, command_launcher, kafkalite_launcher, reference_launcher, start_result, started
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
-from bench.works import JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
+from bench.works import BESIDE_WORKS, JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
 
 EXAMPLES = f"""\
 work: {", ".join((START, *WORKS, MEMORY))}
-work that is done only when asked for by name: {", ".join(JAVA_WORKS)}
+work that is done only when asked for by name: {", ".join((*BESIDE_WORKS, *JAVA_WORKS))}
 
 examples:
   python -m bench                                       kafkalite, started for it
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
-        works = WORKS | JAVA_WORKS
+        works = WORKS | BESIDE_WORKS | JAVA_WORKS
         for name in names:
             if name in works:
                 results.append(perform(name, partial(works[name], session, name)))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from bench.beside import beside_flushing, beside_reading, flushed_produce
 from bench.discard import discard
 from bench.java_perf import java_consume, java_produce
 from bench.librdkafka import ClientError
@@ -47,6 +48,18 @@ WORKS: dict[str, Work] = {
     "segments-fetch-100": lambda session, name: segments_fetch(session, name, 100),
     "segments-fetch-2000": lambda session, name: segments_fetch(session, name, 2000),
 }
+# Done only when asked for by name: what others do to the one who waits, which needs a quiet machine.
+BESIDE_WORKS: dict[str, Work] = {
+    "flushed-produce-1": lambda session, name: flushed_produce(session, name, 1),
+    "flushed-produce-10": lambda session, name: flushed_produce(session, name, 10),
+    "flushed-produce-50": lambda session, name: flushed_produce(session, name, 50),
+    "flushed-produce-50x50": lambda session, name: flushed_produce(session, name, 50, 50),
+    "beside-flush": beside_flushing,
+    "beside-hot-1MiB": lambda session, name: beside_reading(session, name, 1 << 20, cold=False),
+    "beside-hot-8MiB": lambda session, name: beside_reading(session, name, 8 << 20, cold=False),
+    "beside-cold-1MiB": lambda session, name: beside_reading(session, name, 1 << 20, cold=True),
+    "beside-cold-8MiB": lambda session, name: beside_reading(session, name, 8 << 20, cold=True),
+}
 # Done only when asked for by name: a machine without Java and Maven is no failure.
 JAVA_WORKS: dict[str, Work] = {
     "java-produce-100B": java_produce,
@@ -66,7 +79,7 @@ def matching(names: Iterable[str], only: str) -> list[str]:
 
 def chosen(only: str | None) -> list[str]:
     """The names of the work to do, in the table's order; an unknown name is a `BrokerError`."""
-    return matching([START, *WORKS, *JAVA_WORKS, MEMORY], only) if only else [START, *WORKS, MEMORY]
+    return matching([START, *WORKS, *BESIDE_WORKS, *JAVA_WORKS, MEMORY], only) if only else [START, *WORKS, MEMORY]
 
 
 def warm_up(session: Session, seconds: float) -> None:

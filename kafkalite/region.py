@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
 
 class OpenFile:
     """An open descriptor that closes itself when nobody refers to it any more.
@@ -30,14 +32,16 @@ class OpenFile:
 
 
 class FileRegion:
-    """`size` bytes of `file` from `position` on. Immutable; `len()` is the size."""
+    """`size` bytes of `file` from `position` on. Immutable; `len()` is the size. `is_fresh`: they were written a short
+    time ago, so there is no need to ask whether they are in memory."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("file", "is_fresh", "position", "size")
 
-    def __init__(self, file: OpenFile, position: int, size: int) -> None:
+    def __init__(self, file: OpenFile, position: int, size: int, is_fresh: bool = False) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.is_fresh = is_fresh
 
     def __len__(self) -> int:
         return self.size
@@ -45,6 +49,22 @@ class FileRegion:
     def read(self) -> bytes:
         """The bytes themselves, for those who cannot sendfile (TLS, tests). Shorter only if the file was cut."""
         return os.pread(self.file.fd, self.size, self.position)
+
+    def read_at_once(self) -> bytes | bytearray | None:
+        """The bytes if all of them are in memory; None if a disk would have to be waited for, or the file was cut."""
+        size = self.size
+        if not self.is_fresh and _NOWAIT:
+            data = bytearray(size)  # 1.8 us instead of 1.2 us for 4 KiB
+            try:
+                count = os.preadv(self.file.fd, (data,), self.position, _NOWAIT)
+            except BlockingIOError:
+                return None
+            except OSError:
+                pass  # a file system that cannot tell
+            else:
+                return data if count == size else None
+        found = self.read()
+        return found if len(found) == size else None
 
     def __repr__(self) -> str:
         return f"FileRegion({self.file.path!r}, position={self.position}, size={self.size})"

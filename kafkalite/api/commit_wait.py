@@ -1,7 +1,8 @@
 """Producers whose batches are in the log but not yet as safe as the topic asks: answered when they are.
 
 With one replica that is where flush.messages makes an acknowledgement wait for the disk. Only the connection is parked;
-what other connections append meanwhile goes with the next flush.
+what other connections append meanwhile goes with the next flush. Kafka flushes before it looks at a request's timeout,
+so a short one makes no error of a slow disk.
 Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
 """
 
@@ -16,6 +17,7 @@ from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 
+_WAIT_MS_MIN = 30_000
 _WAIT_MS_MAX = 2**31 - 1
 
 
@@ -30,7 +32,8 @@ class Uncommitted(NamedTuple):
 def answer_when_committed(
     services: Services, response: ProduceResponse, uncommitted: list[Uncommitted], timeout_ms: int
 ) -> Reply:
-    """`response`, as soon as all of it holds; REQUEST_TIMED_OUT for what does not after `timeout_ms`."""
+    """`response`, as soon as all of it holds; REQUEST_TIMED_OUT for what does not after `timeout_ms`, or
+    after half a minute if that is longer."""
     waiting = dict(enumerate(uncommitted))
 
     def teller(number: int) -> Callable[[KafkaError | None], None]:
@@ -51,7 +54,7 @@ def answer_when_committed(
         waiting.clear()
         reply.answer(response)
 
-    timer = services.clock.call_later(min(max(timeout_ms, 0), _WAIT_MS_MAX), give_up)
+    timer = services.clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), give_up)
     reply = Reply(timer.cancel)
     for number, one in list(waiting.items()):
         one.partition.when_committed(one.last_offset, teller(number))

@@ -127,6 +127,8 @@ class Dispatcher:
         if response is None:
             return None
         if type(response) is Reply:
+            if key == PRODUCE_KEY:
+                produce_lane.remember(self._services, peer, frame, position, version, request, None)
             response.render = partial(response_frame, version=version, correlation_id=correlation_id)
             return response
         if asyncio.iscoroutine(response):

@@ -205,8 +205,8 @@ class FetchLane:
         if region is None:
             return [head + length + route.tail]
         if size <= COPIED_REGION_BYTES:  # the sender would read it too, but only after taking the answer apart
-            records = region.read()
-            if len(records) == size:
+            records = region.read_at_once()
+            if records is not None:
                 return [b"".join((head, length, records, route.tail))]
         if route.tail:
             return [head + length, region, route.tail]

@@ -192,16 +192,17 @@ class ProduceLane:
 
 def remember(
     services: Services, peer: Peer, frame: memoryview, body_at: int, version: int, request: ProduceRequest,
-    response: ProduceResponse,
+    response: ProduceResponse | None,
 ) -> None:  # fmt: skip
-    """A Produce request of `peer` was answered: if it is of the kind that comes again, give its successors a lane."""
+    """A Produce request of `peer` was answered, or its batch waits to be committed (None): if it is of the kind that
+    comes again, give its successors a lane."""
+    topics = request.topic_data
     if (
         version < VERSION_MIN
-        or len(request.topic_data) != 1  # one without partitions has no place in the answer
-        or len(response.responses) != 1
-        or len(response.responses[0].partition_responses) != 1
-        or response.responses[0].partition_responses[0].error_code
-        or services.topics.by_name[response.responses[0].name].internal  # open to some, by client id
+        or len(topics) != 1
+        or len(topics[0].partition_data) != 1
+        or (response is not None and response.responses[0].partition_responses[0].error_code)
+        or services.topics.by_name[topics[0].name].internal  # open to some, by client id
     ):
         return
     key = frame[1]

@@ -46,6 +46,13 @@ class WrongChecksum(Malformed):
     """A message is not what its CRC-32 says."""
 
 
+class TooManyMessages(Malformed):
+    """A set holds more messages than its reader takes."""
+
+    def __init__(self, max_records: int) -> None:
+        super().__init__(f"a set of more than {max_records} messages")
+
+
 class Message(NamedTuple):
     """One message as it lies in its set: inside a wrapper of v1 its offset counts from the wrapper's first.
 
@@ -139,17 +146,17 @@ def read_messages(
     return resolve(entry_header(entry), read_inner(entry, max_bytes, max_records, check_crc=check_crc))
 
 
-def count_in(data: Buffer) -> int:
-    """How many messages seem to stand in `data`, by their sizes alone: 0.2 us each."""
-    at = count = 0
+def holds_more_than(count: int, data: Buffer) -> bool:
+    """Whether more than `count` messages seem to stand in `data`, by their sizes alone: 0.3 us each, up to there."""
+    at = 0
     last = len(data) - PREFIX_BYTES
-    while at <= last:
+    while at <= last and count >= 0:
         (size,) = _SIZE.unpack_from(data, at + 8)
         if size < MESSAGE_BYTES_MIN:
             break
         at += size + PREFIX_BYTES
-        count += 1
-    return count
+        count -= 1
+    return count < 0
 
 
 def resolve(header: BatchHeader, found: list[Message]) -> list[Record]:
@@ -244,7 +251,7 @@ def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message
                 raise Malformed(f"a message of {size} bytes with a key of {key_size} and a value of {value_size}")
             count += 1
             if count > max_records:
-                raise Malformed(f"a set of more than {max_records} messages")
+                raise TooManyMessages(max_records)
             yield at, end, Message(offset, size, crc, magic, attributes, timestamp, key, value)
             at = end
     except struct.error:

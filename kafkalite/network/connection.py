@@ -75,7 +75,7 @@ class Connection:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
-        self._sender = Sender(self._loop, sock, self._moved, self._drained, self._failed)
+        self._sender = Sender(self._loop, sock, processor.cold_reads, self._moved, self._drained, self._failed)
         self._parked: Future[list[Part] | None] | Reply | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes

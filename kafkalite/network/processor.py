@@ -12,6 +12,7 @@ from asyncio import AbstractEventLoop, Future
 from typing import Protocol
 
 from kafkalite.clock import Clock, Timer
+from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.complaints import Complaints
 from kafkalite.network.framing import FrameMemory
 from kafkalite.network.hangups import Hangups
@@ -62,6 +63,7 @@ class Processor:
         "bytes_in",
         "bytes_out",
         "clock",
+        "cold_reads",
         "complaints",
         "connections",
         "connections_accepted",
@@ -87,12 +89,14 @@ class Processor:
         clock: Clock,
         quotas: ConnectionQuotas,
         complaints: Complaints,
+        cold_reads: ColdReads,
     ) -> None:
         self.number = number
         self.loop = loop
         self.handler = handler
         self.clock = clock
         self.complaints = complaints
+        self.cold_reads = cold_reads
         self.memory = FrameMemory()
         self.unfinished = quotas.unfinished
         self.hangups = Hangups(loop)

@@ -3,8 +3,9 @@
 The usual answer, bytes that the socket takes whole, is one join and one send. Otherwise what is left is queued and goes
 on whenever the socket is writable, about `TURN_BYTES` each time so that one fast reader does not hold up the others.
 Bytes before a file region are sent with MSG_MORE, so that header and records leave as one packet; small regions are
-read and joined, because a system call costs more than copying them. Nothing is ever refused: who asks for the next
-answer waits until `pending` is over, which bounds the memory.
+read and joined, because a system call costs more than copying them. A region that is not in memory is read by another
+thread first (`cold_reads`), piece by piece; meanwhile this connection waits and the others are served. Nothing is ever
+refused: who asks for the next answer waits until `pending` is over, which bounds the memory.
 Source: org.apache.kafka.common.network.{NetworkSend, PlaintextTransportLayer}, FileRecords.writeTo.
 """
 
@@ -15,8 +16,10 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kafkalite.errors import Disconnect
+from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.peer import nobody
 from kafkalite.region import FileRegion, Part
 
@@ -27,18 +30,23 @@ COPIED_REGION_BYTES = 16 * 1024
 464 or 700 us at 16 KiB, the same at 32 KiB, 385 or 242 us at 64 KiB."""
 
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
+_Bytes = bytes | bytearray | memoryview
 _BLOCKED = (BlockingIOError, InterruptedError)
 
 
 class Sender:
     """The outgoing half of one connection. `pending` tells whether something of an answer has not left yet."""
 
-    __slots__ = ("_drained", "_failed", "_fd", "_loop", "_moved", "_queue", "_send", "pending")
+    __slots__ = (
+        "_cold_reads", "_drained", "_failed", "_fd", "_loop", "_moved", "_queue", "_send", "_warm", "_warming",
+        "_was_cold", "pending",
+    )  # fmt: skip
 
     def __init__(
         self,
         loop: AbstractEventLoop,
         sock: socket.socket,
+        cold_reads: ColdReads,
         moved: Callable[[], None],
         drained: Callable[[], None],
         failed: Callable[[Exception], None],
@@ -48,10 +56,14 @@ class Sender:
         self._loop = loop
         self._fd = sock.fileno()
         self._send = sock.send
+        self._cold_reads = cold_reads
         self._moved = moved
         self._drained = drained
         self._failed = failed
         self._queue: deque[Part] | None = None  # made when first needed: most connections never do
+        self._warming: FileRegion | None = None  # the piece that another thread reads now: the socket is not asked
+        self._warm: FileRegion | None = None  # the piece that was read last: it is not looked at again
+        self._was_cold = False  # what was asked for last: then what comes next is looked at closely
         self.pending = False
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -79,8 +91,10 @@ class Sender:
         """Forget what has not left. `drained` is not called for it."""
         if self.pending:
             self.pending = False
-            self._queue = None
-            self._loop.remove_writer(self._fd)
+            self._queue = self._warm = None
+            if self._warming is None:
+                self._loop.remove_writer(self._fd)
+            self._warming = None
 
     def close(self) -> None:
         """Nothing more is sent, and nobody called."""
@@ -91,7 +105,8 @@ class Sender:
     def _wait(self, rest: Sequence[Part] | deque[Part]) -> None:
         self._queue = rest if isinstance(rest, deque) else deque(rest)
         self.pending = True
-        self._loop.add_writer(self._fd, self._writable)
+        if self._warming is None:
+            self._loop.add_writer(self._fd, self._writable)
 
     def _writable(self) -> None:
         queue = self._queue
@@ -107,6 +122,14 @@ class Sender:
         if done:
             self.drop()
             self._drained()
+        elif self._warming is not None:
+            self._loop.remove_writer(self._fd)
+
+    def _warmed(self, piece: FileRegion) -> None:
+        if self._warming is piece:  # neither dropped nor closed meanwhile
+            self._warming = None
+            self._warm = piece
+            self._loop.add_writer(self._fd, self._writable)
 
     def _pump(self, queue: deque[Part]) -> bool:
         """One turn's worth of `queue`. True when all of it has left."""
@@ -117,11 +140,21 @@ class Sender:
             part = queue.popleft()
             if isinstance(part, FileRegion) and part.size > COPIED_REGION_BYTES:
                 size = min(part.size, TURN_BYTES)  # not less: a rest of some bytes would cost a turn of its own
+                if not part.is_fresh and not (size := self._at_hand(part, size)):
+                    queue.appendleft(part)
+                    return False
                 sent = self._send_region(part, size)
                 if sent < part.size:
-                    queue.appendleft(FileRegion(part.file, part.position + sent, part.size - sent))
+                    queue.appendleft(FileRegion(part.file, part.position + sent, part.size - sent, part.is_fresh))
             else:
-                data = _gather(part, queue)
+                first = part.read_at_once() if isinstance(part, FileRegion) else part
+                if first is None:
+                    assert isinstance(part, FileRegion)
+                    if not self._at_hand(part, part.size):
+                        queue.appendleft(part)
+                        return False
+                    first = _whole(part)
+                data = _gather(first, queue)
                 size = len(data)
                 try:
                     sent = self._send(data, _MSG_MORE if queue else 0)
@@ -134,6 +167,20 @@ class Sender:
             turn_bytes -= sent
         return True
 
+    def _at_hand(self, region: FileRegion, size: int) -> int:
+        """How many of the first `size` bytes can be sent without waiting for a disk; 0: they are being read now."""
+        warm = self._warm
+        if warm is not None and warm.file is region.file:
+            left = warm.position + warm.size - region.position
+            if 0 < left <= warm.size:
+                return min(size, left)
+        self._was_cold = self._cold_reads.is_cold(region, size, closely=self._was_cold)
+        if not self._was_cold:
+            return size
+        self._warming = piece = FileRegion(region.file, region.position, size)
+        self._cold_reads.warm(piece, partial(self._warmed, piece))
+        return 0
+
     def _send_region(self, region: FileRegion, size: int) -> int:
         try:
             sent = os.sendfile(self._fd, region.file.fd, region.position, size)
@@ -144,28 +191,29 @@ class Sender:
         return sent
 
 
-def _gather(part: Part, queue: deque[Part]) -> bytes | bytearray | memoryview:
-    """`part` and what follows it in `queue` as one piece of about `GATHER_BYTES`, without large regions."""
-    data = _in_memory(part)
+def _gather(data: _Bytes, queue: deque[Part]) -> _Bytes:
+    """`data` and what follows it in `queue` as one piece of about `GATHER_BYTES`, without large or cold regions."""
     if not queue:
         return data
     pieces = [data]
     total = len(data)
     while queue and total < GATHER_BYTES:
         part = queue[0]
-        if isinstance(part, FileRegion) and part.size > COPIED_REGION_BYTES:
-            break
-        pieces.append(_in_memory(queue.popleft()))
-        total += len(pieces[-1])
+        if isinstance(part, FileRegion):
+            read = part.read_at_once() if part.size <= COPIED_REGION_BYTES else None
+            if read is None:
+                break
+            part = read
+        del queue[0]
+        pieces.append(part)
+        total += len(part)
     return b"".join(pieces) if len(pieces) > 1 else data
 
 
-def _in_memory(part: Part) -> bytes | bytearray | memoryview:
-    if not isinstance(part, FileRegion):
-        return part
-    data = part.read()
-    if len(data) != part.size:
-        raise _cut(part)
+def _whole(region: FileRegion) -> bytes:
+    data = region.read()
+    if len(data) != region.size:
+        raise _cut(region)
     return data
 
 

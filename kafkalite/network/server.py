@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from kafkalite.clock import Clock
 from kafkalite.errors import ConfigError
 from kafkalite.network.acceptor import Acceptor
+from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.complaints import Complaints
 from kafkalite.network.listener import Listener, bind, plain_address
 from kafkalite.network.peer import Handler
@@ -51,6 +52,7 @@ class Server:
         self._clock = clock
         self._processor_count = processors
         self._acceptors: list[Acceptor] = []
+        self._cold_reads: ColdReads | None = None
         self.processors: tuple[Processor, ...] = ()
         self.ports: dict[str, int] = {}
 
@@ -74,8 +76,9 @@ class Server:
             raise
         quotas = ConnectionQuotas(limits, overrides)
         complaints = Complaints(self._clock)
+        self._cold_reads = cold_reads = ColdReads(loop)
         self.processors = tuple(
-            Processor(number, loop, self._handler, limits, self._clock, quotas, complaints)
+            Processor(number, loop, self._handler, limits, self._clock, quotas, complaints, cold_reads)
             for number in range(self._processor_count)
         )
         turns = itertools.cycle(self.processors)
@@ -109,6 +112,8 @@ class Server:
             _, stuck = await asyncio.wait(parked, timeout=CANCEL_SECONDS_MAX)
             if stuck:
                 _log.error("%d cancelled requests do not end", len(stuck))
+        if self._cold_reads is not None:
+            self._cold_reads.close()
 
 
 async def _addresses_of(limits: Mapping[str, int], loop: asyncio.AbstractEventLoop) -> dict[str, int]:

@@ -385,7 +385,7 @@ def test_a_hole_that_compaction_left_is_stepped_over(disk: Disk) -> None:
     third = build_batch([NewRecord(b"k", b"c")], base_offset=20)
     disk.file(0).write_bytes(first + second)
     disk.file(20).write_bytes(third)
-    log = disk.open(clean=False)
+    log = disk.open(clean=False, cleanup_policy=("compact",))
     assert [[r.offset for r in log.records(o)] for o in (0, 1, 7, 8, 19, 20)] == [
         [0, 7, 20], [7, 20], [7, 20], [20], [20], [20],
     ]  # fmt: skip

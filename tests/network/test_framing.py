@@ -3,7 +3,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.errors import Malformed
@@ -69,6 +69,7 @@ def test_any_split_into_reads_gives_the_same_frames_and_pinned_ones_stay(
     assert all(bytes(got) == copy for got, copy in pinned)
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=300), min_size=1, max_size=50), st.data())
 def test_frames_held_while_the_connection_is_busy_come_out_in_order(stream: list[bytes], data: st.DataObject) -> None:
     framer = Framer(FrameMemory(), FRAME_BYTES_MAX)

@@ -1,0 +1,128 @@
+"""Jobs for other threads: in order within a lane, side by side in different ones, told on the owner's thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kafkalite.log.background import BackgroundWork
+from kafkalite.log.files import Done, Job
+
+
+class Workers:
+    """Jobs that were handed out and that nobody has begun with."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.woken = 0
+        self.told: list[str] = []
+        self.work = BackgroundWork(self.jobs.append, self._wake)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def do(self) -> None:
+        self.jobs.pop(0)()
+
+    def note(self, word: str) -> Done:
+        return lambda error: self.told.append(word if error is None else f"{word}: {error}")
+
+    def job(self, word: str) -> Job:
+        return lambda: self.told.append(f"({word})")
+
+
+def fails() -> None:
+    raise OSError("no")
+
+
+def test_the_jobs_of_a_lane_run_in_their_order_and_those_of_others_beside_them() -> None:
+    workers = Workers()
+    one, other = workers.work.lane(), workers.work.lane()
+    for word in "abc":
+        one(workers.job(word), workers.note(word))
+    other(workers.job("x"), workers.note("x"))
+    assert len(workers.jobs) == 2  # the first of each lane
+    workers.jobs.pop()()
+    workers.work.hear()
+    assert workers.told == ["(x)", "x"]
+    while workers.jobs:
+        workers.do()
+        workers.work.hear()
+    assert workers.told[2:] == ["(a)", "a", "(b)", "b", "(c)", "c"]
+    assert workers.work.pending == 0
+
+
+def test_the_next_job_waits_until_the_end_of_the_last_one_was_heard() -> None:
+    workers = Workers()
+    lane = workers.work.lane()
+    lane(workers.job("a"), workers.note("a"))
+    lane(workers.job("b"), workers.note("b"))
+    workers.do()
+    assert (workers.told, workers.woken, workers.jobs) == (["(a)"], 1, [])
+    workers.work.hear()
+    assert workers.told == ["(a)", "a"] and len(workers.jobs) == 1
+
+
+def test_what_a_job_raised_is_told_and_the_lane_goes_on() -> None:
+    workers = Workers()
+    lane = workers.work.lane()
+    lane(fails, workers.note("a"))
+    lane(workers.job("b"), workers.note("b"))
+    workers.do()
+    workers.work.hear()
+    workers.do()
+    workers.work.hear()
+    assert workers.told == ["a: no", "(b)", "b"]
+
+
+def test_who_hears_of_an_end_may_ask_for_more_in_the_same_lane() -> None:
+    workers = Workers()
+    lane = workers.work.lane()
+
+    def again(error: Exception | None) -> None:
+        workers.told.append("a")
+        lane(workers.job("c"), workers.note("c"))
+
+    lane(workers.job("a"), again)
+    lane(workers.job("b"), workers.note("b"))
+    for _ in range(3):
+        workers.do()
+        workers.work.hear()
+    assert workers.told == ["(a)", "a", "(b)", "b", "(c)", "c"]
+    lane(workers.job("d"), again)  # and when nothing else was waiting
+    for _ in range(2):
+        workers.do()
+        workers.work.hear()
+    assert workers.told[6:] == ["(d)", "a", "(c)", "c"]
+    assert not workers.jobs and workers.work.pending == 0
+
+
+@pytest.mark.parametrize("run", [None, "threads"])
+def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> None:
+    executor = ThreadPoolExecutor(3)
+    work = BackgroundWork(executor.submit if run else None)
+    told: list[int] = []
+    done_in: set[str] = set()
+
+    def job(gate: threading.Event) -> Job:
+        return lambda: gate.set()
+
+    def done(number: int) -> Callable[[Exception | None], None]:
+        def tell(error: Exception | None) -> None:
+            told.append(number)
+            done_in.add(threading.current_thread().name)
+
+        return tell
+
+    lanes = [work.lane() for _ in range(3)]
+    gates = [threading.Event() for _ in range(12)]
+    for number, gate in enumerate(gates):
+        lanes[number % 3](job(gate), done(number))
+    work.wait()
+    assert all(gate.is_set() for gate in gates) and sorted(told) == list(range(12))
+    assert [number for number in told if number % 3 == 0] == [0, 3, 6, 9]
+    assert done_in == {threading.main_thread().name}
+    executor.shutdown()
