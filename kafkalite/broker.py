@@ -235,10 +235,10 @@ class _Running:
             self.topics.id_of,
             from_another=self.adopted is not None,
         )
-        await self.topics.load()
         if self.adopted is not None:  # the logs may know ids that another broker gave
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.registry.skip_producer_ids(highest)
+        await self.topics.load()
         group_topic = GroupTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(
             config, self.clock, group_topic.append, lambda name, index: self.topics.partition(name, index) is not None
@@ -310,10 +310,13 @@ class _Running:
             await self.topics.reconfigure(new)
 
     def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
-        """The topics that another broker left in the directories."""
-        stored = self.logs.directories.stored_topics()
-        adopted = adopt(stored, known, self.config.broker_id, some_are_offline=bool(self.logs.offline))
-        if adopted.records or adopted.gone:
+        """The topics that another broker left in the directories. It need not have had any."""
+        directories = self.logs.directories
+        directories.take_back({record.topic_id: name for name, record in known.items()})
+        adopted = adopt(
+            directories.stored_topics(), known, self.config.broker_id, some_are_offline=bool(directories.offline)
+        )
+        if directories.stored_cluster_id is not None or adopted.records or adopted.gone:
             self.adopted = adopted
         return adopted.records
 

@@ -53,6 +53,7 @@ class Topics:
         self._logs = logs
         self._broker_id = broker_id
         self._turn = asyncio.Lock()  # changes come one after another: each sees what the one before it left
+        self._new: Topic | None = None  # being made: nobody knows of it yet, but its first logs are there
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
 
@@ -90,6 +91,7 @@ class Topics:
         """
         records = list(self._registry.topics.values())
         self._set_aside_unknown(records)
+        self._tell_of_missing(records)
         for record in records:
             topic = self._topic_of(record)
             for index, state in record.partitions.items():
@@ -115,6 +117,20 @@ class Topics:
                 self._logs.set_aside(*key)
             elif not self._logs.was_clean:
                 self._set_aside_if_foreign(log, topic_id)
+
+    def _tell_of_missing(self, records: Iterable[TopicRecord]) -> None:
+        if self._logs.offline:  # then they may be there, and stay offline
+            return
+        missing = [
+            f"{one.name}-{index}" for one in records for index in one.partitions if not self._logs.get(one.name, index)
+        ]
+        if missing:
+            logger.warning(
+                "%d partitions, such as %s, have no log in any directory of log.dirs, and begin empty. If they were in "
+                "a directory that is not named there, or on a disk that is not mounted, stop now and give it back",
+                len(missing),
+                missing[0],
+            )
 
     def _set_aside_if_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
         """A log of the right name that belongs to another topic is not the one that is wanted."""
@@ -153,13 +169,15 @@ class Topics:
         states = {i: self._first_state() for i in range(partition_count)}
         record = TopicRecord(name=name, topic_id=random_uuid(), partitions=states, config=dict(overrides))
         await self._registry.create_topic(record)
-        topic = self._topic_of(record)
+        topic = self._new = self._topic_of(record)
         try:
             await self._open_all(topic, states.items())
         except BaseException:  # no room: nothing of it stays
             self._delete_logs(topic)
             await self._registry.delete_topic(name)
             raise
+        finally:
+            self._new = None
         self._add(topic)
         logger.info("topic %s created with %d partitions", name, partition_count)
         return topic
@@ -296,8 +314,9 @@ class Topics:
 
     def take_offline(self, keys: Iterable[tuple[str, int]], why: str) -> None:
         """The directory of these logs has failed: whoever asks for them, or waits for them, is told so."""
+        new = {self._new.name: self._new} if self._new is not None else {}
         for name, index in keys:
-            topic = self.by_name.get(name)
+            topic = new.get(name) or self.by_name.get(name)
             partition = topic.partitions.get(index) if topic is not None else None
             if topic is not None and partition is not None:
                 topic.partitions[index] = OfflinePartition(name, index, why, partition.leader_epoch)

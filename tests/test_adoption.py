@@ -176,6 +176,17 @@ def test_kafkas_records_commits_and_ids_are_there(kafkas: Path) -> None:
     live(kafkas, story, adopt=True)
 
 
+def test_producer_ids_begin_far_above_kafkas_also_where_it_had_no_topics(kafkas: Path) -> None:
+    for path in kafkas.glob("*/*-*/"):
+        shutil.rmtree(path)
+
+    async def story(broker: Any) -> None:
+        assert broker.adopted.lines() == ["0 topics with 0 partitions"]
+        assert (await broker._running.registry.next_producer_id_block()).start == FIRST_PRODUCER_ID
+
+    live(kafkas, story, adopt=True)
+
+
 def test_who_only_looked_has_changed_nothing(kafkas: Path) -> None:
     before = files_of(kafkas)
     live(kafkas, lambda broker: None, adopt=True)
@@ -234,6 +245,29 @@ def test_a_kafka_that_came_back_meanwhile_is_believed(kafkas: Path) -> None:
     for name in ("one", "two"):
         (kafkas / name / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
     live(kafkas, second)
+
+
+def test_what_kafka_set_aside_of_topics_that_were_made_here_is_taken_back(kafkas: Path) -> None:
+    """With KRaft it calls every log that its metadata do not know a stray one."""
+
+    async def first(broker: Any) -> None:
+        topics = broker._running.topics
+        await topics.create("ours", 2, {"retention.ms": "7000"})
+        topics.partition("ours", 1).append(memoryview(build_batch([NewRecord(None, b"x")])), 1, 9)
+
+    def second(broker: Any) -> None:
+        topics = broker._running.topics
+        assert topics.by_name["ours"].overrides == {"retention.ms": "7000"}
+        assert topics.partition("ours", 1).high_watermark == 1
+        assert broker.adopted.gone == [] and broker.adopted.new == []
+
+    live(kafkas, first)
+    for number, path in enumerate(kafkas.glob("*/ours-*")):
+        path.rename(path.with_name(f"{path.name}.{number:032x}-stray"))
+    for name in ("one", "two"):
+        (kafkas / name / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    live(kafkas, second)
+    assert not list(kafkas.glob("*/*-stray"))
 
 
 def test_compacted_logs_whose_settings_nobody_knows_keep_all_their_segments(kafkas: Path) -> None:

@@ -51,13 +51,14 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
-    """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged."""
+    """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged. Raises OSError for
+    one that the disk does not give: what it says is not lost."""
     try:
         entries = decode_entries(files.read(path), 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         logger.warning("cannot read %s (%s); going on without it", path, error)
         return {}
 

@@ -19,7 +19,7 @@ from kafkalite.errors import ConfigError, StorageError
 from kafkalite.log.data_directory import Contents, DataDirectory, Key
 from kafkalite.log.files import Background, Files, storage_error
 from kafkalite.log.meta_properties import MetaProperties, agreed
-from kafkalite.log.names import META_PROPERTIES, STRAY_DIRECTORY
+from kafkalite.log.names import META_PROPERTIES, STRAY_DIRECTORY, partition_set_aside
 from kafkalite.log.offset_checkpoints import LogOffsets
 
 logger = logging.getLogger(__name__)
@@ -119,6 +119,31 @@ class DataDirectories:
                 topic.topic_id = topic.topic_id or directory.topic_id(key)
         return dict(sorted(found.items()))
 
+    def take_back(self, known: Mapping[uuid.UUID, str]) -> None:
+        """Give the logs of these topics their names again where another broker, which did not know the topics, has set
+        them aside: Apache Kafka does so with KRaft. What is here twice is left to the operator. Raises StorageError."""
+        aside: dict[Key, list[tuple[DataDirectory, str]]] = {}
+        taken: set[Key] = set()
+        for directory in self.online:
+            try:
+                contents = directory.look()
+                taken.update(contents.logs)
+                for name in contents.strays:
+                    topic_id, partition = directory.topic_id_in(name), partition_set_aside(name)
+                    if topic_id is not None and topic_id in known and partition is not None:
+                        aside.setdefault((known[topic_id], partition), []).append((directory, name))
+            except OSError as error:
+                raise storage_error("cannot look for topics", directory.path, error) from error
+        for key, places in aside.items():
+            if key in taken or len(places) > 1:
+                continue
+            (directory, name), *_ = places
+            try:
+                directory.move_back(name, key)
+            except OSError as error:
+                raise storage_error(f"cannot take {name} back", directory.path, error) from error
+            logger.info("%s was set aside by another broker, and is %s-%d again", directory.path_of(name), *key)
+
     def _check_broker(self, broker_id: int) -> None:
         """Before anybody writes anything."""
         for directory in self.online:
@@ -148,11 +173,11 @@ class DataDirectories:
                     raise storage_error(f"cannot write {path}", directory.path, error) from error
                 self.leave_out(directory, error)
 
-    def begin(self) -> None:
+    def begin(self, *, takes_over: bool = False) -> None:
         """From now on a stop that comes by itself is no orderly one. Raises StorageError when no directory is left."""
         for directory in self.online:
             try:
-                directory.begin()
+                directory.begin(takes_over=takes_over)
             except OSError as error:
                 self.leave_out(directory, error)
 
@@ -162,11 +187,13 @@ class DataDirectories:
         places: dict[Key, list[DataDirectory]] = {}
         for directory in self.online:
             try:
-                contents = holdings.contents[directory.path] = directory.look()
+                contents = directory.look()
+                checkpoints = directory.checkpoints.read()
             except OSError as error:
                 self.leave_out(directory, error)
                 continue
-            holdings.checkpoints[directory.path] = directory.checkpoints.read()
+            holdings.contents[directory.path] = contents
+            holdings.checkpoints[directory.path] = checkpoints
             _explain(directory, contents.strays, contents.futures)
             for key in contents.logs:
                 places.setdefault(key, []).append(directory)
@@ -176,20 +203,24 @@ class DataDirectories:
         return holdings
 
     def _the_right_one(self, key: Key, places: list[DataDirectory], topic_id: uuid.UUID | None) -> DataDirectory:
-        """Of several logs of one name, the one that belongs to the topic; a directory that was offline may have kept
-        one of an earlier topic of that name, which is set aside."""
+        """Of several logs of one name, the one that belongs to the topic, or of those the one that was ever written to:
+        a directory that was away may have kept one of an earlier topic of that name, and one that was away or failed
+        while the log was made may have the same log without a record. What is not right is set aside."""
         right = [directory for directory in places if topic_id is not None and directory.topic_id(key) == topic_id]
+        if len(right) > 1:
+            right = [directory for directory in right if directory.was_written(key)] or right[:1]
         if len(right) != 1:
             one, other = (directory.log_path(key) for directory in places[:2])
             raise ConfigError(
-                f"{one} and {other} are both logs of {key[0]}-{key[1]}: the broker that filled them stopped while it "
-                "moved the partition. Delete one of the two, or move it out of log.dirs; if one directory has failed "
-                "lately, that one"
+                f"{one} and {other} are both logs of {key[0]}-{key[1]}: either the broker that filled them stopped "
+                "while it moved the partition, or one of the directories was not in log.dirs for a time. Move one of "
+                "the two logs out of log.dirs; its records are not served then"
             )
         for directory in places:
             if directory is not right[0]:
+                path = directory.log_path(key)
                 _set_aside(directory, key)
-                logger.warning("%s is left of a deleted topic of that name, and is set aside", directory.log_path(key))
+                logger.warning("%s is set aside: the log of that topic is in %s", path, right[0].path)
         return right[0]
 
     def leave_out(self, directory: DataDirectory, error: OSError) -> None:

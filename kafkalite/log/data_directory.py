@@ -3,7 +3,8 @@
     .lock                              held while a broker runs here
     meta.properties                    whose directory it is: cluster id and broker id
     .kafka_cleanshutdown               there if the last stop was orderly; taken away before anything is loaded
-    .kafkalite_cleanshutdown           there if that stop was ours: it tells whether Apache Kafka ran here since
+    .kafkalite_cleanshutdown           there if that stop was ours: it tells whether Apache Kafka ran here since;
+                                       also while what it left is being taken over
     recovery-point-offset-checkpoint   up to where each log is on the disk for sure
     log-start-offset-checkpoint        where logs begin that begin inside a segment
     replication-offset-checkpoint      high watermarks
@@ -26,12 +27,14 @@ from typing import NamedTuple
 
 from kafkalite.errors import ConfigError, StorageError
 from kafkalite.log.checkpoint import read_topic_id
-from kafkalite.log.files import Background, Files
+from kafkalite.log.files import Background, Files, is_full, storage_error
 from kafkalite.log.meta_properties import MetaProperties, read_meta_properties
 from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
     DELETE_DIRECTORY,
+    FIRST_SEGMENT,
     LOCK,
+    LOG,
     META_PROPERTIES,
     OWN_CLEAN_SHUTDOWN,
     PARTITION_METADATA,
@@ -145,29 +148,55 @@ class DataDirectory:
 
     def topic_id(self, key: Key) -> uuid.UUID | None:
         """The topic that the log of that name belongs to, if it says so."""
-        return read_topic_id(self._files, f"{self.log_path(key)}/{PARTITION_METADATA}")
+        return self.topic_id_in(partition_directory(*key))
+
+    def topic_id_in(self, name: str) -> uuid.UUID | None:
+        """The same for a log that was moved aside."""
+        return read_topic_id(self._files, f"{self.path_of(name)}/{PARTITION_METADATA}")
+
+    def move_back(self, name: str, key: Key) -> None:
+        """A log that was moved aside gets its name again. Raises OSError."""
+        self._files.rename(self.path_of(name), self.log_path(key))
+        self._files.sync(self.path)
+
+    def was_written(self, key: Key) -> bool:
+        """Whether the log of that name ever had a record. Raises StorageError."""
+        path = self.log_path(key)
+        try:
+            segments = [name for name in self._files.listdir(path) if name.endswith(LOG)]
+            return any(name != FIRST_SEGMENT or os.path.getsize(f"{path}/{name}") > 0 for name in segments)
+        except OSError as error:
+            raise storage_error(f"cannot look into {key[0]}-{key[1]}", path, error) from error
 
     def _see_how_it_was_left(self) -> None:
         own = os.path.exists(self.path_of(OWN_CLEAN_SHUTDOWN))
         try:
             content = self._files.read(self.path_of(CLEAN_SHUTDOWN))
         except FileNotFoundError:
-            self.was_clean = False
+            self.was_clean = self.meta is None and not self.look().logs  # a new one
             self.was_used_by_another = own
         else:
             self.was_clean = True
             self.was_used_by_another = content != _CLEAN_SHUTDOWN_CONTENT
 
-    def begin(self) -> None:
+    def begin(self, *, takes_over: bool = False) -> None:
         """From now on a stop that comes by itself is no orderly one. Raises OSError.
 
         The disk has to know it before anything changes: a mark that a power cut brought back would spare torn records
-        the look at them.
+        the look at them. `takes_over`: should this start be killed, the next one is to take over too, until `settled`.
         """
-        self._files.unlink_if_exists(self.path_of(OWN_CLEAN_SHUTDOWN))
+        if takes_over:
+            self._files.write_atomically(self.path_of(OWN_CLEAN_SHUTDOWN), b"")
+        else:
+            self._files.unlink_if_exists(self.path_of(OWN_CLEAN_SHUTDOWN))
         self._files.unlink_if_exists(self.path_of(CLEAN_SHUTDOWN))
         if self.was_clean:
             self._files.sync(self.path)
+
+    def settled(self) -> None:
+        """What another broker left has been taken over. Raises OSError."""
+        self._files.unlink_if_exists(self.path_of(OWN_CLEAN_SHUTDOWN))
+        self._files.sync(self.path)
 
     def shut(self, *, orderly: bool) -> None:
         """Bring every log to the disk and close it, and, if the stop is to be called `orderly`, leave the mark.
@@ -185,7 +214,9 @@ class DataDirectory:
                 points[key] = log.kept_recovery_point
                 fault = fault or error
         _sync_together(self._files, list(paths))
-        self._files.sync_all([*self.checkpoints.write(self.offsets(points), durable=False), self.path])
+        # each waited for before it takes the place of the one before: this may not come to its end
+        self.checkpoints.write(self.offsets(points))
+        self._files.sync(self.path)
         if fault is not None:
             raise fault
         if orderly:
@@ -213,7 +244,10 @@ class DataDirectory:
 
     def fail(self, error: OSError) -> None:
         """It is offline from now on."""
-        self.failure = f"the disk below {self.path} has failed: {error.strerror or error}"
+        if is_full(error):
+            self.failure = f"there is no space left to load what is in {self.path}; free some, and start again"
+        else:
+            self.failure = f"the disk below {self.path} has failed: {error.strerror or error}"
 
     # the checkpoints
 

@@ -42,9 +42,14 @@ def run_inline(job: Job, done: Done) -> None:
         done(None)
 
 
+def is_full(error: OSError) -> bool:
+    """Whether what is missing is room."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def storage_error(what: str, directory: str, error: OSError) -> StorageError:
     """`error` as the operator should read it: what was being done, where, and why it did not work."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return StorageError(f"{what}: no space left in {directory}; free some, or lower retention.bytes")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return StorageError(f"{what}: too many open files (in {directory}); raise the limit (ulimit -n)")

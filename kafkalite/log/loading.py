@@ -20,6 +20,7 @@ from typing import NamedTuple
 from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
 from kafkalite.log.data_directory import DataDirectory, Key
+from kafkalite.log.files import is_full
 from kafkalite.log.offset_checkpoints import LogOffsets
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
@@ -178,4 +179,6 @@ class Loading:
 
 
 def _is_of_the_disk(error: StorageError, directory: DataDirectory) -> bool:
-    return isinstance(error.__cause__, OSError) and directory.is_failed_by(error.__cause__)
+    """Here a full disk is as bad as a failed one: what cannot be recovered cannot be served."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and (is_full(cause) or directory.is_failed_by(cause))

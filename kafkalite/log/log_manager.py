@@ -66,6 +66,7 @@ class LogManager:
         self._checkpoint_is_due: set[str] = set()
         self._wait_for_checkpoint: dict[str, list[Callable[[], None]]] = {}  # by directory, where one is under way
         self._loaded = False
+        self._takes_over = False
         self._settled = False
         self._closed = False
         self._services = LogServices(
@@ -103,13 +104,15 @@ class LogManager:
     ) -> None:
         """Take possession for `cluster_id`, and open every log; after an unclean stop, recover them.
 
-        `from_another`: another broker left them, with settings that nobody knows.
+        `from_another`: another broker left them, with settings that nobody knows. The next start hears of it too, in
+        case that this one is killed before `settled`.
 
         Raises ConfigError for a directory of another cluster or broker, StorageError.
         """
         started = time.perf_counter()
         self.directories.claim(cluster_id, self._config.broker_id, self._clock.wall_ms())
-        self.directories.begin()
+        self._takes_over = from_another
+        self.directories.begin(takes_over=from_another)
         holdings = self.directories.look(topic_id_of)
         for directory in self.online:
             for name in holdings.contents[directory.path].deleted:
@@ -137,7 +140,7 @@ class LogManager:
         if self.logs:
             took_ms = (time.perf_counter() - started) * 1000
             how_it_was = "loaded"
-            if not self.was_clean:
+            if not all(one.known.clean for one in found):
                 how_it_was = f"recovered after an unclean stop, {loading.read_bytes / (1 << 20):.1f} MiB read,"
             lost_bytes = sum(log.lost_bytes for log in self.logs.values())
             lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
@@ -167,6 +170,12 @@ class LogManager:
         """Whoever knows which logs there should be has seen to it. Before that, a stop after an unclean start is not a
         clean one: the next start must look for the same things again."""
         self._settled = True
+        for directory in self.online if self._takes_over else ():
+            try:
+                directory.settled()
+            except OSError as error:
+                logger.error("%s will be taken over again at the next start: %s", directory.path, error)
+                self._refused(directory.path, error)
         if not self.was_clean:
             self._secure()
 
@@ -323,6 +332,10 @@ class LogManager:
 
     def _checkpoint_for(self, directory: DataDirectory, waiting: list[Callable[[], None]]) -> None:
         """A checkpoint for all of these; then one for all who came meanwhile."""
+        if not directory.is_online:  # its logs were let go of: the files are to stay as they are
+            for tell in waiting:
+                tell()
+            return
         self._wait_for_checkpoint[directory.path] = []
 
         def written() -> None:
@@ -416,13 +429,16 @@ class LogManager:
         if self._closed:
             return
         self._closed = True
+        for log in self.logs.values():
+            log.stop_counting()
         self._work.wait()
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
+        is_done = not self._work.pending  # of a job that never ended nobody knows what it left
         for directory in self.online if self._loaded else ():
             try:
-                directory.shut(orderly=directory.was_clean or self._settled)
+                directory.shut(orderly=is_done and (self._settled or (directory.was_clean and not self._takes_over)))
             except (StorageError, OSError) as error:
                 logger.error("%s was not closed cleanly: %s", directory.path, error)
         self.directories.leave()

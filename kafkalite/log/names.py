@@ -22,6 +22,7 @@ TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
 SEGMENT_FILES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
+FIRST_SEGMENT = f"{0:020d}{LOG}"
 
 DELETED = ".deleted"  # unlinked after file.delete.delay.ms
 CLEANED = ".cleaned"  # the cleaner is still writing it
@@ -46,8 +47,12 @@ OWN_CLEAN_SHUTDOWN = ".kafkalite_cleanshutdown"
 
 _FILE_NAME_BYTES = 255
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap)?)\Z")
-_PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9][0-9]{0,9})\Z")
-_ON_THE_MOVE = re.compile(rf"(.+)-(0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
+# a name that no topic can have is nobody's log; in the checkpoints, which are lines of words, it would do harm
+_PARTITION = r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})"
+_PARTITION_DIRECTORY = re.compile(rf"{_PARTITION}\Z")
+_ON_THE_MOVE = re.compile(rf"{_PARTITION}\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
+_SET_ASIDE = re.compile(rf".+-(0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{STRAY_DIRECTORY}\Z")
+_PARTITION_MAX = (1 << 31) - 1
 
 
 def segment_stem(base_offset: int) -> str:
@@ -76,13 +81,21 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     That of KRaft's own log is none: it is no topic, and stays as it is for the Apache Kafka that left it.
     """
     found = _PARTITION_DIRECTORY.match(name)
-    return (found[1], int(found[2])) if found is not None and found[1] != KRAFT_LOG else None
+    if found is None or found[1] == KRAFT_LOG or int(found[2]) > _PARTITION_MAX:
+        return None
+    return found[1], int(found[2])
 
 
 def parse_partition_on_the_move(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a log that was being copied here from another directory, or None for any other name."""
     found = _ON_THE_MOVE.match(name)
     return (found[1], int(found[2])) if found is not None else None
+
+
+def partition_set_aside(name: str) -> int | None:
+    """The partition number of a stray; its topic's name may have been cut. None for any other name."""
+    found = _SET_ASIDE.match(name)
+    return int(found[1]) if found is not None else None
 
 
 def directory_aside(topic: str, partition: int, suffix: str) -> str:

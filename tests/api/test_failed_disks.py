@@ -206,6 +206,48 @@ def test_a_topic_on_it_can_be_deleted_and_made_again(live: Callable[..., None], 
     live(is_back)
 
 
+def test_a_disk_that_fails_while_a_topic_is_made_on_it(
+    live: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        logs = broker._running.logs
+        make = logs.create
+
+        def fails_on_the_way(topic: str, partition: int, *rest: Any) -> Any:
+            if partition == 20:
+                logs._refused(str(tmp_path / "b"), OSError(errno.EIO, "Input/output error"))
+            return make(topic, partition, *rest)
+
+        monkeypatch.setattr(logs, "create", fails_on_the_way)
+        assert await create(asker, partitions=70) == 0
+        told = await leaders(asker)
+        lost = [partition for partition, (error, _, _) in told.items() if error]
+        assert lost == list(range(1, 20, 2))
+        assert await produce(asker, 1) == STORAGE
+        assert [await produce(asker, partition) for partition in (0, 20, 69)] == [0, 0, 0]
+
+    live(story)
+
+
+def test_partitions_that_begin_empty_at_a_start_are_told(
+    live: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def begin(asker: Any, broker: Any) -> None:
+        assert await create(asker) == 0
+        assert await produce(asker, 1) == 0
+
+    async def without(asker: Any, broker: Any) -> None:
+        assert "1 partitions, such as t-1, have no log in any directory of log.dirs" in caplog.text
+
+    async def again(asker: Any, broker: Any) -> None:
+        assert await fetch(asker, 1) == (0, True), "and what they held is found when it is given back"
+
+    live(begin)
+    assert "begin empty" not in caplog.text
+    live(without, "a")
+    live(again)
+
+
 def test_the_registry_is_found_wherever_it_is(live: Callable[..., None], tmp_path: Path) -> None:
     async def begin(asker: Any, broker: Any) -> None:
         assert await create(asker) == 0

@@ -1,4 +1,4 @@
-"""One set of data directories, two brokers in turn: Apache Kafka in ZooKeeper mode, kafkalite, and Kafka again.
+"""One set of data directories, two brokers in turn: Apache Kafka (with ZooKeeper or KRaft), kafkalite, and Kafka again.
 
 What one wrote the other serves, record for record, to a stock client; commits, transactions and topic ids go through
 unharmed; and each goes on writing where the other stopped, or was killed.
@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
 from tests.interop.conftest import READY, ROOT, until
+from tests.interop.kraft_kafka import KRaftKafka, kraft_kafka
 from tests.interop.zookeeper_kafka import VERSION, ZooKeeperKafka, zookeeper_kafka
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -40,6 +41,7 @@ class Kept(NamedTuple):
     headers: list[tuple[str, bytes]]
 
 
+Kafka = ZooKeeperKafka | KRaftKafka
 World = dict[tuple[str, int], list[Kept]]
 
 
@@ -90,10 +92,15 @@ def data_dirs(tmp_path: Path) -> list[Path]:
     return [tmp_path / "one", tmp_path / "two"]
 
 
-@pytest.fixture
-def kafka(tmp_path: Path, data_dirs: list[Path]) -> Iterator[ZooKeeperKafka]:
+@pytest.fixture(params=["zookeeper", "kraft"])
+def kafka(request: pytest.FixtureRequest, tmp_path: Path, data_dirs: list[Path]) -> Iterator[Kafka]:
+    home = tmp_path / "kafka"
     try:
-        with zookeeper_kafka(tmp_path / "kafka", data_dirs, broker_id=BROKER_ID) as kafka:
+        with (
+            kraft_kafka(home, data_dirs, node_id=BROKER_ID)
+            if request.param == "kraft"
+            else zookeeper_kafka(home, data_dirs, broker_id=BROKER_ID)
+        ) as kafka:
             yield kafka
     except ReferenceUnavailable as reason:
         pytest.skip(str(reason))
@@ -136,6 +143,7 @@ def transact(bootstrap: str, author: str) -> None:
         producer.begin_transaction()
         for each in range(3):
             producer.produce("paid", f"{author} {number} {each}")
+        producer.flush(SECONDS)  # an abort before the first record has left finds no transaction
         end(SECONDS)
 
 
@@ -214,7 +222,7 @@ def everything(bootstrap: str) -> World:
     return read(bootstrap, partitions(bootstrap))
 
 
-def fill(kafka: ZooKeeperKafka) -> None:
+def fill(kafka: Kafka) -> None:
     """A Kafka's life: topics with settings of their own, records of every kind, transactions, groups."""
     topics = [
         NewTopic("orders", 3, 1, config={"segment.bytes": "16384", "retention.ms": "-1"}),
@@ -242,15 +250,16 @@ def without_internals(world: World) -> World:
     return {place: kept for place, kept in world.items() if not place[0].startswith("__")}
 
 
-def leave(broker: ZooKeeperKafka | Kafkalite, how: str) -> None:
+def leave(broker: Kafka | Kafkalite, how: str) -> None:
     broker.kill() if how == "kill" else broker.stop()
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_each_goes_on_where_the_other_ended(
-    kafka: ZooKeeperKafka, kafkalite: Kafkalite, data_dirs: list[Path], how: str, proved: Any
+    kafka: Kafka, kafkalite: Kafkalite, data_dirs: list[Path], how: str, proved: Any
 ) -> None:
-    proved("Apache Kafka", VERSION, f"data directories there and back with kafkalite, after a {how} of either")
+    mode = "KRaft" if isinstance(kafka, KRaftKafka) else "ZooKeeper"
+    proved("Apache Kafka", VERSION, f"data directories there and back with kafkalite, {mode}, after a {how} of either")
     kafka.start()
     fill(kafka)
     kafkas = everything(kafka.bootstrap)
@@ -301,7 +310,7 @@ def test_each_goes_on_where_the_other_ended(
     assert not [name for path in data_dirs for name in os.listdir(path) if name.endswith("-stray")]
 
 
-def test_a_kafka_on_what_kafkalite_began(kafka: ZooKeeperKafka, kafkalite: Kafkalite, data_dirs: list[Path]) -> None:
+def test_a_kafka_on_what_kafkalite_began(kafka: Kafka, kafkalite: Kafkalite, data_dirs: list[Path]) -> None:
     """Kafka must know of the topics in its ZooKeeper; the directories may have been rolled, cut and cleaned by us."""
     kafka.start()
     fill(kafka)
@@ -318,3 +327,22 @@ def test_a_kafka_on_what_kafkalite_began(kafka: ZooKeeperKafka, kafkalite: Kafka
     kafka.kill()
     kafka.start()
     assert without_internals(everything(kafka.bootstrap)) == ours
+
+
+def test_topics_that_were_made_here_come_to_no_harm_with_kafka(kafka: Kafka, kafkalite: Kafkalite) -> None:
+    """It does not know them, and does not serve them; with KRaft it even sets them aside. What they hold is there when
+    kafkalite is back."""
+    kafka.start()
+    administer(kafka.bootstrap, "create_topics", [NewTopic("orders", 3, 1)])
+    kafka.stop()
+    kafkalite.start()
+    administer(kafkalite.bootstrap, "create_topics", [NewTopic("ours", 2, 1), NewTopic("compacted", 1, 1)])
+    produce(kafkalite.bootstrap, "kafkalite")
+    ours = without_internals(everything(kafkalite.bootstrap))
+    kafkalite.stop()
+    kafka.start()
+    assert without_internals(everything(kafka.bootstrap)).keys() == {("orders", 0), ("orders", 1), ("orders", 2)}
+    kafka.stop()
+    kafkalite.start("--data-dir", kafkalite.data_dirs, "--override", f"broker.id={BROKER_ID}")
+    assert without_internals(everything(kafkalite.bootstrap)) == ours
+    kafkalite.stop()

@@ -227,6 +227,27 @@ class TestALogInTwoDirectories:
         assert manager.home_of(("orders", 0)).path == doubled.paths[0]
         assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", doubled.names(1)[0])
 
+    @pytest.mark.parametrize("written", [0, 1])
+    def test_or_was_never_written_to(self, machine: Machine, written: int) -> None:
+        """It was made while the directory of the other one was not in log.dirs."""
+        machine.ids["orders"] = TOPIC_ID
+        for which in (0, 1):
+            (log,) = create(machine.start(machine.paths[which]), "orders")
+            if which == written:
+                write(log, "x")
+            machine.close()
+        manager = machine.start(*machine.paths[:2])
+        assert manager.home_of(("orders", 0)).path == machine.paths[written]
+        assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", machine.names(1 - written)[0])
+
+    def test_but_not_when_both_were(self, machine: Machine) -> None:
+        machine.ids["orders"] = TOPIC_ID
+        for path in machine.paths[:2]:
+            write(create(machine.start(path), "orders")[0], "x")
+            machine.close()
+        with pytest.raises(ConfigError, match=r"was not in log\.dirs for a time\. Move one of the two"):
+            machine.start(*machine.paths[:2])
+
 
 class TestADiskThatFailsAtStart:
     @pytest.fixture
@@ -248,12 +269,25 @@ class TestADiskThatFailsAtStart:
         filled.close()
         assert sorted(filled.start().logs) == [("new", 0), ("new", 1), *(("orders", i) for i in range(3))]
 
-    def test_also_when_it_fails_while_a_log_is_opened(self, filled: Machine) -> None:
+    @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+    def test_also_when_it_fails_while_a_log_is_opened(self, filled: Machine, number: int) -> None:
         filled.file(1, ".kafka_cleanshutdown").unlink()
-        filled.disks.broken[filled.paths[1] + "/orders-1"] = errno.EIO
+        filled.disks.broken[filled.paths[1] + "/orders-1"] = number
         manager = filled.start()
         assert [each.path for each in manager.offline] == filled.paths[1:2]
         assert sorted(manager.logs) == [("orders", 0), ("orders", 2)]
+
+    def test_where_logs_begin_is_not_forgotten_for_an_error(self, filled: Machine) -> None:
+        """Else records that were deleted would be there again."""
+        filled.disks.broken[filled.paths[1] + "/log-start-offset-checkpoint"] = errno.EIO
+        manager = filled.start()
+        assert [each.path for each in manager.offline] == filled.paths[1:2]
+
+    def test_a_full_disk_is_told_as_such(self, filled: Machine, caplog: pytest.LogCaptureFixture) -> None:
+        filled.file(1, ".kafka_cleanshutdown").unlink()
+        filled.disks.broken[filled.paths[1] + "/orders-1"] = errno.ENOSPC
+        filled.start()
+        assert f"no space left to load what is in {filled.paths[1]}; free some, and start again" in caplog.text
 
     def test_a_place_that_is_no_directory_is_such_a_disk(self, filled: Machine, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
@@ -382,8 +416,33 @@ class TestADiskThatFails:
         machine.clock.advance(0)
         assert [each.path for each in manager.offline] == machine.paths[:1]
 
+    def test_its_checkpoints_stay_as_they_are(self, machine: Machine) -> None:
+        """Whoever waits for them is told: there is nothing to wait for any more."""
+        manager = machine.start(*machine.paths[:2])
+        write(create(manager, "orders", 2)[1], "x")
+        manager.checkpoint()
+        path = machine.file(1, "replication-offset-checkpoint")
+        before, told = path.read_text(), []
+        directory = manager.home_of(("orders", 1))
+        manager._refused(directory.path, OSError(errno.EIO, "Input/output error"))
+        machine.clock.advance(0)
+        manager._checkpoint_for(directory, [lambda: told.append("")])
+        assert told == [""] and path.read_text() == before
+
 
 class TestWhatApacheKafkaLeft:
+    @pytest.mark.parametrize("how", ["kill", "close"])
+    def test_is_taken_over_again_unless_that_came_to_its_end(self, machine: Machine, how: str) -> None:
+        manager = machine.start(load=False)
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, from_another=True))
+        getattr(machine, how)()
+        manager = machine.start(load=False)
+        assert manager.directories.was_used_by_another
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, from_another=True))
+        manager.settled()
+        getattr(machine, how)()
+        assert not machine.start(load=False).directories.was_used_by_another
+
     def test_its_stop_is_told_from_ours(self, machine: Machine) -> None:
         manager = machine.start()
         assert not manager.directories.was_used_by_another, "nobody's"

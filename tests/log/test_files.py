@@ -65,6 +65,8 @@ def test_names() -> None:
     assert names.parse_segment_file("42.log") is None
     assert names.parse_partition_directory("a-b-12") == ("a-b", 12)
     assert names.parse_partition_directory("a-01") is None
+    for no_topic in ("with space-1", "bad\udcff-1", "a-2147483648", "x" * 250 + "-0"):
+        assert names.parse_partition_directory(no_topic) is None, "its checkpoint could not be read again"
     assert names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
     for suffix in (names.DELETE_DIRECTORY, names.STRAY_DIRECTORY):
         gone = names.directory_aside("x" * 249, 12, suffix)

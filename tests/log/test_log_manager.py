@@ -8,20 +8,25 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkalite.clock import ManualClock
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
+from kafkalite.log import background, record_counts
+from kafkalite.log.background import BackgroundWork
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.record_counting import Tally
 from kafkalite.names import parse_uuid
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -456,6 +461,48 @@ def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: Manual
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
 
 
+def test_a_stop_does_not_wait_until_everything_is_counted(
+    start: Start, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+    for index in range(3):
+        write(manager.create("orders", index, TOPIC_ID, TopicConfig()), "a")
+    manager.close()
+    for notes in tmp_path.glob("data/*/kafkalite-record-counts"):
+        notes.unlink()
+    counted: list[Tally] = []
+    stops = threading.Event()
+    count, wait = record_counts.count, BackgroundWork.wait
+
+    def slow_count(*how: Any) -> Tally:
+        assert stops.wait(30)
+        counted.append(count(*how))
+        return counted[-1]
+
+    monkeypatch.setattr(record_counts, "count", slow_count)
+    monkeypatch.setattr(BackgroundWork, "wait", lambda work: (stops.set(), wait(work)))
+    with ThreadPoolExecutor(1) as pool:
+        manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
+        asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
+        manager.settled()
+        assert all(log.counts().is_counting for log in manager.logs.values())
+        manager.close()
+    assert counted == []
+    assert start().was_clean
+
+
+def test_a_stop_in_the_midst_of_a_job_that_never_ends_is_not_called_clean(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_WAIT_SECONDS", 0)
+    manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), lambda job: None)
+    asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
+    manager.settled()
+    write(manager.create("orders", 0, TOPIC_ID, TopicConfig(flush_messages=1)), "a")
+    manager.close()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
 def test_a_stop_that_fails_is_not_called_clean(start: Start, tmp_path: Path) -> None:
     manager = start()
     log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
@@ -505,6 +552,8 @@ def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_o
         manager.close()
         return (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
+    assert life(settled=False), "a new directory holds nothing to look for"
+    (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
     assert not life(settled=False)
     assert life(settled=True)
     assert life(settled=False)
