@@ -8,8 +8,9 @@ directory; `kill` takes nothing away, for the page cache outlives a process.
     content   each block of some size holds what it held at the last fsync or at any moment since; the size is one that
               the file had, or one in between (zeros where no data came); a torn append ends at any byte
     names     `ordered`: the changes took place in order up to some moment, and any fsync brings all of them to the
-              disk, as a journal does; otherwise only the fsync of their own directory does, and each takes place or not,
-              except that changes of the same name keep their order
+              disk, as a journal does; otherwise only the fsync of their own directory does, and each takes place or
+              not, except that changes of the same name keep their order, and so do those of one directory that take
+              names away which are on the disk: no file system is known that forgets the first and keeps the last
     a failed  fsync leaves what was dirty marked as clean: no later fsync brings it to the disk
 
 On demand any call fails (`fail`), writes come out short, the disk is full (`free_bytes`), or everything ends in the
@@ -83,7 +84,8 @@ class Fault:
 class _File:
     """`versions`: the contents since the last fsync, the first one is on the disk; empty until somebody had to know.
 
-    `clean_by_mistake`: pages that a failed fsync left behind: as they were in memory, and what the disk may hold.
+    `clean_by_mistake`: pages that a failed fsync left behind: as they were in memory, and what the disk may hold;
+    `dirty_again` are those of them that were written since.
     `allocated`: the pages that the disk has given.
     """
 
@@ -92,6 +94,7 @@ class _File:
     versions: list[bytes] = field(default_factory=list)
     mapped: bool = False
     clean_by_mistake: dict[int, tuple[bytes, list[bytes]]] = field(default_factory=dict)
+    dirty_again: set[int] = field(default_factory=set)
     allocated: set[int] = field(default_factory=set)
 
 
@@ -127,7 +130,8 @@ class FaultyFiles(Files):
     """Everything below the directory `root` goes through it; what is there already is on the disk.
 
     Fields: `calls` counts what changes or syncs something; after call number `end_at` the process is gone by `end_by`.
-    `free_bytes` None: as much as it likes. `log` has every such call as (what, path from the root).
+    `free_bytes` None: as much as it likes. `refusals` counts the calls that failed. `log` has every call as (what, path
+    from the root).
     """
 
     def __init__(
@@ -143,7 +147,7 @@ class FaultyFiles(Files):
         self.ended: type[Ended] | None = None
         self.free_bytes: int | None = None
         self.log: list[tuple[str, str]] = []
-        self.failed_fsyncs = 0
+        self.refusals = 0
         self._block_bytes = block_bytes
         self._faults: list[Fault] = []
         self._by_fd: dict[int, tuple[_File | _Directory, str]] = {}
@@ -244,6 +248,7 @@ class FaultyFiles(Files):
         written = os.pwrite(fd, view, position)
         assert written == len(view)
         if written:
+            node.dirty_again.update(range(position // _PAGE_BYTES, -(-(position + written) // _PAGE_BYTES)))
             self._set(node, before[:position].ljust(position, b"\0") + bytes(view) + before[position + written :])
         self._end()
         return written
@@ -264,7 +269,6 @@ class FaultyFiles(Files):
         try:
             self._begin("fsync", path)
         except OSError:
-            self.failed_fsyncs += 1
             if isinstance(node, _File):
                 self._lose(node)
             raise
@@ -370,11 +374,15 @@ class FaultyFiles(Files):
             happened = []
             needed: set[tuple[int, str]] = set()
             share = random.random()
+            gone: set[int] = set()
             for change in reversed(changes):
+                old = change.source is not None and change.directory.durable.get(change.source) is change.node
                 touched = {(id(directory), name) for directory, name in change.touches()}
-                if touched & needed or random.random() < share:
+                if touched & needed or (old and id(change.directory) in gone) or random.random() < share:
                     happened.append(change)
                     needed |= touched
+                    if old:
+                        gone.add(id(change.directory))
             happened.reverse()
         by_directory: dict[int, list[_Change]] = {}
         for change in happened:
@@ -460,8 +468,9 @@ class FaultyFiles(Files):
         """An fsync that succeeded."""
         content = node.versions[-1]
         for page, (seen, _) in list(node.clean_by_mistake.items()):
-            if _page(content, page) != seen:
-                del node.clean_by_mistake[page]  # it was written again since
+            if page in node.dirty_again or _page(content, page) != seen:
+                del node.clean_by_mistake[page]
+        node.dirty_again.clear()
         node.versions = [content]
 
     def _lose(self, node: _File) -> None:
@@ -469,6 +478,7 @@ class FaultyFiles(Files):
         content = self._look(node)
         for page in range(-(-len(content) // _PAGE_BYTES)):
             seen = _page(content, page)
+            node.dirty_again.discard(page)
             candidates = [_page(version, page) for version in node.versions]
             if page in node.clean_by_mistake and node.clean_by_mistake[page][0] == seen:
                 continue
@@ -486,6 +496,7 @@ class FaultyFiles(Files):
             if self.free_bytes is not None:
                 if self.free_bytes < unit:
                     fits = max(0, block * unit - position)
+                    self.refusals += not fits
                     if not fits:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path(node))
                     return fits
@@ -525,9 +536,7 @@ class FaultyFiles(Files):
     def _path(self, node: _File | _Directory) -> str:
         return self.root if node.directory is None else f"{self._path(node.directory)}/{node.name}"
 
-    def _change(
-        self, directory: _Directory, node: _File | _Directory, source: str | None, target: str | None
-    ) -> None:
+    def _change(self, directory: _Directory, node: _File | _Directory, source: str | None, target: str | None) -> None:
         replaced = directory.entries.get(target) if target is not None else None
         if replaced is not None and replaced is not node:
             replaced.directory = None
@@ -546,6 +555,7 @@ class FaultyFiles(Files):
             raise self.ended
         for fault in self._faults:
             if fault.short_bytes is None and fault.strikes(what, path):
+                self.refusals += 1
                 raise OSError(fault.errno, os.strerror(fault.errno), path)
 
     def _begin(self, what: str, path: str) -> None:
@@ -607,9 +617,7 @@ def _mixed(versions: list[bytes], random: Random, *, zeros: bool) -> bytes:
     newest = len(versions) - 1
     share = random.random()
     for at in range(0, size, unit):
-        if at >= sizes[0] and not zeros:
-            moment = newest
-        elif random.random() < share:
+        if (at >= sizes[0] and not zeros) or random.random() < share:
             moment = newest
         else:
             moment = random.choice((0, random.randint(0, newest)))
