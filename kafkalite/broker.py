@@ -14,7 +14,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from kafkalite.coordinator.producer_ids import ProducerIds
 from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
 from kafkalite.known_properties import no_effect
+from kafkalite.log.background import Hands
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.retention import RetentionCheck
 from kafkalite.network.server import Listener, NetworkLimits, Server
@@ -208,10 +208,10 @@ class _Running:
         self.clock: Clock = self._given_clock or SystemClock(loop)
         for warning in config.warnings:
             logger.warning("%s", warning)
-        executor = ThreadPoolExecutor(max_workers=_FLUSH_THREADS, thread_name_prefix="kafkalite-flush")
-        self._undo.append(executor.shutdown)
+        hands = Hands(_FLUSH_THREADS, "kafkalite-flush")
+        self._undo.append(hands.close)
         self.logs = LogManager(
-            config.data_dirs, self.clock, config, executor.submit, wake=lambda: loop.call_soon_threadsafe(self._hear)
+            config.data_dirs, self.clock, config, hands.run, wake=lambda: loop.call_soon_threadsafe(self._hear)
         )
         self._undo.append(self.logs.close)
         takes_over = self._adopts or self.logs.directories.was_used_by_another

@@ -30,6 +30,7 @@ _VERSION = 4
 _DEFAULT_ADDRESS = "localhost:9092"
 _PAUSE_S = (0.05, 0.5)  # between questions, at first and at most
 _ELEMENTS_MAX = 50_000  # of an answer: what is asked for at once
+_PARTITIONS_MAX = 200  # the same; the broker takes 0.07 ms for each, and serves nobody else meanwhile
 Key = tuple[str, int]
 
 
@@ -136,7 +137,8 @@ def from_broker(client: BlockingClient, topics: Sequence[str], timeout_s: float,
     left = sorted(set(keys))
     pause_s, longest_s = _PAUSE_S
     while left:
-        partitions.update(_counted(client, left, COUNTS))
+        for at in range(0, len(left), _PARTITIONS_MAX):
+            partitions.update(_counted(client, left[at : at + _PARTITIONS_MAX], COUNTS))
         left = [key for key in left if key in partitions and partitions[key].is_counting]
         if left and time.monotonic() + pause_s > deadline:
             break

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     UNCOUNTABLE,
     DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
@@ -262,6 +263,26 @@ def test_a_failed_directory_and_a_refusal_are_told(say: Any) -> None:
         with listening(answers(DescribeLogDirsResponse(error_code=number))) as address:
             _, _, complaints = say("--bootstrap", address)
         assert complaints == [f"kafkalite: {address} refuses to answer: {name}"]
+
+
+def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_description, "_PARTITIONS_MAX", 2)
+
+    class Client:
+        address = "here"
+        asked: ClassVar[list[list[int]]] = []
+
+        def ask(self, request: DescribeLogDirsRequest, version: int) -> DescribeLogDirsResponse:
+            indexes = list(range(5)) if request.topics is None else list(request.topics[0].partitions)
+            self.asked.append(indexes)
+            counts = PartitionRecordCounts(end_offset=9, live_records=9)
+            partitions = [DescribeLogDirsPartition(partition_index=index, counts=counts) for index in indexes]
+            topics = [DescribeLogDirsTopic(name="t", partitions=partitions)]
+            return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)], counts_records=True)
+
+    described = topic_description.from_broker(cast(BlockingClient, Client()), [], 1.0, segments=False)
+    assert [one.index for one in described.partitions] == list(range(5))
+    assert Client.asked == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4]]
 
 
 def test_many_segments_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:

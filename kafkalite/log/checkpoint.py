@@ -30,6 +30,8 @@ def decode_entries(data: bytes, width: int) -> list[list[str]]:
     lines = data.decode().split("\n")
     if lines[-1] == "":
         lines.pop()
+    elif len(lines) > 2:
+        raise ValueError(f"the last line is cut off: {lines[-1]!r}")  # it may be a number that was longer
     if len(lines) < 2:
         if lines in ([], [_VERSION]):
             return []

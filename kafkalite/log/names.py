@@ -46,6 +46,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 OWN_CLEAN_SHUTDOWN = ".kafkalite_cleanshutdown"
 
 _FILE_NAME_BYTES = 255
+_OFFSET_MAX = (1 << 63) - 1  # twenty digits can say more
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap)?)\Z")
 # a name that no topic can have is nobody's log; in the checkpoints, which are lines of words, it would do harm
 _PARTITION = r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})"
@@ -63,7 +64,7 @@ def segment_stem(base_offset: int) -> str:
 def parse_segment_file(name: str) -> tuple[int, str, str] | None:
     """(base offset, suffix such as ".log", "" or one of DELETED, CLEANED, SWAP), or None for any other file."""
     found = _SEGMENT_FILE.match(name)
-    if found is None:
+    if found is None or int(found[1]) > _OFFSET_MAX:
         return None
     return int(found[1]), found[2], found[3]
 

@@ -146,6 +146,9 @@ class RetentionCheck:
         except StorageError as fault:
             self._faults.append(fault)
             return True
+        except Exception:  # one log's trouble must not keep all others from being looked at
+            logger.exception("retention of %s-%d failed; the next check tries again", log.topic, log.partition)
+            return True
         if len(reasons) == SEGMENTS_PER_TURN:
             self._waiting.appendleft(key)  # there may be more
         elif log.waits_for_the_disk:

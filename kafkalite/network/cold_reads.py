@@ -83,8 +83,8 @@ class ColdReads:
             self._loop.call_soon_threadsafe(done)
 
     def close(self) -> None:
-        """Wait for the threads. What they were asked for is not told any more."""
+        """Wait for the threads, each of which ends with what it reads just now. Nobody is told any more."""
         if self._executor is not None:
-            self._executor.shutdown()
+            self._executor.shutdown(cancel_futures=True)
             self._executor = None
             os.close(self._null_fd)

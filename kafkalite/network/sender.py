@@ -62,7 +62,7 @@ class Sender:
         self._failed = failed
         self._queue: deque[Part] | None = None  # made when first needed: most connections never do
         self._warming: FileRegion | None = None  # the piece that another thread reads now: the socket is not asked
-        self._warm: FileRegion | None = None  # the piece that was read last: it is not looked at again
+        self._warm: FileRegion | None = None  # the piece that was read last
         self._was_cold = False  # what was asked for last: then what comes next is looked at closely
         self.pending = False
 
@@ -170,13 +170,18 @@ class Sender:
     def _at_hand(self, region: FileRegion, size: int) -> int:
         """How many of the first `size` bytes can be sent without waiting for a disk; 0: they are being read now."""
         warm = self._warm
+        left = -1
         if warm is not None and warm.file is region.file:
             left = warm.position + warm.size - region.position
-            if 0 < left <= warm.size:
-                return min(size, left)
-        self._was_cold = self._cold_reads.is_cold(region, size, closely=self._was_cold)
-        if not self._was_cold:
-            return size
+        if warm is not None and 0 < left <= warm.size:
+            size = min(size, left)
+            # something of it leaves in any case; until a slow peer is ready for the rest, that may be gone again
+            if left == warm.size or not self._cold_reads.is_cold(region, size, closely=False):
+                return size
+        else:
+            self._was_cold = self._cold_reads.is_cold(region, size, closely=self._was_cold)
+            if not self._was_cold:
+                return size
         self._warming = piece = FileRegion(region.file, region.position, size)
         self._cold_reads.warm(piece, partial(self._warmed, piece))
         return 0

@@ -18,6 +18,7 @@ from kafkalite.protocol.messages.configs import (
 )
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
 
 def fetch(offset: int = 0, **how: int) -> FetchRequest:
@@ -105,6 +106,26 @@ def test_a_topic_that_is_deleted_wakes_its_readers(tell: Callable[..., None]) ->
         await until(lambda: bool(partition.waiters))
         await broker._running.topics.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
+
+    tell(story)
+
+
+def test_others_are_served_while_records_of_many_partitions_are_deleted(tell: Callable[..., None]) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        services = broker._running._services
+        await services.topics.create("t", 20, {})
+        partitions = services.topics.by_name["t"].partitions
+        for partition in partitions.values():
+            append(partition, 10)
+        seen: set[int] = set()
+        wanted = [DeleteRecordsPartition(partition_index=index, offset=1) for index in partitions]
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=wanted)], timeout_ms=1000)
+        answer = asyncio.ensure_future(asker.ask(request, 2))
+        while not answer.done():
+            seen.add(sum(partition.log.start_offset for partition in partitions.values()))
+            await asyncio.sleep(0)
+        assert [one.low_watermark for one in answer.result().topics[0].partitions] == [1] * 20
+        assert len(seen) > 10, "the loop turned in between"
 
     tell(story)
 

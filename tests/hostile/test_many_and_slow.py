@@ -78,7 +78,8 @@ def broker() -> Iterator[Started]:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[Started]:
     """A broker that closes who is idle for a second."""
-    with started(kafkalite_launcher(f"--override connections.max.idle.ms={IDLE_MS} --override log.retention.ms=-1")) as broker:
+    overrides = f"--override connections.max.idle.ms={IDLE_MS} --override log.retention.ms=-1"
+    with started(kafkalite_launcher(overrides)) as broker:
         prepare(broker)
         yield broker
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
-from kafkalite.log.background import BackgroundWork
+from kafkalite.log.background import BackgroundWork, Hands
 from kafkalite.log.files import Done, Job
 
 
@@ -102,8 +103,8 @@ def test_who_hears_of_an_end_may_ask_for_more_in_the_same_lane() -> None:
 
 @pytest.mark.parametrize("run", [None, "threads"])
 def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> None:
-    executor = ThreadPoolExecutor(3)
-    work = BackgroundWork(executor.submit if run else None)
+    hands = Hands(3, "test")
+    work = BackgroundWork(hands.run if run else None)
     told: list[int] = []
     done_in: set[str] = set()
 
@@ -125,4 +126,30 @@ def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> Non
     assert all(gate.is_set() for gate in gates) and sorted(told) == list(range(12))
     assert [number for number in told if number % 3 == 0] == [0, 3, 6, 9]
     assert done_in == {threading.main_thread().name}
-    executor.shutdown()
+    hands.close()
+
+
+def test_jobs_run_side_by_side_up_to_so_many_and_one_that_fails_harms_nobody() -> None:
+    class Held:
+        """What a job holds."""
+
+    hands = Hands(2, "test-hands")
+    both = threading.Barrier(2, timeout=30)
+    held = Held()
+    is_gone = threading.Event()
+    weakref.finalize(held, is_gone.set)
+    names: set[str] = set()
+
+    def job(held: Held | None = None) -> None:
+        both.wait()
+        names.add(threading.current_thread().name)
+
+    hands.run(fails)
+    hands.run(partial(job, held))
+    del held
+    for _ in range(5):
+        hands.run(job)
+    assert is_gone.wait(30), "nothing is held longer than it is needed"
+    hands.close()
+    assert names == {"test-hands_0", "test-hands_1"}
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-hands")]

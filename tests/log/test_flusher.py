@@ -232,6 +232,18 @@ def test_the_policy_may_change_during_a_flush(slow: SlowDisk, disk: Disk) -> Non
     assert (slow.told, slow.jobs) == ([(0, None)], [])
 
 
+def test_nobody_is_forgotten_when_the_log_is_cut_and_the_policy_changes_too(slow: SlowDisk, disk: Disk) -> None:
+    for _ in range(4):
+        slow.append()
+    slow.flush()
+    slow.log.truncate_to(2)
+    disk.settings["flush_messages"] = 1 << 40
+    slow.log.config = disk.config
+    slow.flush()
+    assert slow.offsets() == (2, 2)
+    assert sorted(slow.told) == [(0, None), (1, None), *((at, ErrorCode.NOT_LEADER_OR_FOLLOWER) for at in (2, 3))]
+
+
 def test_flush_ms_flushes_by_another_hand_and_nobody_waits(disk: Disk) -> None:
     slow = SlowDisk(disk, flush_messages=1 << 40, flush_ms=1000)
     slow.append()

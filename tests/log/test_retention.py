@@ -427,14 +427,16 @@ def test_many_segments_of_one_log_go_over_many_turns_and_nobody_else_is_kept_wai
 def test_a_log_that_goes_during_the_look_is_passed_over_and_one_that_fails_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, 4, retention_ms=0)
-    for number in range(4):
+    world = World(tmp_path, 5, retention_ms=0)
+    for number in range(5):
         world.fill(number, 3)
     world.clock.advance(1)
 
     def fails(log: PartitionLog, now_ms: int, most: int) -> list[Reason]:
         if log.partition < 2:
             raise StorageError(f"cannot delete from orders-{log.partition}")
+        if log.partition == 2:
+            raise ValueError("nobody has thought of this")
         return original(log, now_ms, most)
 
     original = PartitionLog.delete_old_segments
@@ -442,9 +444,12 @@ def test_a_log_that_goes_during_the_look_is_passed_over_and_one_that_fails_is_to
     world.check.begin()
     world.logs.pop(("orders", 3)).abandon()
     world.clock.advance(0)
-    assert [len(log.segments) for log in world.logs.values()] == [3, 3, 1]
+    assert [len(log.segments) for log in world.logs.values()] == [3, 3, 3, 1]
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert errors == ["cannot delete from orders-0 (and 1 more logs); the next check tries again"]
+    assert errors == [
+        "retention of orders-2 failed; the next check tries again",
+        "cannot delete from orders-0 (and 1 more logs); the next check tries again",
+    ]
     world.close()
 
 
