@@ -10,6 +10,7 @@ import os
 
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.log.files import storage_error
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.list_offsets import (
     EpochEndOffset,
@@ -103,7 +104,11 @@ def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: 
     elif timestamp == LATEST_TIMESTAMP:
         offsets += end
     else:
-        written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments] + [now_ms] * len(end)
+        try:
+            written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments]
+        except OSError as error:
+            raise storage_error(f"cannot look at {log.topic}-{log.partition}", log.directory, error) from error
+        written_ms += [now_ms] * len(end)
         found = max((i + 1 for i, time_ms in enumerate(written_ms) if time_ms <= timestamp), default=0)
         offsets = (offsets + end)[:found]
     newest_first = offsets[::-1][: max(wanted.max_num_offsets, 0)]

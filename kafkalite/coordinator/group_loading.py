@@ -60,7 +60,7 @@ class StoredGroups:
         """Take in more of the log: each of `batches` is one or more whole batches."""
         for data in batches:
             try:
-                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of format v0 or v1: always one alone
+                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of v0 or v1: always one alone
                     self._read_batch(entry_header(data), data)
                     continue
                 for header, batch in iterate(data):

@@ -20,7 +20,7 @@ from kafkalite.inspection.directories import PartitionDirectory, is_locked, look
 from kafkalite.inspection.log_file import HEAD_BYTES, SIZE_MIN, LogFile
 from kafkalite.inspection.progress import Progress, size_text
 from kafkalite.inspection.record_rows import rows_of_batch
-from kafkalite.log.batch import CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
+from kafkalite.log.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 from kafkalite.log.names import LOG, LOG_STARTS
 
 _HEAD = struct.Struct(">qiibIhiqqqhii")
@@ -121,7 +121,9 @@ def _count_segment(
                     ongoing.pop(producer_id, None)
                 continue
             is_control = magic >= MAGIC and bool(attributes & CONTROL)
-            if magic < MAGIC or base_offset < start_offset or is_control:
+            if magic < MAGIC and not _is_wrapper(log, position):
+                count = 1
+            elif magic < MAGIC or base_offset < start_offset or is_control:
                 rows = rows_of_batch(memoryview(log.read(position, length + PREFIX_BYTES)))
                 if isinstance(rows, Malformed):
                     found.unread_bytes += length + PREFIX_BYTES
@@ -140,6 +142,11 @@ def _count_segment(
         found.unread_bytes += log.size_bytes - end
         advance(log.size_bytes - told)
     return end_offset
+
+
+def _is_wrapper(log: LogFile, position: int) -> bool:
+    """Whether a message of v0 or v1 has others inside."""
+    return bool(log.read(position + HEAD_BYTES, 1)[0] & CODEC_MASK)
 
 
 def _end_transaction(

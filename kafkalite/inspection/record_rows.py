@@ -20,7 +20,7 @@ from kafkalite.log.batch import MAGIC, parse_header
 from kafkalite.log.batch_columns import Array
 from kafkalite.log.columns import Columns, decode
 from kafkalite.log.compression import UNPACKED_BYTES_MAX
-from kafkalite.log.message_set import Message, build_message, read_inner, read_messages
+from kafkalite.log.message_set import Message, build_message, entry_header, read_inner, resolve
 from kafkalite.log.record import read_records
 
 _RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is shown; its bytes are bounded
@@ -137,7 +137,7 @@ def _headers(columns: Columns, data: bytes) -> Iterator[tuple[tuple[str, bytes |
 
 def _legacy_rows(entry: memoryview) -> list[Row]:
     messages = read_inner(entry, UNPACKED_BYTES_MAX, _RECORDS_MAX)
-    records = read_messages(entry, UNPACKED_BYTES_MAX, _RECORDS_MAX)
+    records = resolve(entry_header(entry), messages)
     return [
         Row(offset, timestamp, -1, key, value, (), message.crc, message.crc == _crc_of(message))
         for message, (offset, timestamp, key, value, _) in zip(messages, records, strict=True)

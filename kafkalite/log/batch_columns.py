@@ -51,6 +51,10 @@ _HEAD = np.dtype(
 )
 
 
+class OldFormat(Malformed):
+    """A message of format v0 or v1 stands among the batches."""
+
+
 @dataclass(slots=True)
 class Batches:
     """The whole batches of a buffer, one row each. `heads` has the header's fields by name, big-endian as they lie."""
@@ -110,8 +114,8 @@ class Batches:
 def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
     """The whole batches in `data`. Stops quietly at one that is cut off.
 
-    Raises Malformed where no batch can begin, for a batch of format v0 or v1, and, with `check_crc`, for one whose
-    checksum is wrong.
+    Raises Malformed where no batch can begin and, with `check_crc`, for one whose checksum is wrong; OldFormat for a
+    message of format v0 or v1.
     """
     view = memoryview(data)
     positions: list[int] = []
@@ -141,9 +145,8 @@ def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
     magics = np.frombuffer(view, np.int8).take(rows + 16)
     if (magics != MAGIC).any():
         row = int(rows[np.argmax(magics != MAGIC)])
-        raise Malformed(
-            f"the batch at position {row} has magic {view[row + 16]}: only format v2 can be read in columns"
-        )
+        fault = Malformed if view[row + 16] > MAGIC else OldFormat
+        raise fault(f"the batch at position {row} has magic {view[row + 16]}: only format v2 can be read in columns")
     if rows[-1] + HEADER_BYTES > len(view):
         raise Malformed(f"no record batch at position {rows[-1]}: it is shorter than its header")
     # every position seen as a header, of which those in `rows` are copied: one memcpy of 61 bytes each

@@ -69,6 +69,9 @@ def read_columns(data: bytes, max_records: int, *, check_crc: bool) -> MessageCo
         at = end
         if len(positions) > max_records:
             raise TooManyMessages(max_records)
+    rest = data[at + 8 : at + PREFIX_BYTES]
+    if len(rest) == 4 and int.from_bytes(rest, "big", signed=True) < MESSAGE_BYTES_MIN:
+        raise Malformed("a rest that is not the beginning of a message")
     if not positions:
         raise Malformed("a set without a message")
     start = np.array(positions, np.int64)

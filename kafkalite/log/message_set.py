@@ -307,10 +307,14 @@ def build_set(
             base = offset if magic == V1 else 0
         latest = max(latest, timestamp)
         entries.append(build_message(offset - base, key, value, timestamp, magic=magic, attributes=attributes))
-    packed = compress(codec, b"".join(entries), level)
-    if codec == LZ4 and magic == V0:
-        packed = _with_lz4_checksum(packed, broken=True)
+    packed = pack(codec, b"".join(entries), magic, level)
     return build_message(offset, None, packed, latest, magic=magic, attributes=attributes | codec)
+
+
+def pack(codec: int, inside: bytes, magic: int, level: int | None = None) -> bytes:
+    """The value of a wrapper of format `magic` around a set."""
+    packed = compress(codec, inside, level)
+    return _with_lz4_checksum(packed, broken=True) if codec == LZ4 and magic == V0 else packed
 
 
 # lz4 of v0

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from kafkalite.errors import Malformed, StorageError
 from kafkalite.log.batch import HEADER_BYTES, parse_header
+from kafkalite.log.batch_columns import OldFormat
 from kafkalite.log.columns import Columns, decode_groups
 from kafkalite.log.names import DELETED
 from kafkalite.region import OpenFile
 from kafkalite.spark.arrow import Rows, to_arrow
 from kafkalite.spark.plan import Chunk
+from kafkalite.spark.segment_file import old_format
 
 READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""
@@ -48,6 +50,8 @@ def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) ->
                 rows = _wanted(columns, chunk)
                 if len(rows):
                     yield to_arrow(rows, schema)
+        except OldFormat:
+            raise old_format(chunk.path, position) from None
         except Malformed as error:
             raise Malformed(f"{chunk.path}: {error}") from None
         if not consumed_bytes:  # one batch larger than the buffer

@@ -16,6 +16,8 @@ import numpy.typing as npt
 
 from kafkalite.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, compute_crc, parse_header
+from kafkalite.log.message_set import compute_crc as compute_old_crc
+from kafkalite.log.message_set import entry_header
 from kafkalite.log.names import LOG, OFFSET_INDEX, segment_stem
 
 Array = npt.NDArray[np.int64]
@@ -77,6 +79,8 @@ class SegmentFile:
             if header == _ZEROS:
                 break
             end = position + header.size_bytes
+            if header.magic in (0, 1) and self._is_message_of_old(position, header.size_bytes):
+                raise old_format(self.path, position)
             if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
                 raise Malformed(f"{self.path} has no v2 record batch at position {position} (magic {header.magic})")
             if end > self.size_bytes:
@@ -90,6 +94,21 @@ class SegmentFile:
                 )
             position, offset = end, header.last_offset + 1
         return position, offset
+
+    def _is_message_of_old(self, position: int, size_bytes: int) -> bool:
+        if not 26 <= size_bytes <= self.size_bytes - position:
+            return False
+        entry = os.pread(self.fd, size_bytes, position)
+        return entry_header(entry).crc == compute_old_crc(entry)
+
+
+def old_format(path: str, position: int) -> Malformed:
+    """What is said of a segment with messages from before Kafka 0.11, which have no columns."""
+    return Malformed(
+        f"{path} has messages of an old format (v0 or v1, from before Kafka 0.11) at position {position}, and this "
+        "data source reads format v2 only. Begin behind the old segments (startingOffsets), or read this topic through "
+        'the broker, with Spark\'s format("kafka")'
+    )
 
 
 _ZEROS = parse_header(bytes(HEADER_BYTES))

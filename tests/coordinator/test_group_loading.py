@@ -9,6 +9,7 @@ from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
 from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import build_batch
+from kafkalite.log.message_set import build_message, build_set
 from kafkalite.log.record import Record
 
 COMMIT, ABORT = 1, 0
@@ -198,3 +199,24 @@ def test_a_disk_that_fails_while_loading_leaves_the_partition_unowned(world):
         world.coordinator.load(partition, failing())
     assert world.join().error == ErrorCode.NOT_COORDINATOR
     assert not world.coordinator.loading
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1, 2, 3])
+def test_what_brokers_of_before_0_11_wrote_counts_too(log, magic, codec):
+    """Message sets of v0 and v1, wrappers among them, and behind them batches of today."""
+
+    def words(offset, index):
+        value = group_records.offset_value(CommittedOffset(offset, -1, "old", 5))
+        return group_records.offset_key("g", "orders", index), value
+
+    gone = group_records.offset_key("g", "orders", 1), None
+    rows = [words(1, 0), words(2, 1), words(3, 2), words(4, 0), gone]
+    entries = [build_set([(i, 5, *row) for i, row in enumerate(rows)], magic, codec=codec)]
+    if codec == 0:
+        entries = [build_message(i, *row, 5, magic=magic) for i, row in enumerate(rows)]
+    log.batches += [memoryview(entry) for entry in entries]
+    assert log.offsets() == {("orders", 0): 4, ("orders", 2): 3}
+    log.commits(9, index=2)
+    log.batches.append(memoryview(bytearray(entries[0])[:-1]))  # a torn one is passed over
+    assert log.offsets() == {("orders", 0): 4, ("orders", 2): 9}

@@ -32,6 +32,7 @@ TITLES = {
     "offsets": "OffsetCommit, OffsetFetch",
     "offset_delete": "OffsetDelete",
     "producer_ids": "InitProducerId",
+    "old_versions": "Produce 0-2, Fetch 0-3, ListOffsets 0",
     "frames": "Frames",
 }
 
@@ -54,6 +55,8 @@ ELSEWHERE = """
 * A topic is ready when the answer that created it leaves, and `FindCoordinator` answers at once; Kafka's brokers learn
   of both a moment later, and answer 3, 5, 6 or 15 meanwhile.
 * A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
+* A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
+  (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
 * `broker.id` is 0 and `offsets.topic.replication.factor` 1 where nothing is said.
 """

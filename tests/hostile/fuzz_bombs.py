@@ -10,6 +10,7 @@ from struct import pack_into
 
 from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, compute_crc
 from kafkalite.log.compression import CODEC_NAMES, GZIP, NONE, SNAPPY, ZSTD, compress
+from kafkalite.log.message_set import build_message, pack
 
 BATCH_BYTES_MAX = 1_000_000  # below max.message.bytes
 UNPACKED_BYTES = 1 << 30
@@ -55,6 +56,13 @@ def giant_value(codec: int, unpacked_bytes: int) -> bytes:
     return _batch(codec, _repeated(codec, bytes(size + body), unpacked_bytes + 1), 1)
 
 
+def many_messages(codec: int, magic: int, message_count: int) -> bytes:
+    """As many of the smallest messages of an old format in one wrapper, its checksums right."""
+    smallest = build_message(0, b"", None, 1_700_000_000_000, magic=magic)
+    packed = pack(codec, smallest * message_count, magic)
+    return build_message(0, None, packed, 1_700_000_000_000, magic=magic, attributes=codec)
+
+
 def _repeated(codec: int, head: bytes, zeros: int) -> bytes:
     """`head` and `zeros` zero bytes, packed. gzip, zstd and snappy may be concatenated: gigabytes cost nothing."""
     if codec == NONE or codec not in (GZIP, ZSTD, SNAPPY):
@@ -75,4 +83,15 @@ def bombs() -> tuple[bytes, ...]:
         made += [many_records(codec, 200_000), many_records(codec, 2_000_000), giant_value(codec, 60 << 20)]
         if codec != SNAPPY:  # whose ratio is 20: a megabyte of it makes 20 MB
             made.append(giant_value(codec, UNPACKED_BYTES))
+    return tuple(bomb for bomb in made if len(bomb) <= BATCH_BYTES_MAX)
+
+
+@cache
+def bombs_of_sets() -> tuple[bytes, ...]:
+    """The same in message sets of v0 and v1: what is taken, the most that is looked at, and far too many."""
+    counts = (40_000, 250_000, 1_000_000)
+    made = [many_messages(codec, magic, n) for codec in range(1, ZSTD) for magic in (0, 1) for n in counts]
+    for magic in (0, 1):
+        zeros = _repeated(GZIP, build_message(0, None, b"", magic=magic), 60 << 20)
+        made.append(build_message(0, None, zeros, magic=magic, attributes=GZIP))
     return tuple(bomb for bomb in made if len(bomb) <= BATCH_BYTES_MAX)

@@ -16,13 +16,24 @@ from struct import pack, pack_into
 from typing import NamedTuple
 
 from kafkalite.log.batch import HEADER_BYTES, compute_crc
+from kafkalite.log.message_set import build_message
+from kafkalite.log.message_set import pack as pack_set
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.hostile.fuzz_bombs import bombs
-from tests.hostile.fuzz_golden import CLIENT_ID, PLAIN, TOPICS, batch, framed, golden_frames
+from tests.hostile.fuzz_bombs import bombs, bombs_of_sets
+from tests.hostile.fuzz_golden import (
+    CLIENT_ID,
+    PLAIN,
+    TOPICS,
+    batch,
+    framed,
+    golden_frames,
+    mend_checksums,
+    message_set,
+)
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024  # socket.request.max.bytes
 HUGE = [bytes.fromhex(text) for text in ["7fffffff", "80000000", "ffffffff", "fffffffe", "00ffffff", "7fff", "8000"]]
@@ -168,7 +179,31 @@ class Frames:
             pack_into(">I", data, 17, compute_crc(data))
         return Hostile("batch", produce(dice.choice(TOPICS), data, dice.choice((3, 7, 8, 9)), dice.choice((-1, 1, 0))))
 
+    def old_set(self, dice: random.Random) -> Hostile:
+        """A produce request of old with a message set that is wrong somewhere, its checksums right mostly."""
+        magic, codec = dice.randrange(2), dice.choice((0, 0, 0, 1, 2, 3))
+        inside = bytearray(message_set(magic, count=dice.choice((1, 2, 40)), key=dice.choice((b"k", None))))
+        way = dice.randrange(4)
+        if way == 0:
+            inside[dice.randrange(len(inside))] ^= 1 << dice.randrange(8)
+        elif way == 1:  # an offset, a size, a checksum, a magic, a length of a key or value
+            pack_into(">i", inside, dice.randrange(len(inside) - 4), dice.choice((-1, 0, 13, -(2**31), 2**31 - 1, 300)))
+        elif way == 2:
+            inside += dice.choice((message_set(1 - magic), message_set(magic, 1), bytes(batch())))
+        else:
+            del inside[dice.randrange(len(inside)) :]
+        if dice.random() < 0.8:
+            mend_checksums(inside)
+        data = bytes(inside)
+        if codec or dice.random() < 0.2:
+            attributes = codec if dice.random() < 0.9 else dice.randrange(-128, 128)
+            offset = dice.choice((0, 0, 1, len(data), -1))
+            data = build_message(offset, None, pack_set(codec, data, magic), magic=magic, attributes=attributes)
+        return Hostile("set", produce(dice.choice(TOPICS), data, dice.randrange(3), dice.choice((-1, 1, 0))))
+
     def bomb(self, dice: random.Random) -> Hostile:
+        if dice.random() < 0.3:
+            return Hostile("bomb", produce(dice.choice(TOPICS), dice.choice(bombs_of_sets()), dice.randrange(3), -1))
         return Hostile("bomb", produce(dice.choice(TOPICS[1:]), dice.choice(bombs()), 9, -1))
 
     @cached_property
@@ -176,7 +211,8 @@ class Frames:
         shares = (
             (0.10, Frames.noise), (0.10, Frames.cut), (0.08, Frames.good), (0.25, Frames.flipped),
             (0.15, Frames.overwritten), (0.06, Frames.body_noise), (0.06, Frames.spliced), (0.04, Frames.lying),
-            (0.03, Frames.tagged), (0.0197, Frames.doubled), (0.11, Frames.batch), (0.0003, Frames.bomb),
+            (0.03, Frames.tagged), (0.0197, Frames.doubled), (0.08, Frames.batch), (0.03, Frames.old_set),
+            (0.0003, Frames.bomb),
         )  # fmt: skip
         return list(zip(accumulate(share for share, _ in shares), (make for _, make in shares), strict=True))
 

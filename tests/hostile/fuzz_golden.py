@@ -9,11 +9,13 @@ flips. `tests/hostile/test_frames.py` has kio, an independent codec, read each o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import pack, unpack_from
+from struct import pack, pack_into, unpack_from
 from typing import Any
+from zlib import crc32
 
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.compression import CODEC_NAMES, NONE
+from kafkalite.log.message_set import build_set
 from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.header import request_frame
@@ -37,6 +39,7 @@ SETTINGS: dict[str, dict[str, str]] = {
 }
 """The topics that the attacked broker has; in all but the first the broker must look into what it is sent."""
 CLIENT_ID = "hostile"
+_FIRST_VERSION_OF_BATCHES = 3
 ALWAYS_TRUE = b"\xff"
 
 _VALUES: dict[str, Any] = {
@@ -108,6 +111,23 @@ def batch(codec: int = NONE, *, count: int = 2, producer_id: int = -1, key: byte
     return build_batch(records, codec=codec, producer_id=producer_id, producer_epoch=sequence, base_sequence=sequence)
 
 
+def message_set(magic: int, codec: int = NONE, *, count: int = 2, key: bytes | None = b"k") -> bytes:
+    """A small message set such as a producer from before 0.11 sends."""
+    rows = [(i, 1_700_000_000_000, key, b"some value %d" % i) for i in range(count)]
+    return build_set(rows, magic, codec=codec)
+
+
+def mend_checksums(buffer: bytearray) -> None:
+    """Make those of a message set right, as far as its sizes lead."""
+    at = 0
+    while at + 17 <= len(buffer):
+        (size,) = unpack_from(">i", buffer, at + 8)
+        if size < 5 or at + 12 + size > len(buffer):
+            return
+        pack_into(">I", buffer, at + 12, crc32(buffer[at + 16 : at + 12 + size]))
+        at += 12 + size
+
+
 def filled(message_type: type[Message], version: int) -> Message:
     """A message with a value in each field and one element in each array."""
     values: dict[str, Any] = {}
@@ -126,6 +146,8 @@ def _value(name: str, field: Field, version: int) -> Any:
     kind = field.kind
     if not isinstance(kind, Kind):
         return filled(kind, version)
+    if kind.name == "records" and version < _FIRST_VERSION_OF_BATCHES:  # of Produce: Fetch requests have none
+        return memoryview(message_set(version // 2, version))
     if kind.name == "records":
         return memoryview(batch(version % len(CODEC_NAMES) if version >= 7 else NONE))
     if name in _VALUES and not (_VALUES[name] is None and not field.nullable):

@@ -2,8 +2,9 @@
 
 Only the errors that are documented may come out of the code below (`Malformed`, `KafkaError`), and each target also
 compares two ways to the same thing: the framer with a plain split of the stream, a message with itself after a trip
-over the wire, the record loop with the columns. A finding is any other exception; `shrink` makes it small, and as a
-file in `findings/` it is replayed with every run of the tests.
+over the wire, the record loop with the columns, a message set with the batch that it becomes and with what comes of
+that. A finding is any other exception; `shrink` makes it small, and as a file in `findings/` it is replayed with every
+run of the tests.
 """
 
 from __future__ import annotations
@@ -12,13 +13,27 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from struct import pack_into, unpack_from
 from unittest.mock import patch
+from zlib import crc32
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import KafkaError, Malformed
 from kafkalite.log import columns
-from kafkalite.log.batch import HEADER_BYTES, compute_crc, iterate, parse_header
+from kafkalite.log.batch import HEADER_BYTES, compute_crc, encode_records, iterate, parse_header
 from kafkalite.log.batch_columns import scan
-from kafkalite.log.compression import CODEC_NAMES, compress, decompress
+from kafkalite.log.compression import CODEC_NAMES, NONE, ZSTD, compress, decompress
+from kafkalite.log.conversion import NotConvertible, to_batch, to_old_format
+from kafkalite.log.message_columns import encode_columns, read_columns
+from kafkalite.log.message_set import (
+    V0,
+    V1,
+    build_message,
+    build_set,
+    entry_header,
+    read_inner,
+    read_message,
+    read_messages,
+    read_set,
+)
 from kafkalite.log.record import Record, read_records, record_times
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.network import framing
@@ -28,7 +43,7 @@ from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchResponse
 from kafkalite.protocol.schema import Message
 from tests.hostile.fuzz_bombs import giant_value, many_records
-from tests.hostile.fuzz_golden import SETTINGS, batch, golden_frames
+from tests.hostile.fuzz_golden import SETTINGS, batch, golden_frames, mend_checksums
 
 FRAME_BYTES_MAX = 2000
 UNPACKED_BYTES_MAX = 1 << 20
@@ -257,10 +272,106 @@ def _offset_in(whole: memoryview, part: memoryview) -> int:
     return int(np.frombuffer(part, np.uint8).__array_interface__["data"][0] - first)
 
 
+# Message sets
+
+
+def sets(data: bytes) -> None:
+    """A first byte of choices, then a set of v0 or v1. The choices may have its entries' checksums made right, or put
+    it into a wrapper."""
+    if not data:
+        return
+    choices, buffer = data[0], bytearray(data[1:])
+    if choices & 1:
+        mend_checksums(buffer)
+    if choices & 2:
+        codec, magic = choices >> 2 & 3, choices >> 4 & 1
+        packed = compress(codec, buffer)
+        buffer = bytearray(build_message(choices >> 5, None, packed, NOW_MS, magic=magic, attributes=codec))
+    _check_set(bytes(buffer))
+    for rules in _RULES:
+        _check_conversion(bytes(buffer), rules)
+
+
+def _check_set(data: bytes) -> None:
+    """The loop and the columns find the same messages, and what stands beside one another adds up."""
+    try:
+        found = read_set(data)
+    except Malformed:
+        found = []
+    with suppress(Malformed):
+        by_columns = read_columns(data, 10_000, check_crc=False)
+        assert len(by_columns) == len(found)
+        rows = zip(by_columns.offset.tolist(), by_columns.timestamp.tolist(), strict=True)
+        assert list(rows) == [(one.offset, one.timestamp) for one in found]
+        records = [Record(i, one.timestamp, one.key, one.value, ()) for i, one in enumerate(found)]
+        if all(abs(one.timestamp) < 1 << 62 for one in found):
+            assert encode_columns(by_columns) == bytes(encode_records(records, range(len(found)), found[0].timestamp))
+    at = 0
+    for message in found:
+        entry = data[at : at + 12 + message.size]
+        at += len(entry)
+        assert read_message(entry) == message
+        with suppress(Malformed):
+            header = entry_header(entry)
+            assert header.size_bytes == len(entry) and header.magic == message.magic
+            records = read_messages(entry, UNPACKED_BYTES_MAX)
+            assert len(records) == len(read_inner(entry, UNPACKED_BYTES_MAX))
+            if message.magic == V1:
+                down = to_old_format(header, memoryview(entry), V0, records[0].offset)
+                assert [one[2:4] for one in _read_all(bytes(down))] == [one[2:4] for one in records]
+
+
+def _check_conversion(data: bytes, rules: Rules) -> None:
+    """What a producer of old is granted passes the check, and comes out for a reader of old as it went in."""
+    try:
+        batch = to_batch(memoryview(bytearray(data)), rules)
+    except KafkaError:
+        return
+    if batch is None or data[16] == 2:
+        return
+    records = read_records(batch)
+    try:
+        header = validate(batch, rules, NOW_MS, 7)
+        out, header = rewrite(batch, header, rules, NOW_MS)
+    except KafkaError:
+        return
+    sent = [one for entry in _entries(data) for one in read_inner(entry)]
+    assert [one[2:4] for one in records] == [(one.key, one.value) for one in sent]
+    if header.codec == ZSTD:
+        with suppress(NotConvertible):
+            to_old_format(header, out, V1, 0)
+            raise AssertionError("zstd has no place in an old format")
+        return
+    for magic in (V0, V1):
+        set_ = bytes(to_old_format(header, out, magic, 0))
+        again = _read_all(set_)
+        assert [one[2:4] for one in again] == [one[2:4] for one in records]
+        assert [one.offset for one in again] == list(range(len(records)))
+        for entry in _entries(set_):
+            assert entry_header(entry).crc == crc32(entry[16:])
+
+
+def _entries(data: bytes) -> Iterator[bytes]:
+    at = 0
+    for message in read_set(data):
+        yield data[at : at + 12 + message.size]
+        at += 12 + message.size
+
+
+def _read_all(data: bytes) -> list[Record]:
+    """The records of a whole set, wrappers unpacked and their checksums looked at."""
+    return [record for entry in _entries(data) for record in read_messages(entry, check_crc=True)]
+
+
 # All of them
 
 
-TARGETS: Mapping[str, Callable[[bytes], None]] = {"frames": frames, "messages": messages, "batches": batches}
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    "frames": frames,
+    "messages": messages,
+    "batches": batches,
+    "sets": sets,
+}
 
 
 def seeds(target: str) -> Iterator[bytes]:
@@ -275,6 +386,8 @@ def seeds(target: str) -> Iterator[bytes]:
     elif target == "frames":
         for at in range(0, len(golden), 5):
             yield bytes((at, *b"".join(golden[at : at + 5])))
+    elif target == "sets":
+        yield from _seeds_of_sets()
     else:
         for codec in range(len(CODEC_NAMES)):
             for choices in range(0, 256, 7):
@@ -282,6 +395,24 @@ def seeds(target: str) -> Iterator[bytes]:
             yield bytes((3,)) + batch(codec) + batch(codec, producer_id=4)
             if codec:
                 yield bytes((3,)) + many_records(codec, 300) + bytes((3,)) + giant_value(codec, 9000)
+
+
+def _seeds_of_sets() -> Iterator[bytes]:
+    for magic in (V0, V1):
+        rows = [(i, NOW_MS + i, None if i == 1 else b"k", None if i == 2 else b"value %d" % i) for i in range(4)]
+        plain = build_set(rows, magic)
+        for codec in (codec for codec in range(ZSTD) if codec != NONE):
+            packed = build_set(rows, magic, codec=codec)
+            stamped = build_set(rows, magic, codec=codec, timestamp_type=1)
+            for choices in (0, 1):
+                yield bytes((choices,)) + packed
+                yield bytes((choices,)) + stamped
+                yield bytes((choices,)) + packed + plain
+            yield bytes((3 | codec << 2 | magic << 4 | 3 << 5,)) + plain
+        yield bytes((1,)) + plain + plain[:-1]
+        yield bytes((3 | 1 << 2 | magic << 4,)) + build_set(rows, magic, codec=1)
+        yield bytes((1,)) + build_set([(i, i, None, None) for i in range(60)], magic)
+    yield b"\1" + bytes(batch())
 
 
 def _one_of_each(kind: type[Message], version: int) -> dict[str, object]:

@@ -16,7 +16,7 @@ from tests.hostile.fuzz_targets import TARGETS, seeds, shrink
 
 FINDINGS = Path(__file__).with_name("findings")
 SECONDS = int(os.environ.get("KAFKALITE_FUZZ_SECONDS", "600"))
-SHARES = {"frames": 0.15, "messages": 0.4, "batches": 0.45}
+SHARES = {"frames": 0.1, "messages": 0.35, "batches": 0.35, "sets": 0.2}
 RSS_MB_MAX = 1024
 INPUT_SECONDS_MAX = 20
 

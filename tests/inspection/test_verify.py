@@ -64,6 +64,13 @@ def test_beside_a_running_broker_it_says_so_and_disturbs_nothing(tmp_path: Path)
     assert not verify(str(tmp_path)).is_running
 
 
+def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -> None:
+    segment = data_dir / "rolled-0" / f"{0:020d}.log"
+    segment.with_name("9" * 20 + ".log").write_bytes(segment.read_bytes())
+    (finding,) = verify(str(data_dir)).findings
+    assert finding.gravity is Gravity.HARMLESS and "no file of a log has such a name" in finding.what
+
+
 def test_exit_codes_and_json(data_dir: Path, tmp_path: Path) -> None:
     sound = command("verify", data_dir)
     assert (sound.returncode, sound.stderr) == (0, "")

@@ -1,11 +1,9 @@
 """librdkafka as it was: 1.4 and 1.9 inside confluent-kafka-go, and the one in Debian's kcat; asking and not asking.
 
 Without `api.version.request` librdkafka takes its request versions from `broker.version.fallback`. Before 0.11 that
-means message sets of the old formats, which Produce 0-2 and Fetch 0-3 carry: the oldest age tried here is 0.11.
+means message sets of the old formats, which Produce 0-2 and Fetch 0-3 carry: those ages are in `test_oldest_clients`,
+here the oldest is 0.11. librdkafka up to 1.6 asks for the beginning and the end of a partition with ListOffsets 0.
 The newest librdkafka is the one of confluent-kafka, in tests/clients.
-
-librdkafka up to 1.6 asks for the beginning and the end of a partition with ListOffsets 0; where the broker does not
-list that, what reads is skipped and what writes is run.
 """
 
 from __future__ import annotations
@@ -18,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.protocol.apis import API_OF_REQUEST
-from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest
 from tests.interop.golang import FIRST_BUILD_S, Go, pinned
 from tests.interop.stories import CODECS, START_MS, Encounter, Seen, codecs_on_disk, create_topic, encounters, send
 
@@ -40,10 +36,8 @@ def confluent_go(
     version = pinned("librdkafka", MODULE, request.param)
     with encounters(broker) as meet:
 
-        def confluent_go(what: str, reads: bool = True) -> Encounter:
+        def confluent_go(what: str) -> Encounter:
             proved("confluent-kafka-go", version, what)
-            if reads and version.startswith("1.4") and API_OF_REQUEST[ListOffsetsRequest].min_version > 0:
-                pytest.skip("librdkafka up to 1.6 reads with ListOffsets 0, which kafkalite does not list")
             need("gcc")
             program = Go(need("go"), cache("go")).build("librdkafka", request.param)
             encounter = meet([program], acks=-1, settings=[])
@@ -87,7 +81,7 @@ def kcat(broker: Any, proved: Any, need: Any, run: Any) -> Iterator[Callable[[st
 
 
 def test_a_producer(confluent_go: Callable[..., Encounter]) -> None:
-    encounter = confluent_go("producer with each of 5 codecs, idempotent with lz4", reads=False)
+    encounter = confluent_go("producer with each of 5 codecs, idempotent with lz4")
     for codec in CODECS:
         encounter.stranger_writes(codec, idempotent=codec == "lz4")
 

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.errors import ConfigError, Malformed, StorageError
 from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.message_set import build_set
 from kafkalite.spark.options import parse_options
 from kafkalite.spark.plan import Chunk, plan
 
@@ -200,3 +201,16 @@ def test_an_empty_partition_has_nothing(topics: Any) -> None:
     assert plan_of(topics) == []
     topics.segment().write_bytes(b"")
     assert plan_of(topics) == []
+
+
+def test_messages_from_before_kafka_0_11_are_named_and_a_way_around_them(topics: Any) -> None:
+    for magic in (0, 1):
+        old = build_set([(i, 5, b"k", b"v") for i in range(4)], magic)
+        for behind in (b"", build_batch(rows(3), base_offset=4)):
+            topics.segment().write_bytes(old + behind)
+            with pytest.raises(Malformed, match=r"00000\.log has messages of an old format .*startingOffsets.*kafka"):
+                offsets(plan_of(topics))
+    topics.write(rows(5), base_offset=7)
+    with pytest.raises(Malformed, match=r"at position 0, .*startingOffsets"):
+        offsets(plan_of(topics))
+    assert offsets(plan_of(topics, startingOffsets='{"orders": {"0": 7}}')) == [7, 8, 9, 10, 11]
