@@ -11,8 +11,10 @@ from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.conversion import to_batch
+from kafkalite.log.partition_log import AppendResult
 from kafkalite.log.validate import InvalidRecords, Rules
 from kafkalite.network.peer import Reply
+from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -98,15 +100,19 @@ def _append(
             return PartitionProduceResponse(index=data.index, base_offset=-1)
         records, version = converted, _AS_IF_FROM_VERSION
     result = partition.append(records, now_ms, version)
-    answer = PartitionProduceResponse(
-        index=data.index,
+    answer = success(data.index, result, partition)
+    if result.last_offset >= partition.high_watermark:
+        uncommitted.append(Uncommitted(answer, partition, result.last_offset))
+    return answer
+
+
+def success(index: int, result: AppendResult, partition: Partition) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=partition.log.start_offset,
     )
-    if result.last_offset >= partition.high_watermark:
-        uncommitted.append(Uncommitted(answer, partition, result.last_offset))
-    return answer
 
 
 def failure(index: int, error: KafkaError, topic: Topic | None = None) -> PartitionProduceResponse:

@@ -21,7 +21,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
-from kafkalite.api.produce import failure
+from kafkalite.api.produce import failure, success
 from kafkalite.errors import KafkaError, Malformed
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -152,12 +152,7 @@ class ProduceLane:
     ) -> Reply:
         """The long way's answer, when the batch is committed."""
         (timeout_ms,) = _read_int32(frame, self._name_size_at - (5 if self._flexible else 9))
-        answer = PartitionProduceResponse(
-            index=index,
-            base_offset=result.base_offset,
-            log_append_time_ms=result.log_append_time_ms,
-            log_start_offset=partition.log.start_offset,
-        )
+        answer = success(index, result, partition)
         response = ProduceResponse(responses=[TopicProduceResponse(name=route.topic, partition_responses=[answer])])
         one = Uncommitted(answer, partition, result.last_offset)
         reply = answer_when_committed(self._services, response, [one], timeout_ms)

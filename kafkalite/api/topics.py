@@ -224,7 +224,8 @@ def _check_added(services: Services, wanted: CreatePartitionsTopic) -> None:
 
 
 async def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
-    """Answered when the new start is written down: what was deleted does not come back after a kill."""
+    """Answered when the new start is written down: what was deleted does not come back after a kill. A disk that takes
+    no checkpoint is logged, and then a kill before the next one may bring some of it back, as in Kafka."""
     topics = []
     raised = []
     for topic in request.topics:
