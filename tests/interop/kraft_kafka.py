@@ -7,19 +7,18 @@ Source: config/kraft/server.properties of Kafka 3.9.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.reference.kafka import await_ready, command_line, free_port, prepare, server_properties
+from tests.interop.kafka_process import KafkaProcess
 
 VERSION = "3.9.1"
-_STOP_LIMIT_S = 60.0
 
 
-class KRaftKafka:
+class KRaftKafka(KafkaProcess):
     """`bootstrap` never changes."""
 
     def __init__(self, home: Path, data_dirs: Sequence[Path], node_id: int, version: str) -> None:
@@ -37,7 +36,6 @@ class KRaftKafka:
             "log.cleaner.dedupe.buffer.size": "2000000",
         }
         self.settings = server_properties(home, self.port, controller_port, 0, own)
-        self._process: subprocess.Popen[bytes] | None = None
         self._path: Path | None = None
 
     @property
@@ -64,19 +62,6 @@ class KRaftKafka:
                 start_new_session=True,
             )
         await_ready(self.bootstrap, self._process, self.output)
-
-    def stop(self) -> None:
-        """As an operator does it."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.terminate()
-            process.wait(_STOP_LIMIT_S)
-
-    def kill(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
 
 
 @contextmanager

@@ -7,7 +7,6 @@ Source: config/zookeeper.properties and config/server.properties of Kafka 3.9.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,13 +15,13 @@ from pathlib import Path
 from bench.reference.jars import ReferenceUnavailable
 from bench.reference.kafka import LOG4J, await_ready, command_line, free_port
 from tests.interop.conftest import until
+from tests.interop.kafka_process import KafkaProcess
 
 VERSION = "3.9.1"
-_STOP_LIMIT_S = 60.0
 _STARTS_MAX = 4
 
 
-class ZooKeeperKafka:
+class ZooKeeperKafka(KafkaProcess):
     """A broker that can be started, stopped in order, and killed, as often as wanted. `bootstrap` never changes."""
 
     def __init__(
@@ -47,7 +46,6 @@ class ZooKeeperKafka:
             "auto.create.topics.enable": "false",
             "log.cleaner.dedupe.buffer.size": "2000000",
         }
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -75,19 +73,6 @@ class ZooKeeperKafka:
                 self.kill()
                 if "KeeperException" not in self.output.read_text()[said:] or attempt + 1 == _STARTS_MAX:
                     raise
-
-    def stop(self) -> None:
-        """As an operator does it."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.terminate()
-            process.wait(_STOP_LIMIT_S)
-
-    def kill(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
 
 
 @contextmanager
