@@ -11,7 +11,7 @@ import time
 from types import TracebackType
 from typing import Any
 
-from kafkalite.errors import ConfigError, Malformed
+from kafkalite.errors import ConfigError, ErrorCode, Malformed
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.schema import Message
 
@@ -31,6 +31,13 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or not 0 < int(port[:6]) <= 65535:
         raise ConfigError(f"{text!r} must be HOST:PORT, such as localhost:9092")
     return host, int(port)
+
+
+def name_of_error(error_code: int) -> str:
+    try:
+        return ErrorCode(error_code).name
+    except ValueError:
+        return f"error {error_code}"
 
 
 class BlockingClient:
@@ -59,10 +66,12 @@ class BlockingClient:
     ) -> None:
         self._socket.close()
 
-    def ask(self, request: Message, version: int) -> Any:
-        """The answer. Raises Unanswered; the connection is of no use then."""
+    def ask(self, request: Message, version: int, timeout_s: float | None = None) -> Any:
+        """The answer, for which there is `timeout_s` if that is given. Raises Unanswered; the connection is of no use
+        then."""
         self._correlation_id += 1
-        deadline = time.monotonic() + self._timeout_s
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(request_frame(request, version, self._correlation_id, _CLIENT_ID))
@@ -71,7 +80,7 @@ class BlockingClient:
                 raise Unanswered(f"what listens on {self.address} is no Kafka broker")
             frame = self._receive(size, deadline)
         except TimeoutError:
-            raise Unanswered(f"{self.address} does not answer within {self._timeout_s:g} s") from None
+            raise Unanswered(f"{self.address} does not answer within {timeout_s:g} s") from None
         except OSError as error:
             raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
         try:

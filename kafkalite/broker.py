@@ -14,6 +14,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ from kafkalite.coordinator.producer_ids import ProducerIds
 from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
 from kafkalite.known_properties import no_effect
+from kafkalite.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.background import Hands
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.retention import RetentionCheck
@@ -38,12 +41,18 @@ from kafkalite.zk.embedded import EmbeddedRegistry, place_of_registry
 from kafkalite.zk.registry import CLUSTER_DEFAULT, TopicRecord
 
 if TYPE_CHECKING:
+    from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.cleaner.messages import FromWorker
+    from kafkalite.cleaner.worker_process import Worker
+    from kafkalite.network.metrics_endpoint import MetricsEndpoint
     from kafkalite.network.peer import Peer
 
 logger = logging.getLogger(__name__)
 
 _STOP_GRACE_MS = 5_000
 _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
+_READ_THREADS = 2  # times are looked up and old formats made there: more of them would only contend with the loop
+_CLEANER_BACKOFF_MS_MIN = 100
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
@@ -90,6 +99,12 @@ class Broker:
     def port(self) -> int:
         """The port of the first listener. Valid while the broker runs."""
         return self._require().first_port()
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port where metrics are told; None if nowhere. Valid while the broker runs."""
+        endpoint = self._require().metrics
+        return None if endpoint is None else endpoint.address
 
     @property
     def cluster_id(self) -> str:
@@ -188,6 +203,7 @@ class _Running:
     def __init__(self, config: BrokerConfig, clock: Clock | None, adopts: bool) -> None:
         self.config = config
         self.adopted: Adopted | None = None
+        self.metrics: MetricsEndpoint | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._adopts = adopts
         self._given_clock = clock
@@ -248,6 +264,10 @@ class _Running:
         loading = asyncio.ensure_future(group_topic.load())
         self._undo.append(lambda: _cancelled(loading))
         await asyncio.wait({loading}, timeout=_GROUPS_HEAD_START_MS / 1000)
+        self._retention = retention = RetentionCheck(
+            lambda: self.logs.logs, self.clock, lambda key: self._has_cleaner and self.cleaner.is_busy(key)
+        )
+        readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._services = services = Services(
             config=config,
             clock=self.clock,
@@ -257,13 +277,16 @@ class _Running:
             topics=self.topics,
             groups=self.groups,
             producer_ids=ProducerIds(self.registry.next_producer_id_block),
+            readers=readers,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             broker_id=config.broker_id,
             endpoint=self._endpoint,
             group_topic_is_ready=lambda: group_topic.is_ready,
             ensure_group_topic=group_topic.ensure,
             reconfigure=self._reconfigure,
+            cleaner=lambda: self.cleaner,
         )
+        self._undo.append(lambda: readers.shutdown(cancel_futures=True))
         dispatcher = Dispatcher(services)
         self._undo.append(dispatcher.settled)
         self.server = Server(
@@ -276,7 +299,6 @@ class _Running:
         self._undo.append(lambda: self.server.stop(_STOP_GRACE_MS))
         await self.server.start()
         self._undo.append(self._release_the_waiting)
-        retention = RetentionCheck(lambda: self.logs.logs, self.clock)
         self._undo.append(retention.stop)
         check_ms = config.log_retention_check_interval_ms
         self._repeat("retention", check_ms, retention.begin, first_after_ms=_FIRST_RETENTION_CHECK_MS)
@@ -285,6 +307,55 @@ class _Running:
             self._repeat("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
         self._repeat("offset expiry", config.offsets_retention_check_interval_ms, self.groups.expire_offsets)
         self._repeat("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._undo.append(lambda: self.cleaner.stop())
+        if not config.log_cleaner_enable:
+            self.cleaner  # noqa: B018  it says so
+        self._look_for_compaction()
+        if config.metrics_listener:
+            await self._start_metrics(metrics_listener(config.metrics_listener))
+
+    @cached_property
+    def cleaner(self) -> LogCleaner:
+        """Begun when it is asked for, or there is something to compact: 10 ms that most starts need not take."""
+        from kafkalite.cleaner.log_cleaner import LogCleaner
+
+        cleaner = LogCleaner(self.logs, self.config, self.clock, _worker_process, released=self._retention.look_again)
+        cleaner.start()
+        return cleaner
+
+    @property
+    def _has_cleaner(self) -> bool:
+        return "cleaner" in self.__dict__
+
+    def _look_for_compaction(self) -> None:
+        """Every back-off, until there is a cleaner, which goes on with that."""
+
+        def look() -> None:
+            if self._has_cleaner:
+                return
+            try:
+                if any("compact" in log.config.cleanup_policy for log in self.logs.logs.values()):
+                    self.cleaner.look()
+                    return
+            except Exception:
+                logger.exception("the cleaner cannot begin; it will be tried again in %d ms", delay_ms)
+            self._look_for_compaction()
+
+        delay_ms = max(_CLEANER_BACKOFF_MS_MIN, self.config.log_cleaner_backoff_ms)
+        self._timers["compaction"] = self.clock.call_later(delay_ms, look)
+
+    async def _start_metrics(self, where: ListenerConfig) -> None:
+        from kafkalite.broker_metrics import broker_metrics, health
+        from kafkalite.metrics import CONTENT_TYPE
+        from kafkalite.network.metrics_endpoint import MetricsEndpoint
+
+        metrics = broker_metrics(self.topics, self.logs, self.groups, self.server, self.cleaner)
+        endpoint = MetricsEndpoint(
+            where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)
+        )
+        self._undo.append(endpoint.stop)
+        await endpoint.start()
+        self.metrics = endpoint
 
     async def stop(self) -> None:
         for timer in self._timers.values():
@@ -303,11 +374,16 @@ class _Running:
         async with self._reconfiguring:
             settings = change(self.registry.broker_configs.get(broker, {}))
             new = _with_dynamic(self.config, {**self.registry.broker_configs, broker: settings})
+            conflict = new.conflict_with(self.config)
+            if conflict:
+                raise ConfigError(conflict)
             if validate_only:
                 return
             await self.registry.set_broker_config(broker, settings)
             self.config = self._services.config = new
             await self.topics.reconfigure(new)
+            if self._has_cleaner:
+                self.cleaner.reconfigure(new)
 
     def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
         """The topics that another broker left in the directories. It need not have had any."""
@@ -376,6 +452,13 @@ class _Running:
         if host in ("", "0.0.0.0", "::"):
             host = "127.0.0.1"
         return f"[{host}]:{self.first_port()}" if ":" in host else f"{host}:{self.first_port()}"
+
+
+def _worker_process(hear: Callable[[FromWorker], None], ended: Callable[[str], None]) -> Worker:
+    """For the loop that is running. Raises OSError."""
+    from kafkalite.cleaner.worker_process import WorkerProcess  # most starts need none
+
+    return WorkerProcess(asyncio.get_running_loop(), hear, ended)
 
 
 def _with_dynamic(config: BrokerConfig, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:

@@ -25,7 +25,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(with_log="log" in arguments[:1], with_topic="topic" in arguments[:1])
+    parser = _parser(arguments[0] if arguments else "")
     options = parser.parse_args(arguments)
     try:
         if options.version:
@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from kafkalite.topic_description import run as describe
 
             return describe(options)
+        elif options.command == "cleaner":
+            from kafkalite.cleaner_command import run as clean
+
+            return clean(options)
         elif options.command == "config":
             print(annotated(BrokerConfig.settings), end="")
         else:
@@ -52,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser(*, with_log: bool = False, with_topic: bool = False) -> argparse.ArgumentParser:
-    """`with_log`: also what comes behind `kafkalite log`, which no other command is to wait for; `with_topic` too."""
+def _parser(first: str = "") -> argparse.ArgumentParser:
+    """`first`: the command whose own commands are wanted too; no other one is to wait for them."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
@@ -79,15 +83,20 @@ def _parser(*, with_log: bool = False, with_topic: bool = False) -> argparse.Arg
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     command = commands.add_parser("log", help="look into data directories: dump, verify, count")
-    if with_log:
+    if first == "log":
         from kafkalite.inspection.commands import add_arguments
 
         add_arguments(command)
     command = commands.add_parser("topic", help="ask about topics: describe")
-    if with_topic:
+    if first == "topic":
         from kafkalite.topic_description import add_arguments as add_topic_arguments
 
         add_topic_arguments(command)
+    command = commands.add_parser("cleaner", help="see and steer log compaction: status, run")
+    if first == "cleaner":
+        from kafkalite.cleaner_command import add_arguments as add_cleaner_arguments
+
+        add_cleaner_arguments(command)
     commands.add_parser("config", help="print server.properties with every setting, its meaning and default")
     return parser
 

@@ -11,6 +11,7 @@ Source: kafka.server.KafkaConfig, org.apache.kafka.storage.internals.log.LogConf
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from kafkalite.listeners import (
     ListenerConfig,
     parse_host_limits,
     parse_listeners,
+    parse_metrics_listener,
     parse_protocol_map,
     settle_listeners,
 )
@@ -93,7 +95,7 @@ class TopicConfig(Settings):
     message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, broker="log.message.timestamp.before.max.ms")
     message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above, used where they are not set.", at_least=0, broker="log.message.timestamp.difference.max.ms")
     message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=_TIMESTAMP_TYPES, broker="log.message.timestamp.type")
-    min_cleanable_dirty_ratio: float = double(0.5, "Compact when at least this share of the log is dirty.", at_least=0, at_most=1, broker="log.cleaner.min.cleanable.ratio")
+    min_cleanable_dirty_ratio: float = double(0.5, "Compact when more than this share of the log is dirty.", at_least=0, at_most=1, broker="log.cleaner.min.cleanable.ratio")
     min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, broker="log.cleaner.min.compaction.lag.ms")
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, broker="min.insync.replicas")
     preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", broker="log.preallocate")
@@ -230,10 +232,18 @@ class BrokerConfig(Settings):
     log_retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", dynamic=True)
     log_retention_check_interval_ms: int = long(300_000, "How often to look for segments that are too old.", at_least=1)
     log_segment_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, dynamic=True)
-    log_cleaner_delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, dynamic=True, idle=True)
-    log_cleaner_min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, dynamic=True, idle=True)
-    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, dynamic=True, idle=True)
-    log_cleaner_min_cleanable_ratio: float = double(0.5, "Compact when at least this share of the log is dirty.", at_least=0, at_most=1, dynamic=True, idle=True)
+    log_cleaner_delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, dynamic=True)
+    log_cleaner_min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, dynamic=True)
+    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, dynamic=True)
+    log_cleaner_min_cleanable_ratio: float = double(0.5, "Compact when more than this share of the log is dirty.", at_least=0, at_most=1, dynamic=True)
+
+    log_cleaner_enable: bool = boolean(True, "Compact the topics whose cleanup.policy says so, __consumer_offsets among them; without it they grow.")
+    log_cleaner_threads: int = integer(1, "Logs that are compacted at a time, each by a process of its own.", at_least=1, dynamic=True)
+    log_cleaner_backoff_ms: int = long(15_000, "How long to wait, when no log is due, before looking again.", at_least=0, dynamic=True)
+    log_cleaner_dedupe_buffer_size: int = long(128 * _MIB, "Bytes for the keys of all logs that are being compacted: 24 each.", dynamic=True)
+    log_cleaner_io_buffer_load_factor: float = double(0.9, "How full those may become.", at_least=0, at_most=1, dynamic=True)
+    log_cleaner_io_buffer_size: int = integer(512 * 1024, "Bytes read at a time, of all together; a process reads 8 MiB at least.", at_least=0, dynamic=True)
+    log_cleaner_io_max_bytes_per_second: float = double(sys.float_info.max, "Bytes per second that all together may read and write.", at_least=1, dynamic=True)
 
     _fetch = section("Fetching")
     fetch_max_bytes: int = integer(55 * _MIB, "Largest answer to a fetch.", at_least=1024)
@@ -258,6 +268,9 @@ class BrokerConfig(Settings):
     _producers = section("Producers")
     producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
+
+    _metrics = section("Metrics")
+    metrics_listener: str = string("", "Where Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)
     # fmt: on
 
     def __init__(self, **values: Any) -> None:
@@ -324,10 +337,22 @@ class BrokerConfig(Settings):
             return f"queued.max.request.bytes={self.queued_max_request_bytes} must be at least socket.request.max.bytes, {self.socket_request_max_bytes}"
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
             return "max.connections.per.ip=0 would refuse everyone; set max.connections.per.ip.overrides for those who may connect"
+        dedupe_bytes = self.log_cleaner_dedupe_buffer_size // self.log_cleaner_threads
+        if dedupe_bytes <= _MIB:
+            return f"log.cleaner.dedupe.buffer.size={self.log_cleaner_dedupe_buffer_size} must be more than 1 MiB for each of log.cleaner.threads={self.log_cleaner_threads}"
+        if dedupe_bytes // 24 * self.log_cleaner_io_buffer_load_factor <= 1:
+            return f"log.cleaner.io.buffer.load.factor={self.log_cleaner_io_buffer_load_factor} leaves no room for a single key"
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
         return _topic_conflict(values)
+
+    def conflict_with(self, before: BrokerConfig) -> str | None:
+        """What speaks against coming to this from `before` while running."""
+        threads, threads_before = self.log_cleaner_threads, before.log_cleaner_threads
+        if not threads_before // 2 <= threads <= threads_before * 2:
+            return f"log.cleaner.threads={threads} must not be less than half or more than double what it is now, {threads_before}"
+        return None
 
     def topic_default(self, setting: Setting) -> Any:
         """The default that this broker gives to a topic's setting."""

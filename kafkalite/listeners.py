@@ -50,6 +50,20 @@ def parse_listeners(text: str) -> tuple[ListenerConfig, ...]:
     return tuple(listeners)
 
 
+def parse_metrics_listener(text: str) -> str:
+    """HOST:PORT as it was given, or the empty string. Raises ValueError saying what it must be."""
+    address = text.strip()
+    found = _LISTENER.match(f"METRICS://{address}")
+    if address and (found is None or int(found[4]) > 65535):
+        raise ValueError("must be HOST:PORT, such as 127.0.0.1:9404, or empty")
+    return address
+
+
+def metrics_listener(address: str) -> ListenerConfig:
+    """What `parse_metrics_listener` has let pass, unless it is empty."""
+    return parse_listeners(f"METRICS://{address}")[0]
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """NAME:PROTOCOL pairs. Raises ValueError naming what is wrong."""
     protocols: dict[str, str] = {}

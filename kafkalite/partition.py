@@ -18,7 +18,7 @@ from kafkalite.log.offline_log import OfflineLog
 
 if TYPE_CHECKING:
     from kafkalite.log.partition_log import AppendResult, PartitionLog
-    from kafkalite.log.time_lookup import TimestampOffset
+    from kafkalite.log.time_lookup import TimeLookup
     from kafkalite.region import FileRegion
 
 
@@ -172,11 +172,13 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        return self.log.offset_for_timestamp(timestamp_ms, self.high_watermark)
+    def lookup_of_timestamp(self, timestamp_ms: int) -> TimeLookup:
+        """For the first record that is committed and not before `timestamp_ms`."""
+        return self.log.lookup_of_timestamp(timestamp_ms, self.high_watermark)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        return self.log.max_timestamp_offset(self.high_watermark)
+    def lookup_of_max_timestamp(self) -> TimeLookup:
+        """For the first record that carries the latest timestamp of all, if it is committed."""
+        return self.log.lookup_of_max_timestamp(self.high_watermark)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when `epoch` is not known here."""

@@ -181,6 +181,8 @@ class Setting:
             return None
         if value is True or value is False:
             return "true" if value else "false"
+        if isinstance(value, float):
+            return _double(value)
         if isinstance(value, tuple):
             return ",".join(map(str, value))
         if isinstance(value, dict):
@@ -206,6 +208,16 @@ class Setting:
                 f"{noun} from {low} to {high}" if high is not None and high != LONG_MAX else f"{noun} of at least {low}"
             )
         return noun if high is None or high == LONG_MAX else f"{noun} of at most {high}"
+
+
+def _double(value: float) -> str:
+    """As Java prints it: 0.5, but 1.0E7 from there on, and 1.0E-4. Source: java.lang.Double.toString."""
+    text = repr(value)
+    if not value or 1e-3 <= abs(value) < 1e7:
+        return text
+    digits = text.lstrip("-").partition("e")[0].replace(".", "").strip("0")
+    mantissa, _, exponent = f"{value:.{max(1, len(digits) - 1)}e}".partition("e")
+    return f"{mantissa}E{int(exponent)}"
 
 
 def _synonym(word: str) -> tuple[str, int]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from kafkalite.blocking_client import BlockingClient, Unanswered
-from kafkalite.errors import ConfigError, ErrorCode
+from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.errors import ConfigError
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     COUNTS,
@@ -93,7 +93,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     command.add_argument("topics", nargs="*", metavar="TOPIC", help="only these (default: all)")
     place = command.add_mutually_exclusive_group()
-    place.add_argument("--bootstrap", metavar="HOST:PORT", help=f"a running broker (default: {_DEFAULT_ADDRESS})")
+    place.add_argument(
+        "--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help=f"a running broker (default: {_DEFAULT_ADDRESS})"
+    )
     place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a broker that is stopped")
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -154,15 +156,8 @@ def from_broker(client: BlockingClient, topics: Sequence[str], timeout_s: float,
 def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:
     response = client.ask(request, _VERSION)
     if response.error_code:
-        raise Unanswered(f"{client.address} refuses to answer: {_name_of(response.error_code)}")
+        raise Unanswered(f"{client.address} refuses to answer: {name_of_error(response.error_code)}")
     return response
-
-
-def _name_of(error_code: int) -> str:
-    try:
-        return ErrorCode(error_code).name
-    except ValueError:
-        return f"error {error_code}"
 
 
 def _portions(partitions: dict[Key, Partition]) -> Iterator[list[Key]]:

@@ -118,7 +118,7 @@ def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     assert warning == "xyzzy is not a property of Kafka"
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
     assert "\n" not in warning and len(warning) < 250
-    own = {s.name for s in BrokerConfig.settings}
+    own = {s.name for s in BrokerConfig.settings} - {"metrics.listener"}
     assert own <= KNOWN, "a setting that Kafka does not have"
 
 
@@ -152,6 +152,11 @@ def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
             "listeners",
             "PLAINTEXT//x",
             "listeners='PLAINTEXT//x' must be a list of NAME://HOST:PORT, and 'PLAINTEXT//x' is not",
+        ),
+        (
+            "metrics.listener",
+            "9404",
+            "metrics.listener='9404' must be HOST:PORT, such as 127.0.0.1:9404, or empty",
         ),
         (
             "max.connections.per.ip.overrides",
@@ -403,3 +408,37 @@ def test_configuration_is_light_to_import():
         "kafkalite.known_properties",
     }
     assert not heavy & set(loaded)
+
+
+class TestTheCleaner:
+    def test_has_kafkas_defaults_and_all_of_it_works(self) -> None:
+        given = {s.name: s.default_text for s in BrokerConfig.settings if s.name.startswith("log.cleaner.")}
+        assert given["log.cleaner.io.max.bytes.per.second"] == "1.7976931348623157E308"
+        assert {name: text for name, text in given.items() if text is not None} == given and len(given) == 11
+        assert BrokerConfig.load({name: str(text) for name, text in given.items()}).warnings == ()
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"log.cleaner.dedupe.buffer.size": 1 << 20}, "must be more than 1 MiB for each of log.cleaner.threads=1"),
+            ({"log.cleaner.threads": 128}, "must be more than 1 MiB for each of log.cleaner.threads=128"),
+            ({"log.cleaner.threads": 0}, "log.cleaner.threads='0' must be an integer from 1 to 2147483647"),
+            ({"log.cleaner.io.buffer.load.factor": 0}, "leaves no room for a single key"),
+            ({"log.cleaner.io.max.bytes.per.second": 0}, "must be a number of at least 1"),
+        ],
+    )
+    def test_is_not_given_what_it_cannot_work_with(self, settings: dict[str, int], message: str) -> None:
+        assert message in fault_of(**settings)
+
+    def test_may_have_twice_or_half_as_many_threads_while_running(self) -> None:
+        four = load(log_cleaner_threads=4)
+        for threads, fits in ((1, False), (2, True), (8, True), (9, False)):
+            assert (load(log_cleaner_threads=threads).conflict_with(four) is None) == fits
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5"), (1e7, "1.0E7"), (12_345_678.0, "1.2345678E7"), (1e-4, "1.0E-4"), (0.0, "0.0")]
+)
+def test_numbers_are_shown_as_java_shows_them(value: float, text: str) -> None:
+    setting = BrokerConfig.by_name["log.cleaner.io.max.bytes.per.second"]
+    assert setting.format(value) == text and setting.format(-value) == ("-" + text if value else "-0.0")

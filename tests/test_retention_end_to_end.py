@@ -22,23 +22,9 @@ from kafkalite.clock import ManualClock, Timer
 from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc, iterate
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.configs import (
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-)
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from tests.api.conftest import Asker
+from tests.differential import asking
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -56,36 +42,25 @@ class Scene:
         self.ask = asker.ask
 
     async def create(self, topic: str, **configs: object) -> None:
-        made = [CreatableTopicConfig(name=n.replace("_", "."), value=str(v)) for n, v in configs.items()]
-        new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=made)
-        answer = await self.ask(CreateTopicsRequest(topics=[new], timeout_ms=10_000), 5)
+        made = {name.replace("_", "."): str(value) for name, value in configs.items()}
+        answer = await self.ask(asking.create(asking.new_topic(topic, configs=made)), 5)
         assert answer.topics[0].error_code == 0
 
     async def write(self, topic: str, value: bytes = b"value", age_ms: int = 0) -> ErrorCode:
         batch = build_batch([NewRecord(None, value, (), self.clock.wall_ms() - age_ms)])
-        data = PartitionProduceData(index=0, records=memoryview(batch))
-        request = ProduceRequest(
-            acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
-        )
-        return ErrorCode((await self.ask(request, 9)).responses[0].partition_responses[0].error_code)
+        answer = await self.ask(asking.produce(topic, batch), 9)
+        return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     async def start_of(self, topic: str) -> int:
-        wanted = [ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)]
-        answer = await self.ask(
-            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)]), 5
-        )
+        answer = await self.ask(asking.list_offsets(topic, EARLIEST), 5)
         return int(answer.topics[0].partitions[0].offset)
 
     async def alter(self, topic: str, name: str, value: str) -> None:
-        change = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
-        resource = IncrementalAlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
-        answer = await self.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        answer = await self.ask(asking.change(asking.TOPIC, topic, (name, asking.SET, value)), 1)
         assert answer.responses[0].error_code == 0
 
     async def delete_records(self, topic: str, offset: int) -> int:
-        before = [DeleteRecordsPartition(partition_index=0, offset=offset)]
-        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=before)], timeout_ms=10_000)
-        answer = (await self.ask(request, 2)).topics[0].partitions[0]
+        answer = (await self.ask(asking.delete_before(topic, offset), 2)).topics[0].partitions[0]
         assert answer.error_code == 0
         return int(answer.low_watermark)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.network.complaints import Complaints
+
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Executor
 
     from kafkalite.api.fetch_sessions import FetchSessions
+    from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.clock import Clock
     from kafkalite.config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -17,6 +22,9 @@ if TYPE_CHECKING:
     from kafkalite.network.peer import Peer
     from kafkalite.topics import Topics
     from kafkalite.zk.registry import Registry
+
+
+logger = logging.getLogger(__name__)
 
 
 class BrokerEndpoint(NamedTuple):
@@ -29,12 +37,17 @@ class BrokerEndpoint(NamedTuple):
 
 
 class Services:
-    """The rooms behind the handlers, put together by the broker."""
+    """The rooms behind the handlers, put together by the broker. `readers` are threads for what takes a reader's time
+    rather than the loop's: they get files and values, never a log. `complaints` are for what clients ask for again and
+    again while it cannot be done."""
 
     __slots__ = (
+        "_cleaner",
         "_endpoint",
         "broker_id",
+        "cleaner_runs",
         "clock",
+        "complaints",
         "config",
         "ensure_group_topic",
         "group_topic_is_ready",
@@ -42,6 +55,7 @@ class Services:
         "logs",
         "loop",
         "producer_ids",
+        "readers",
         "reconfigure",
         "registry",
         "sessions",
@@ -59,12 +73,14 @@ class Services:
         topics: Topics,
         groups: GroupCoordinator,
         producer_ids: ProducerIds,
+        readers: Executor,
         sessions: FetchSessions,
         broker_id: int,
         endpoint: Callable[[Peer], tuple[str, int]],
         group_topic_is_ready: Callable[[], bool],
         ensure_group_topic: Callable[[], Awaitable[None]],
         reconfigure: Callable[[str, Callable[[Mapping[str, str]], dict[str, str]], bool], Awaitable[None]],
+        cleaner: Callable[[], LogCleaner],
     ) -> None:
         self.config = config
         self.clock = clock
@@ -74,12 +90,20 @@ class Services:
         self.topics = topics
         self.groups = groups
         self.producer_ids = producer_ids
+        self.readers = readers
+        self.complaints = Complaints(clock, logger.error)
         self.sessions = sessions
         self.broker_id = broker_id
         self._endpoint = endpoint
         self.group_topic_is_ready = group_topic_is_ready
         self.ensure_group_topic = ensure_group_topic
         self.reconfigure = reconfigure
+        self._cleaner = cleaner
+        self.cleaner_runs = 0  # that clients have asked for and that are not done
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        return self._cleaner()
 
     def endpoint_for(self, peer: Peer) -> BrokerEndpoint:
         """This broker as `peer` reaches it: the advertised address of its listener, or the one that it dialled."""

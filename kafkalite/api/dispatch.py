@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.api import (
     api_versions,
+    cleaner,
     configs,
     fetch,
     fetch_lane,
@@ -32,7 +33,7 @@ from kafkalite.api import (
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import Disconnect
 from kafkalite.network.peer import Reply
-from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
@@ -73,6 +74,7 @@ HANDLERS: Mapping[str, Handler] = {
     "ListPartitionReassignments": reassignments.list_partition_reassignments,
     "OffsetDelete": group_offsets.offset_delete,
     "DescribeCluster": metadata.describe_cluster,
+    "RunCleaner": cleaner.run_cleaner,
 }
 
 
@@ -147,7 +149,7 @@ class Dispatcher:
         return asyncio.shield(task)
 
     def _route(self, key: int, version: int) -> tuple[Decode, Handler, type[Any]] | None:
-        api = APIS.get(key)
+        api = SERVED.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return None
         route = decoder(api.request, version), HANDLERS[api.name], api.response

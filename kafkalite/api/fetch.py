@@ -2,14 +2,15 @@
 
 A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
 at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
-Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`).
+Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`), which takes a task.
 From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
 Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from kafkalite.api.context import BrokerEndpoint, Call, Services
@@ -41,7 +42,7 @@ _WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _Found = list[tuple[WantedPartition, PartitionData]]
 
 
-def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply:
+def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply | Awaitable[FetchResponse]:
     try:
         context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
     except KafkaError as error:
@@ -49,6 +50,8 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
     reader = _Reader(services, request, context, call.api_version, partial(services.endpoint_for, call.peer))
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
+    if call.api_version < FIRST_VERSION_OF_BATCHES:
+        return asyncio.ensure_future(_fetch_of_old(services, request, reader, min_bytes if waits else 0))
     if waits and (partitions := reader.exhausted()) is not None:
         return _wait(services, request, reader, partitions, min_bytes)
     found, size_bytes, urgent = reader.read()
@@ -90,6 +93,30 @@ def _wait(
     for partition in partitions:
         waiter.wait_on(partition)
     return reply
+
+
+async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Reader, min_bytes: int) -> FetchResponse:
+    """What `fetch` answers where records are converted, which takes its time."""
+    woken: asyncio.Future[None] = services.loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    waiter = Waiter(min_bytes, wake, services.loop.call_soon)
+    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    try:
+        for partition in reader.partitions():
+            waiter.wait_on(partition)  # from here on: what comes while others are converted is not missed
+        found, size_bytes, urgent = await reader.read_converted()
+        if not urgent and size_bytes < min_bytes:
+            waiter.arrived(size_bytes)  # some may be counted twice: rather a small answer than one that is late
+            await woken
+            found, _, _ = await reader.read_converted()
+    finally:
+        timer.cancel()
+        waiter.withdraw()
+    return reader.response(found)
 
 
 class _Reader:
@@ -154,43 +181,13 @@ class _Reader:
 
     def read(self) -> tuple[_Found, int, bool]:
         """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""
-        by_name = self._services.topics.by_name
         budget = self.max_bytes
         min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
-        old = None
-        if self._version < FIRST_VERSION_OF_BATCHES:
-            old = DownConversion(self._version, self.max_bytes, self._services.clock)
         size_bytes = 0
         urgent = False
         found: _Found = []
         for wanted in self._context.partitions.values():
-            topic = by_name.get(wanted.topic)
-            partition = topic.partitions.get(wanted.index) if topic is not None else None
-            if topic is None or partition is None:
-                known = wanted.topic or not self._by_id
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
-                data = _failure(wanted.index, code)
-            elif self._by_id and wanted.topic_id is not topic.topic_id:
-                data = _failure(wanted.index, ErrorCode.INCONSISTENT_TOPIC_ID)
-            elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
-                data = _failure(wanted.index, refusal)
-            else:
-                try:
-                    if self._version < FIRST_VERSION_WITH_MIN_ONE:  # before, what is too large comes in part
-                        min_one = wanted.max_bytes > 0 and budget > 0
-                    data = self._read_one(partition, wanted, budget, min_one)
-                    if old is not None and type(data.records) is FileRegion:
-                        data.records = (
-                            old.convert(partition, data.records, wanted.fetch_offset, wanted.max_bytes) or None
-                        )
-                except KafkaError as error:
-                    code = error.code
-                    if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
-                        code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
-                    data = _failure(wanted.index, code)
-                    if error.code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
-                        me = self._services.broker_id
-                        data.current_leader = LeaderIdAndEpoch(leader_id=me, leader_epoch=partition.leader_epoch)
+            _, data = self._look(wanted, budget, min_one)
             records = data.records
             if records:
                 length = len(records)
@@ -201,6 +198,58 @@ class _Reader:
                 urgent = True
             found.append((wanted, data))
         return found, size_bytes, urgent
+
+    async def read_converted(self) -> tuple[_Found, int, bool]:
+        """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
+        services = self._services
+        old = DownConversion(self._version, self.max_bytes, services.clock, services.readers)
+        size_bytes = 0
+        urgent = False
+        found: _Found = []
+        for wanted in self._context.partitions.values():
+            budget = self.max_bytes - size_bytes
+            min_one = not size_bytes
+            if self._version < FIRST_VERSION_WITH_MIN_ONE:  # before, what is too large comes in part
+                min_one = wanted.max_bytes > 0 and budget > 0
+            partition, data = self._look(wanted, budget, min_one)
+            if partition is not None and type(data.records) is FileRegion:
+                region = data.records
+                try:
+                    data.records = await old.convert(partition, region, wanted.fetch_offset, wanted.max_bytes) or None
+                except KafkaError as error:
+                    data = self._refused(partition, wanted, error.code)
+            size_bytes += len(data.records or b"")
+            urgent = urgent or data.error_code != 0
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
+        """What there is of one partition, in at most `budget` bytes; None where there is no such partition."""
+        topic = self._services.topics.by_name.get(wanted.topic)
+        partition = topic.partitions.get(wanted.index) if topic is not None else None
+        if topic is None or partition is None:
+            known = wanted.topic or not self._by_id
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+        elif self._by_id and wanted.topic_id is not topic.topic_id:
+            code = ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
+            code = refusal
+        else:
+            try:
+                return partition, self._read_one(partition, wanted, budget, min_one)
+            except KafkaError as error:
+                return partition, self._refused(partition, wanted, error.code)
+        return None, _failure(wanted.index, code)
+
+    def _refused(self, partition: Partition, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+        told = code
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
+        data = _failure(wanted.index, told)
+        if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
+            me = self._services.broker_id
+            data.current_leader = LeaderIdAndEpoch(leader_id=me, leader_epoch=partition.leader_epoch)
+        return data
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
         partition.check_epoch(wanted.current_leader_epoch)

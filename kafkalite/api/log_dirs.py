@@ -2,7 +2,8 @@
 
 The logs know their sizes, so that no directory is walked; the volume is asked once for each request and directory. No
 log ever moves to another directory, so nothing is a future one. A directory whose disk has failed is told as such. Who
-asks for exact numbers of records, as `kafkalite topic describe` does, gets them beside the sizes.
+asks for exact numbers of records, as `kafkalite topic describe` does, gets them beside the sizes; who asks what is seen
+of compaction, as `kafkalite cleaner status` does, gets that.
 Source: kafka.server.ReplicaManager.describeLogDirs, KafkaApis.handleDescribeLogDirsRequest; KIP-113, KIP-827.
 """
 
@@ -13,9 +14,12 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from kafkalite.api.cleaner import log_cleaning
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol.messages.log_dirs import (
+    CLEANER_IS_OFF,
+    CLEANING_TOLD,
     COUNTING,
     COUNTS_OF_SEGMENTS,
     NO_COUNTS,
@@ -30,6 +34,7 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.log.data_directory import DataDirectory, Key
     from kafkalite.log.partition_log import PartitionLog
 
@@ -44,10 +49,24 @@ def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call:
     if request.topics is not None:
         keys = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
     asked = request.count_records
-    return DescribeLogDirsResponse(
+    response = DescribeLogDirsResponse(
         results=[_describe(services, each, keys, asked) for each in services.logs.directories],
         counts_records=asked != NO_COUNTS,
     )
+    if request.describe_cleaning:
+        response.cleaning = CLEANING_TOLD if services.config.log_cleaner_enable else CLEANER_IS_OFF
+        _add_cleaning(services.cleaner, response.results, keys)
+    return response
+
+
+def _add_cleaning(cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[Key] | None) -> None:
+    """To those partitions that are compacted."""
+    found = {(one.topic, one.partition): one for one in cleaner.rows(keys)}
+    for result in results:
+        for topic in result.topics:
+            for partition in topic.partitions:
+                one = found.get((topic.name, partition.partition_index))
+                partition.cleaning = None if one is None else log_cleaning(one)
 
 
 def _describe(

@@ -5,14 +5,11 @@ Source: kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerI
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
 
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-
-logger = logging.getLogger(__name__)
 
 NONE = -1  # where there is no producer id, or no epoch
 
@@ -37,5 +34,5 @@ async def _from_next_block(services: Services) -> InitProducerIdResponse:
     try:
         return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
     except KafkaError as error:
-        logger.error("no producer ids: %s", error)
+        services.complaints.about("producer ids", str(error), f"none can be given: {error}")
         return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1)

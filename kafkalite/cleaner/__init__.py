@@ -1,1 +1,1 @@
-"""Log compaction. Nothing is here yet: topics with cleanup.policy=compact are kept whole."""
+"""Log compaction: which logs are due (`plan`), one pass over one of them (`clean`), who has it done (`log_cleaner`)."""

@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from kafkalite.errors import ConfigError
+from kafkalite.inspection.regular_file import open_regular, read_file
 from kafkalite.log.checkpoint import decode_entries
 from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
@@ -27,13 +28,15 @@ _SIGNS = (META_PROPERTIES, RECOVERY_POINTS, CLEAN_SHUTDOWN, LOCK)
 
 
 class PartitionDirectory(NamedTuple):
-    """The files of one partition by name, with their sizes. `bases` are those of its segments, ascending."""
+    """The files of one partition by name, with their sizes. `bases` are those of its segments, ascending; `others` is
+    what is there beside files."""
 
     path: str
     topic: str
     partition: int
     files: dict[str, int]
     bases: list[int]
+    others: list[str]
 
     @property
     def name(self) -> str:
@@ -91,13 +94,16 @@ def look_at_partition(path: str) -> PartitionDirectory:
     """Raises OSError."""
     topic, partition = _partition_of(os.path.basename(path)) or (os.path.basename(path), -1)
     files = {}
+    others = []
     with os.scandir(path) as entries:
         for entry in entries:
             if entry.is_file():
                 files[entry.name] = entry.stat().st_size
+            else:
+                others.append(entry.name)
     found = (parse_segment_file(name) for name in files)
     bases = sorted(one[0] for one in found if one is not None and one[1:] == (LOG, ""))
-    return PartitionDirectory(path, topic, partition, files, bases)
+    return PartitionDirectory(path, topic, partition, files, bases, sorted(others))
 
 
 def _partition_of(name: str) -> tuple[str, int] | None:
@@ -109,7 +115,7 @@ def _partition_of(name: str) -> tuple[str, int] | None:
 def is_locked(root: str) -> bool:
     """Whether a broker, ours or Apache Kafka, runs on the directory."""
     try:
-        fd = os.open(f"{root}/{LOCK}", os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(f"{root}/{LOCK}")
     except OSError:
         return False
     try:
@@ -129,8 +135,7 @@ def is_locked(root: str) -> bool:
 def read_offsets(path: str) -> dict[tuple[str, int], int]:
     """What a checkpoint says; nothing for one that is missing or cannot be read, as a broker takes it at start."""
     try:
-        with open(path, "rb") as file:
-            entries = decode_entries(file.read(), 3)
+        entries = decode_entries(read_file(path), 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except (OSError, ValueError):
         return {}
@@ -141,7 +146,7 @@ def read_written(path: str) -> tuple[bytes, int]:
 
     The indexes of 2,000 logs that grow are 40 GB of room, and some megabytes that were written.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = open_regular(path)
     try:
         size = os.fstat(fd).st_size
         end = 0

@@ -38,7 +38,7 @@ def dump(paths: Sequence[str], how: Dump, printer: Printer) -> int:
     Raises ConfigError for a path that is not there.
     """
     files = list(_files(paths))
-    progress = Progress(sum(os.path.getsize(path) for path in files if path.endswith(_BATCHES)))
+    progress = Progress(sum(_size_bytes(path) for path in files if path.endswith(_BATCHES)))
     failed = False
     try:
         for path in files:
@@ -74,6 +74,13 @@ def _dump_file(path: str, how: Dump, printer: Printer, progress: Progress) -> No
         printer.complain(f"Ignoring unknown file {path}")
 
 
+def _size_bytes(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # a link that leads nowhere; its turn comes
+        return 0
+
+
 def _files(paths: Iterable[str]) -> Iterable[str]:
     """Files as they are; of a directory all that can be shown, in the order of their names."""
     for path in paths:
@@ -81,7 +88,7 @@ def _files(paths: Iterable[str]) -> Iterable[str]:
             for directory, below, names in os.walk(path):
                 below[:] = sorted(name for name in below if not name.endswith(DELETE_DIRECTORY))
                 yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(SUFFIXES))
-        elif os.path.exists(path):
+        elif os.path.lexists(path):
             yield path
         else:
             raise ConfigError(f"there is no file or directory {path}")

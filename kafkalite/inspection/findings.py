@@ -33,6 +33,15 @@ class Fault(NamedTuple):
     restart: str = ""
 
 
+LINK_TO_NOWHERE = "a link that leads nowhere"
+
+
+def no_file(path: str, kind: str) -> Fault:
+    """Of something in the place of a file that a broker reads or writes before it serves anybody."""
+    stops = "the broker does not get past it, and may wait for it for ever, until it is taken away"
+    return Fault(path, "", f"it is {kind}, not a file", gravity=Gravity.REFUSES, restart=stops)
+
+
 class Finding(NamedTuple):
     path: str
     where: str

@@ -18,6 +18,7 @@ from kafkalite.errors import Malformed
 from kafkalite.inspection.log_file import LogFile
 from kafkalite.inspection.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.record_rows import rows_of_batch
+from kafkalite.inspection.regular_file import read_file
 from kafkalite.log.batch import MAGIC, PREFIX_BYTES
 
 OFFSET_ENTRY = struct.Struct(">ii")
@@ -41,7 +42,7 @@ class IndexDump(NamedTuple):
 
 def dump_offset_index(path: str, how: IndexDump, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
-    base, data = _base_offset(path), _read(path)
+    base, data = _base_offset(path), read_file(path)
     entries = [(base + relative, position) for relative, position in _whole(OFFSET_ENTRY, data)]
     with LogFile(_sibling(path, ".log")) as log:
         if not entries:
@@ -75,13 +76,13 @@ def dump_offset_index(path: str, how: IndexDump, printer: Printer) -> None:
 
 def dump_time_index(path: str, how: IndexDump, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
-    base, data = _base_offset(path), _read(path)
+    base, data = _base_offset(path), read_file(path)
     entries = [(timestamp, base + relative) for timestamp, relative in _whole(TIME_ENTRY, data)]
     if how.sanity_only:
         _tell_sanity(path, _time_index_fault(path, base, entries, len(data)), printer)
         return
     try:
-        offsets = [(base + r, p) for r, p in _whole(OFFSET_ENTRY, _read(_sibling(path, ".index")))]
+        offsets = [(base + r, p) for r, p in _whole(OFFSET_ENTRY, read_file(_sibling(path, ".index")))]
     except FileNotFoundError:
         offsets = []
     wrong_times: list[str] = []
@@ -119,7 +120,7 @@ def dump_time_index(path: str, how: IndexDump, printer: Printer) -> None:
 
 def dump_txn_index(path: str, printer: Printer) -> None:
     """Raises OSError."""
-    for version, producer_id, first, last, stable in _whole(TXN_ENTRY, _read(path)):
+    for version, producer_id, first, last, stable in _whole(TXN_ENTRY, read_file(path)):
         if version > 0:
             printer.complain(
                 f"Unexpected aborted transaction version {version} in transaction index {os.path.abspath(path)}, "
@@ -140,7 +141,7 @@ def dump_txn_index(path: str, printer: Printer) -> None:
 
 def dump_snapshot(path: str, printer: Printer) -> None:
     """Raises OSError."""
-    data = _read(path)
+    data = read_file(path)
     try:
         entries = read_snapshot(data)
     except Malformed as error:
@@ -191,11 +192,6 @@ def _base_offset(path: str) -> int:
 
 def _sibling(path: str, suffix: str) -> str:
     return os.path.join(os.path.dirname(path), os.path.basename(path).split(".")[0] + suffix)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _whole(entry: struct.Struct, data: bytes) -> list[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kafkalite.checksum import crc32c
 from kafkalite.errors import Malformed
+from kafkalite.inspection.regular_file import open_regular
 from kafkalite.log.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
 
 WINDOW_BYTES = 4 << 20  # 0.43 s for 1 GiB of batches of 16 KiB, with 1 MiB 0.9 s
@@ -43,7 +44,7 @@ class LogFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = open_regular(path)
         self.size_bytes = os.fstat(self._fd).st_size
 
     def __enter__(self) -> LogFile:

@@ -12,7 +12,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ from kafkalite.inspection.printer import Printer
 from kafkalite.inspection.record_decoders import RecordDecoder, Shown
 from kafkalite.inspection.record_rows import (
     Row,
+    blocks_of,
     columns_of_window,
     fields,
     header_names,
@@ -32,6 +33,7 @@ from kafkalite.inspection.record_rows import (
     rows_of_window,
     sequence_at,
     sequences,
+    take_blocks,
 )
 from kafkalite.log.batch import (
     CODEC_MASK,
@@ -53,6 +55,7 @@ _SEQUENCE_MAX = (1 << 31) - 1
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _LEGACY = struct.Struct(">qiIbb")
 _unpack = struct.Struct(">qiibIhiqqqhii").unpack_from
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LogDump(NamedTuple):
@@ -107,12 +110,12 @@ def _show_deep(window: Window, how: LogDump, printer: Printer, last_offset: int,
         if isinstance(rows, Malformed):
             printer.complain(fault or f"position {start + at}: {rows}")
             continue
-        if rows:
-            for row in rows:
+        for block in rows:
+            for row in block:
                 if row[0] != last_offset + 1 and last_offset != -1:
                     gaps.append((last_offset, row[0]))
                 last_offset = row[0]
-            printer.lines(show_records(batch, rows, how))
+            printer.lines(show_records(batch, block, how))
     return last_offset
 
 
@@ -121,12 +124,11 @@ def _show_columns(
 ) -> int:
     """As `_show_deep`, for batches of v2 with all their offsets: 1.1 us a record instead of 4.4 us."""
     data, start, bounds = window
-    lines = _lines_of_columns(columns, how)
+    lines = chain.from_iterable(_lines_of_columns(block, how) for block in blocks_of(columns))
     batches = columns.batches
     of_batches, _ = _lines_of_batches(window)
     counts, firsts = batches.record_count.tolist(), batches.base_offset.tolist()
     is_control = batches.is_control.tolist()
-    first = 0
     for row, (at, end) in enumerate(pairwise(bounds)):
         batch = data[at:end]
         printer.line(of_batches[row])
@@ -143,8 +145,8 @@ def _show_columns(
             else:
                 printer.lines(_record_lines(batch, rows, how))
         else:
-            printer.lines(lines[first : first + count])
-            first += count
+            for some in take_blocks(lines, count):
+                printer.lines(some)
     return last_offset
 
 
@@ -387,7 +389,3 @@ def _record_object(header: BatchHeader, row: Row, how: LogDump, is_control: bool
 
 def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
-
-
-def _dumps(shown: dict[str, Any]) -> str:
-    return json.dumps(shown, separators=(",", ":"))

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 from kafkalite.checksum import crc32c
 from kafkalite.inspection.directories import PartitionDirectory
-from kafkalite.inspection.findings import Fault, Gravity
+from kafkalite.inspection.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
 from kafkalite.inspection.history import History
 from kafkalite.inspection.index_check import check_indexes
-from kafkalite.inspection.producers_check import check_snapshot, check_txn_index, read_file
+from kafkalite.inspection.producers_check import check_snapshot, check_txn_index
+from kafkalite.inspection.regular_file import kind_of, read_file
 from kafkalite.inspection.segment_scan import Segment, SegmentScan, scan_segment
 from kafkalite.log.checkpoint import decode_entries
 from kafkalite.log.names import (
@@ -118,6 +119,7 @@ def _check_segment(
         segment.base_offset,
         scan.end_offset,
         history.ended[markers_before:],
+        was_compacted=history.was_compacted,
     )
 
 
@@ -173,6 +175,17 @@ def _check_counts(partition: PartitionDirectory, told: Told) -> None:
 
 
 def _check_names(partition: PartitionDirectory, faults: list[Fault]) -> None:
+    for name in partition.others:
+        path = f"{partition.path}/{name}"
+        try:
+            kind = kind_of(path)
+        except FileNotFoundError:
+            faults.append(_untouched(path, LINK_TO_NOWHERE))
+            continue
+        if kind is not None and (parse_segment_file(name) or name in (LEADER_EPOCHS, PARTITION_METADATA)):
+            faults.append(no_file(path, kind))
+        else:
+            faults.append(_untouched(path, f"it is {kind}, and no file of a log"))
     for name in sorted(partition.files):
         path = f"{partition.path}/{name}"
         found = parse_segment_file(name)

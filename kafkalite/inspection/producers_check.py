@@ -12,11 +12,7 @@ from kafkalite.errors import Malformed
 from kafkalite.inspection.findings import Fault
 from kafkalite.inspection.history import Ended, History
 from kafkalite.inspection.index_dump import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot
-
-
-def read_file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
+from kafkalite.inspection.regular_file import read_file
 
 
 def check_snapshot(path: str, offset: int, history: History | None) -> list[Fault]:
@@ -60,10 +56,13 @@ def check_snapshot(path: str, offset: int, history: History | None) -> list[Faul
     return faults
 
 
-def check_txn_index(path: str, exists: bool, base: int, end: int, ended: list[Ended]) -> list[Fault]:
+def check_txn_index(
+    path: str, exists: bool, base: int, end: int, ended: list[Ended], *, was_compacted: bool
+) -> list[Fault]:
     """The aborted transactions of the segment [base, end); `ended` are the transactions whose markers stand in it.
 
-    Raises OSError.
+    Compaction takes the data of an aborted transaction, but for the header of a producer's last batch: then the
+    transaction began before what is left of it. Raises OSError.
     """
     data = read_file(path) if exists else b""
     faults = []
@@ -82,7 +81,9 @@ def check_txn_index(path: str, exists: bool, base: int, end: int, ended: list[En
             faults.append(Fault(path, where, "it does not ascend"))
         elif marker is None or marker.producer_id != producer_id:
             faults.append(Fault(path, where, f"no abort of producer {producer_id} at offset {last} in {base}..{end}"))
-        elif first > last or (marker.first_offset >= 0 and first != marker.first_offset):
+        elif first > last or (
+            first != marker.first_offset >= 0 and not (was_compacted and first < marker.first_offset)
+        ):
             faults.append(Fault(path, where, f"the transaction began at {marker.first_offset}, not at {first}"))
         else:
             known.add(last)

@@ -3,14 +3,15 @@
 Batches of format v2 that are in order go through `kafkalite.log.columns` all at once. Control batches, which the
 columns leave out, message sets of formats v0 and v1, and windows with a batch whose records are not what its header
 says, are taken batch by batch; of a damaged batch there is the reason in the place of its rows.
+A batch may hold a million records, whose rows would take a gigabyte: they come in blocks of `BLOCK_RECORDS`.
 Source: kafka.tools.DumpLogSegments (what it shows of a record).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice, pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,9 +21,11 @@ from kafkalite.log.batch import MAGIC, parse_header
 from kafkalite.log.batch_columns import Array
 from kafkalite.log.columns import Columns, decode
 from kafkalite.log.compression import UNPACKED_BYTES_MAX
+from kafkalite.log.header_columns import HeaderColumns
 from kafkalite.log.message_set import Message, build_message, entry_header, read_inner, resolve
 from kafkalite.log.record import read_records
 
+BLOCK_RECORDS = 8192
 _RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is shown; its bytes are bounded
 
 
@@ -40,25 +43,66 @@ class Row(NamedTuple):
 
 
 Rows = list[Row] | Malformed
+T = TypeVar("T")
 
 
-def rows_of_window(window: Window) -> Iterator[Rows]:
-    """For each batch of the window its rows, or why it has none."""
+def rows_of_window(window: Window) -> Iterator[Iterable[list[Row]] | Malformed]:
+    """For each batch of the window its rows, in blocks that are good until the next batch, or why it has none."""
     columns = columns_of_window(window)
     if columns is None:
         for start, end in pairwise(window.bounds):
-            yield rows_of_batch(window.data[start:end])
+            yield _in_blocks(rows_of_batch(window.data[start:end]))
         return
-    rows = _rows(columns)
+    rows = chain.from_iterable(map(_rows, blocks_of(columns)))
     counts = np.bincount(columns.batch, minlength=len(columns.batches)).tolist()
     is_control = columns.batches.is_control.tolist()
-    at = 0
     for i, count in enumerate(counts):
         if is_control[i]:
-            yield rows_of_batch(window.data[window.bounds[i] : window.bounds[i + 1]])
+            yield _in_blocks(rows_of_batch(window.data[window.bounds[i] : window.bounds[i + 1]]))
         else:
-            yield rows[at : at + count]
-            at += count
+            blocks = take_blocks(rows, count)
+            yield blocks
+            for _ in blocks:  # what nobody wanted to see
+                pass
+
+
+def _in_blocks(rows: Rows) -> Iterable[list[Row]] | Malformed:
+    return rows if isinstance(rows, Malformed) else take_blocks(iter(rows), len(rows))
+
+
+def take_blocks(items: Iterator[T], count: int) -> Iterator[list[T]]:
+    """The next `count` of them, `BLOCK_RECORDS` at a time."""
+    for at in range(0, count, BLOCK_RECORDS):
+        yield list(islice(items, min(BLOCK_RECORDS, count - at)))
+
+
+def blocks_of(columns: Columns) -> Iterator[Columns]:
+    """The same records, `BLOCK_RECORDS` at a time, each block with its part of the data."""
+    found = columns.headers
+    for first in range(0, len(columns), BLOCK_RECORDS):
+        rows = slice(first, first + BLOCK_RECORDS)
+        start = int(columns.record_start[first])
+        block = Columns(
+            data=columns.data[start : int(columns.record_end[rows][-1])],
+            batches=columns.batches,
+            batch=columns.batch[rows],
+            offset=columns.offset[rows],
+            timestamp=columns.timestamp[rows],
+            record_start=columns.record_start[rows] - start,
+            record_end=columns.record_end[rows] - start,
+            key_start=columns.key_start[rows] - start,
+            key_end=columns.key_end[rows] - start,
+            value_start=columns.value_start[rows] - start,
+            value_end=columns.value_end[rows] - start,
+            header_start=columns.header_start[rows] - start,
+            header_count=columns.header_count[rows],
+        )
+        if found is not None:
+            firsts = found.first[first : first + BLOCK_RECORDS + 1]
+            these = slice(int(firsts[0]), int(firsts[-1]))
+            places = found.key_start, found.key_end, found.value_start, found.value_end
+            block.headers = HeaderColumns(firsts - firsts[0], *[place[these] - start for place in places])
+        yield block
 
 
 def rows_of_batch(batch: memoryview) -> Rows:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 from kafkalite.errors import ConfigError
 from kafkalite.inspection.directories import Place
-from kafkalite.inspection.findings import Fault, Gravity
+from kafkalite.inspection.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
 from kafkalite.inspection.partition_check import Told
-from kafkalite.inspection.producers_check import read_file
+from kafkalite.inspection.regular_file import kind_of, read_file
 from kafkalite.log.checkpoint import decode_entries
 from kafkalite.log.files import Files
 from kafkalite.log.meta_properties import read_meta_properties
@@ -52,6 +52,7 @@ def check_root(place: Place, told: list[Told], *, clean: bool) -> list[Fault]:
     if place.root is None or not place.whole:
         return []
     faults: list[Fault] = []
+    place = _without_what_is_no_file(place, faults)
     cluster_id = _check_meta(place, faults)
     _check_marker(place, faults)
     ends = {(one.partition.topic, one.partition.partition): one for one in told}
@@ -62,6 +63,26 @@ def check_root(place: Place, told: list[Told], *, clean: bool) -> list[Fault]:
     registered = _check_journal(place, cluster_id, faults)
     _check_topic_ids(told, registered, clean, faults)
     return faults
+
+
+def _without_what_is_no_file(place: Place, faults: list[Fault]) -> Place:
+    """The same but for names under which a broker looks for a file and finds none."""
+    left = []
+    for name in place.names:
+        if name in (META_PROPERTIES, CLEAN_SHUTDOWN, JOURNAL_NAME, *_CHECKPOINTS):
+            path = f"{place.root}/{name}"
+            try:
+                kind = kind_of(path)
+            except FileNotFoundError:
+                faults.append(
+                    Fault(path, "", LINK_TO_NOWHERE, gravity=Gravity.HARMLESS, restart="it counts as missing")
+                )
+                continue
+            if kind is not None:
+                faults.append(no_file(path, kind))
+                continue
+        left.append(name)
+    return place._replace(names=left)
 
 
 def _check_meta(place: Place, faults: list[Fault]) -> str | None:

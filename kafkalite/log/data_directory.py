@@ -27,10 +27,12 @@ from typing import NamedTuple
 
 from kafkalite.errors import ConfigError, StorageError
 from kafkalite.log.checkpoint import read_topic_id
-from kafkalite.log.files import Background, Files, is_full, storage_error
+from kafkalite.log.files import Background, Done, Files, is_full, storage_error
+from kafkalite.log.flusher import remember_failed_sync
 from kafkalite.log.meta_properties import MetaProperties, read_meta_properties
 from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
+    CLEANED,
     DELETE_DIRECTORY,
     FIRST_SEGMENT,
     LOCK,
@@ -213,7 +215,12 @@ class DataDirectory:
             except StorageError as error:
                 points[key] = log.kept_recovery_point
                 fault = fault or error
-        _sync_together(self._files, list(paths))
+        try:
+            _sync_together(self._files, list(paths))
+        except OSError:
+            for log in self.logs.values():  # any of them, for one failure hides the others
+                remember_failed_sync(self._files, log.directory)
+            raise
         # each waited for before it takes the place of the one before: this may not come to its end
         self.checkpoints.write(self.offsets(points))
         self._files.sync(self.path)
@@ -249,6 +256,10 @@ class DataDirectory:
         else:
             self.failure = f"the disk below {self.path} has failed: {error.strerror or error}"
 
+    def met(self, error: OSError) -> None:
+        """Somebody who works in here has met `error`: it may be all of the disk that has failed."""
+        self._files.when_refused(self.path, error)
+
     # the checkpoints
 
     def recovery_points(self) -> dict[Key, int]:
@@ -261,6 +272,33 @@ class DataDirectory:
         ends = {key: log.end_offset for key, log in logs.items()}
         known = {key: offset for key, offset in (high_watermarks or {}).items() if key in ends}
         return LogOffsets(recovery_points, starts, ends | known)
+
+    def keep_cleaned(self, key: Key, offset: int, done: Done) -> None:
+        """The log is compacted below `offset`: write that down, in the background; `done` hears how it went."""
+        job, written = self.checkpoints.clean_later(key, offset)
+
+        def heard(error: Exception | None) -> None:
+            written(error)
+            if isinstance(error, OSError):
+                self.met(error)
+            done(error)
+
+        self.background(job, heard)
+
+    def remove_cleaned(self, key: Key, done: Done) -> None:
+        """Remove what a compaction of the log that was given up has left, in the background."""
+        path = self.log_path(key)
+
+        def job() -> None:
+            try:
+                names = self._files.listdir(path)
+            except FileNotFoundError:
+                return  # the log is gone, and its directory has another name
+            for name in names:
+                if name.endswith(CLEANED):
+                    self._files.unlink_if_exists(f"{path}/{name}")
+
+        self.background(job, done)
 
     # names
 

@@ -104,6 +104,10 @@ class Files:
         """Cut an open file to `size_bytes`, or lengthen it with a hole."""
         os.ftruncate(fd, size_bytes)
 
+    def set_modified(self, path: str, modified_ns: int) -> None:
+        """Say when the file was last written."""
+        os.utime(path, ns=(modified_ns, modified_ns))
+
     def fsync(self, fd: int) -> None:
         """Wait until the open file or directory is on the disk."""
         os.fsync(fd)
@@ -141,7 +145,7 @@ class Files:
         except OSError:
             return False
 
-    def write_fully(self, fd: int, data: bytes, position: int = 0) -> None:
+    def write_fully(self, fd: int, data: bytes | bytearray | memoryview, position: int = 0) -> None:
         """All of `data` at `position`, however many calls it takes."""
         view = memoryview(data)
         while view:

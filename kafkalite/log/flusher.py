@@ -206,6 +206,25 @@ class Flusher:
 
         self._background(lambda: self._files.sync_all(taken), flushed)
 
+    def sync_names(self, done: Callable[[StorageError | None], None], tidy: Callable[[], None] | None = None) -> None:
+        """Have another hand wait until all names in the directory as it is now are on the disk; `tidy` comes first."""
+
+        def synced(error: Exception | None) -> None:
+            if isinstance(error, SyncFailed):
+                self._fail(error)
+            if error is not None and self.failure is None:
+                fault = error if isinstance(error, OSError) else OSError(str(error))
+                done(self._files.refusal(f"cannot flush {self._name}", self._directory, fault))
+            else:
+                done(None if self.failure is None else StorageError(self.failure))
+
+        def sync() -> None:
+            if tidy is not None:
+                tidy()
+            self._files.sync(self._directory)
+
+        self._background(sync, synced)
+
     def _reached(self, recovery_point: int, sealed_point: int) -> None:
         self.recovery_point = max(self.recovery_point, recovery_point)
         self._sealed_point = max(self._sealed_point, sealed_point)
@@ -217,13 +236,18 @@ class Flusher:
             fault = self._files.refusal(f"cannot flush {self._name}", self._directory, error)
             self.failure = f"{fault}; it takes no more records until the broker is started again"
             logger.error("%s", self.failure)
-            # what the system forgot it still shows to readers; the next start has to write it again (see `recovery`).
-            # Should the machine go down instead, this file may be lost, but so is what the system shows
-            with contextlib.suppress(OSError):
-                self._files.create_empty(f"{self._directory}/{FAILED_SYNC}")
+            remember_failed_sync(self._files, self._directory)
             self.on_failure()
         self._round += 1
         self._handed_out = 0
+
+
+def remember_failed_sync(files: Files, directory: str) -> None:
+    """An fsync has failed in a log's directory. What the system forgot it still shows to readers; the next start has to
+    write it again (see `recovery`). Should the machine go down instead, this mark may be lost, but so is what the
+    system shows."""
+    with contextlib.suppress(OSError):
+        files.create_empty(f"{directory}/{FAILED_SYNC}")
 
 
 def _nobody() -> None:

@@ -55,6 +55,7 @@ class LogManager:
         self.logs: dict[Key, PartitionLog] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.when_offline: WhenOffline = lambda keys, why: None
+        self.when_gone: Callable[[Key], object] = lambda key: None  # a log was let go of, whatever the reason
         self._clock = clock
         self._config = config
         self._work = BackgroundWork(run_in_background, wake)
@@ -135,6 +136,7 @@ class LogManager:
                 log = self.logs[one.key] = directory.logs.pop(one.key)
                 directory.logs[one.key] = log
                 self._homes[one.key] = directory
+        self._forget_wrong_cleanings()
         self._files.when_refused = self._refused  # before, errors come from other threads, and `loading` sees to them
         self._loaded = True
         if self.logs:
@@ -165,6 +167,19 @@ class LogManager:
                 self.high_watermarks[key] = marks[key]
             found.append(Found(directory, key, configs[key[0]], known))
         return found
+
+    def _forget_wrong_cleanings(self) -> None:
+        """A log may have been cut: were it longer again before the cleaner looks, what is new would count as clean."""
+        for directory in self.online:
+            for key, offset in list(directory.checkpoints.cleaned.items()):
+                log = directory.logs.get(key)
+                if log is not None and offset > log.end_offset:
+                    logger.warning(
+                        "the checkpoint says that %s-%d is compacted up to offset %d, but it ends at %d: all of it is "
+                        "dirty",
+                        *key, offset, log.end_offset,
+                    )  # fmt: skip
+                    directory.checkpoints.forget_cleaned(key)
 
     def settled(self) -> None:
         """Whoever knows which logs there should be has seen to it. Before that, a stop after an unclean start is not a
@@ -271,6 +286,7 @@ class LogManager:
             del directory.logs[key]
             self.high_watermarks.pop(key, None)
             log.abandon()
+            self.when_gone(key)
             if directory.checkpoints.may_name(key):
                 self._checkpoint_soon(directory)
         return log
@@ -314,6 +330,15 @@ class LogManager:
             # where a segment begins the names of the files say it already
             if log is not None and home is not None and log.start_offset > log.segments[0].base_offset:
                 homes[home.path] = home
+        self._keep(homes, done)
+
+    def keep_recovery_points(self, keys: Iterable[Key], done: Callable[[], None]) -> None:
+        """Call `done` when the recovery points that these logs have now are written down, or could not be, which is
+        logged."""
+        homes = {home.path: home for key in keys if (home := self._homes.get(key)) is not None}
+        self._keep(homes, done)
+
+    def _keep(self, homes: Mapping[str, DataDirectory], done: Callable[[], None]) -> None:
         left = len(homes)
 
         def kept() -> None:
@@ -417,6 +442,8 @@ class LogManager:
             del self.logs[key], self._homes[key]
             self.high_watermarks.pop(key, None)
         directory.leave()
+        for key in keys:
+            self.when_gone(key)
         assert directory.failure is not None
         logger.error("%s; its %d logs are offline until the next start", directory.failure, len(keys))
         self.when_offline(keys, directory.failure)

@@ -1,6 +1,6 @@
 """The checkpoints of a data directory: recovery points, log starts, high watermarks, one offset per log.
 
-The fourth, how far each log has been compacted, stays as it was found, but for the names of logs that are gone.
+The fourth, how far each log has been compacted, is written when a log was (`clean_later`), and when a name in it goes.
 
 They call logs by their names, and names come back. If the new log of a name were met at start by the offsets of the old
 one, its records would be taken for ones that had been deleted, or for recovered. So it is remembered which names the
@@ -31,9 +31,20 @@ class LogOffsets(NamedTuple):
     high_watermarks: Offsets
 
 
+class _Series:
+    """States of some files, each newer than the ones before: `taken` so many were handed in, `written` is the newest
+    that stands in the files."""
+
+    __slots__ = ("taken", "written")
+
+    def __init__(self) -> None:
+        self.taken = self.written = 0
+
+
 class OffsetCheckpoints:
-    """Belongs to the owner of the logs; only a job of `write_later` runs elsewhere. `have_points`: the recovery points
-    could be read, so a log that they do not name is a young one.
+    """Belongs to the owner of the logs; only jobs run elsewhere. `have_points`: the recovery points could be read, so a
+    log that they do not name is a young one. `recovery_points` are those that stand in the file. `cleaned`: how far
+    each log is compacted; a log may be missing there.
 
     Invariant: `_named` has every name that stands in a file, or will when the jobs under way are done.
     """
@@ -42,11 +53,14 @@ class OffsetCheckpoints:
         self._files = files
         self._paths = [f"{data_dir}/{name}" for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)]
         self._cleaner_path = f"{data_dir}/{CLEANER_OFFSETS}"
-        self._cleaned: Offsets = {}
+        self.cleaned: dict[Key, int] = {}
+        self._cleaned_is_kept = True  # the file says what `cleaned` says
         self.have_points = False
+        self.recovery_points: Offsets = {}
+        self._points_of = 0  # the state that `recovery_points` are of
         self._named: set[Key] = set()
-        self._taken = 0  # states that were handed in so far: each is newer than the ones before
-        self._written = 0  # the newest of them that stands in the files
+        self._offsets = _Series()
+        self._cleanings = _Series()
         # a name may be needed while a job is at the files: its owner waits for that job, not for all that is queued
         self._writing = threading.Lock()
 
@@ -58,8 +72,9 @@ class OffsetCheckpoints:
         """What the files say now; nothing for those that are missing or corrupt, which is logged."""
         found = LogOffsets(*[read_offsets(self._files, path) for path in self._paths])
         self.have_points = bool(found.recovery_points) or self._files.has(self._paths[0], encode_offsets({}))
-        self._cleaned = read_offsets(self._files, self._cleaner_path)
-        self._named.update(*found, self._cleaned)
+        self.recovery_points = found.recovery_points
+        self.cleaned = read_offsets(self._files, self._cleaner_path)
+        self._named.update(*found, self.cleaned)
         return found
 
     def may_name(self, key: Key) -> bool:
@@ -74,26 +89,65 @@ class OffsetCheckpoints:
 
     def write_later(self, offsets: LogOffsets, *, durable: bool = True) -> tuple[Job, Done]:
         """The job that does it, and what the owner calls with its outcome. A state never overwrites a newer one."""
-        self._taken += 1
-        number = self._taken
+        series = self._offsets
+        series.taken += 1
+        number = series.taken
         names = set().union(*offsets)
         self._named |= names
         contents = {path: encode_offsets(one) for path, one in zip(self._paths, offsets, strict=True)}
-        cleaned = {key: offset for key, offset in self._cleaned.items() if key in names}
-        if len(cleaned) < len(self._cleaned):
-            contents[self._cleaner_path] = encode_offsets(cleaned)
+        clean: tuple[Job, Done] | None = None
+        if not self._cleaned_is_kept or not names.issuperset(self.cleaned):
+            self.cleaned = {key: offset for key, offset in self.cleaned.items() if key in names}
+            clean = self._keep_cleaned(durable=durable)
 
         def job() -> None:
             with self._writing:
-                if number < self._written:
+                if number < series.written:
                     return
                 for path, content in contents.items():
                     self._files.write_atomically(path, content, durable=durable)
-                self._written = number
+                series.written = number
+            if clean is not None:
+                clean[0]()
 
         def done(error: Exception | None) -> None:
-            if error is None and number == self._taken:
-                self._named = names
-                self._cleaned = cleaned
+            if clean is not None:
+                clean[1](error)
+            if error is None and number > self._points_of:  # one that lost against a newer one says nothing
+                self._points_of = number
+                self.recovery_points = offsets.recovery_points
+            if error is None and number == series.taken and self._cleaned_is_kept:
+                self._named = names | self.cleaned.keys()
+
+        return job, done
+
+    def forget_cleaned(self, key: Key) -> None:
+        """It is not known how far a log is compacted. The next write says so."""
+        del self.cleaned[key]
+        self._cleaned_is_kept = False
+
+    def clean_later(self, key: Key, offset: int) -> tuple[Job, Done]:
+        """The same for the offset up to which a log is compacted now. `cleaned` says so at once."""
+        self.cleaned[key] = offset
+        self._named.add(key)
+        return self._keep_cleaned()
+
+    def _keep_cleaned(self, *, durable: bool = True) -> tuple[Job, Done]:
+        series = self._cleanings
+        series.taken += 1
+        number = series.taken
+        self._cleaned_is_kept = False
+        content = encode_offsets(self.cleaned)
+
+        def job() -> None:
+            with self._writing:
+                if number < series.written:
+                    return
+                self._files.write_atomically(self._cleaner_path, content, durable=durable)
+                series.written = number
+
+        def done(error: Exception | None) -> None:
+            if error is None and number == series.taken:
+                self._cleaned_is_kept = True
 
         return job, done

@@ -12,37 +12,29 @@ Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import os
-import random
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalite.clock import Clock, Timer
 from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.batch import CONTROL, parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
-from kafkalite.log.files import (
-    Background,
-    Files,
-    run_inline,
-    storage_error,
-)
-from kafkalite.log.flusher import Flusher
-from kafkalite.log.names import DELETED, PARTITION_METADATA, SNAPSHOT, segment_stem
-from kafkalite.log.producer_state import EXPIRATION_MS
-from kafkalite.log.record_counts import LogCounts, RecordCounts
+from kafkalite.log.compacted_log import CompactedLog
+from kafkalite.log.files import storage_error
+from kafkalite.log.flusher import Flusher, remember_failed_sync
+from kafkalite.log.log_services import LogServices
+from kafkalite.log.names import PARTITION_METADATA
+from kafkalite.log.record_counts import RecordCounts
 from kafkalite.log.recovery import Known, LoadedLog, load
-from kafkalite.log.retention import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
-from kafkalite.log.segment import NEVER, RELATIVE_OFFSET_MAX, Segment
-from kafkalite.log.time_lookup import TimestampOffset, first_at_or_after, latest
+from kafkalite.log.segment import RELATIVE_OFFSET_MAX
+from kafkalite.log.time_lookup import TimeLookup, TimestampOffset, first_at_or_after, latest
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.region import FileRegion
+
+__all__ = ["AppendResult", "LogServices", "PartitionLog"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,48 +51,11 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class LogServices:
-    """What all logs of a broker share: time, hands for slow work, the door to the disk, how long producers last.
+class PartitionLog(CompactedLog):
+    """`lost_bytes` is what the last start had to cut off; the other fields are told of where they are at home, how far
+    the log is on the disk in `FlushedLog`, its segments in `SegmentedLog`, and compaction in `CompactedLog`."""
 
-    `hear` has the outcomes of slow work told that nobody was told of yet. `counting` is the lane of those who count
-    records: one log after another.
-    """
-
-    __slots__ = ("clock", "counting", "files", "hear", "lane", "producer_expiration_ms")
-
-    def __init__(
-        self,
-        clock: Clock,
-        lane: Callable[[], Background] = lambda: run_inline,
-        files: Files | None = None,
-        producer_expiration_ms: int = EXPIRATION_MS,
-        hear: Callable[[], None] = lambda: None,
-    ) -> None:
-        self.clock = clock
-        self.lane = lane
-        self.counting = lane()
-        self.hear = hear
-        self.files = Files() if files is None else files
-        self.producer_expiration_ms = producer_expiration_ms
-
-
-class PartitionLog:
-    """Fields: `end_offset` is the next record's, `start_offset` the first that may be read. Everything below
-    `committed_offset` is as safe as the topic's settings ask; that is the end, unless flush.messages makes it wait, and
-    then `on_commit` is called when it moves, or with the error for which it will not, or when the log was cut.
-    `on_new_start` is called when records were deleted. `waits_for_the_disk`: segments that are to go have to wait until
-    what follows them is on it. `lost_bytes` is what the last start had to cut off.
-
-    Invariant: start_offset <= end_offset; segments ascend by base offset, the first one's is <= start_offset.
-    `segments` is never changed in place: whoever goes through it sees the log as it was.
-    """
-
-    __slots__ = (
-        "_active", "_background", "_bases", "_config", "_counted_to", "_counts", "_flush_at", "_roll_age_ms", "_rules",
-        "_sealed_bytes", "_segment_bytes", "_services", "_timers", "_topic_id", "committed_offset", "directory",
-        "end_offset", "epochs", "flusher", "lost_bytes", "on_commit", "on_new_start", "partition", "producers",
-        "segments", "start_offset", "topic", "waits_for_the_disk",
-    )  # fmt: skip
+    __slots__ = ("_rules", "_segment_bytes", "_topic_id", "lost_bytes")
 
     is_offline = False  # see OfflineLog
 
@@ -110,29 +65,31 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.directory = directory
-        self.segments: Sequence[Segment] = tuple(loaded.segments)
+        self.segments = tuple(loaded.segments)
         self.producers = loaded.producers
         self.epochs = loaded.epochs
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.committed_offset = loaded.end_offset
-        self.on_commit: Callable[[StorageError | None], object] = _nobody
-        self.on_new_start: Callable[[], None] = _no_one
+        self.on_commit = _nobody
+        self.on_new_start = _no_one
         self.waits_for_the_disk = False
         self.lost_bytes = loaded.lost_bytes
         self._services = services
-        self._background = services.lane()
+        self.files = services.files
+        self.background = services.lane()
         self.flusher = Flusher(
-            f"{topic}-{partition}", directory, services.files, self._background, services.hear, services.clock.wall_ms,
+            f"{topic}-{partition}", directory, services.files, self.background, services.hear, services.clock.wall_ms,
             loaded.recovery_point, loaded.segments[-1].base_offset, loaded.rewritten,
         )  # fmt: skip
         self.flusher.on_failure = self._rest
         self._counts = RecordCounts(directory, services.files, services.counting)
         self._counted_to = loaded.end_offset
-        self._timers: dict[Timer, None] = {}
+        self._timers = {}
+        self._replacement = None
+        self._given_out = {}
+        self._is_closed = False
         self._topic_id: uuid.UUID | None = None
-        self._active: Segment = self.segments[-1]
-        self._sealed_bytes = 0
         self._take_stock()
         self.config = config
 
@@ -170,6 +127,8 @@ class PartitionLog:
                 logger.warning("cannot remove %s, which was not finished: %s", directory, error)
             raise
         log.flusher.owe(os.path.dirname(directory), directory)
+        # first of all: else the disk might know the directory, and not whose it is
+        log.flusher.owed = {f"{directory}/{PARTITION_METADATA}": None} | log.flusher.owed
         return log
 
     def __repr__(self) -> str:
@@ -225,7 +184,7 @@ class PartitionLog:
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
-            raise self._refusal(f"cannot append to {self.topic}-{self.partition}", error) from error
+            raise self.refusal(f"cannot append to {self.topic}-{self.partition}", error) from error
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.record_count += count - delta - 1
             if attributes & CONTROL:
@@ -314,71 +273,37 @@ class PartitionLog:
     def topic_id(self) -> uuid.UUID | None:
         """From partition.metadata, read when first asked for."""
         if self._topic_id is None:
-            self._topic_id = read_topic_id(self._services.files, f"{self.directory}/{PARTITION_METADATA}")
+            self._topic_id = read_topic_id(self.files, f"{self.directory}/{PARTITION_METADATA}")
         return self._topic_id
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
         """Raises StorageError."""
         path = f"{self.directory}/{PARTITION_METADATA}"
         try:
-            self._services.files.write_atomically(path, encode_topic_id(topic_id), durable=False)
+            self.files.write_atomically(path, encode_topic_id(topic_id), durable=False)
         except OSError as error:
-            raise self._refusal(f"cannot write {path}", error) from error
+            raise self.refusal(f"cannot write {path}", error) from error
         self._topic_id = topic_id
         self.flusher.owe(path)
-
-    @property
-    def size_bytes(self) -> int:
-        return self._sealed_bytes + self._active.size_bytes
-
-    def counts(self) -> LogCounts:
-        """How many records and bytes each segment holds. What has to be read for it is None in this answer, and known
-        in one of the next."""
-        self._count_appended()
-        return self._counts.of(self.segments, self.start_offset, self.end_offset)
-
-    def stop_counting(self) -> None:
-        """What is being read to answer `counts` is given up: a stop must not wait for it."""
-        self._counts.close()
-
-    def _count_appended(self) -> None:
-        """Every offset that was appended here is a record, so nothing need be counted with each append (0.05 us there
-        instead of 0.2). What is not so, and markers, the append tells the segment by itself."""
-        self._active.record_count += self.end_offset - self._counted_to
-        self._counted_to = self.end_offset
 
     # looking things up
 
     def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
         """The first record at or after `timestamp_ms`, if it lies below `limit_offset`. Raises StorageError."""
-        try:
-            return first_at_or_after(self.segments, timestamp_ms, self.start_offset, limit_offset)
-        except OSError as error:
-            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
-        except Malformed as error:
-            raise self._damaged(error) from error
+        return self.lookup_of_timestamp(timestamp_ms, limit_offset).answer()
+
+    def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup:
+        """The same for those who cannot wait for it."""
+        searches = first_at_or_after(self.segments, timestamp_ms, self.start_offset)
+        return TimeLookup(searches, limit_offset, self._unreadable)
 
     def max_timestamp_offset(self, limit_offset: int) -> TimestampOffset | None:
         """The first record that carries the latest timestamp of all, if it lies below `limit_offset`."""
-        try:
-            return latest(self.segments, self.start_offset, limit_offset)
-        except OSError as error:
-            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
-        except Malformed as error:
-            raise self._damaged(error) from error
+        return self.lookup_of_max_timestamp(limit_offset).answer()
 
-    def batches(self, from_offset: int) -> Iterator[memoryview]:
-        """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
-        try:
-            for segment, end in [(s, s.size_bytes) for s in self.segments[self._index_of(from_offset) :]]:
-                found = segment.find(from_offset)
-                if found is not None:
-                    for _, _, batch in segment.walk(found[0], end):
-                        yield batch
-        except OSError as error:
-            raise storage_error(f"cannot read {self.topic}-{self.partition}", self.directory, error) from error
-        except Malformed as error:
-            raise self._damaged(error) from error
+    def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup:
+        """The same for those who cannot wait for it."""
+        return TimeLookup(latest(self.segments, self.start_offset), limit_offset, self._unreadable)
 
     @property
     def latest_epoch(self) -> int:
@@ -393,285 +318,10 @@ class PartitionLog:
         """(that epoch or the one before it that is known, the offset behind its last record); (-1, -1) if unknown."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
-    # cutting
-
-    def delete_records_before(self, offset: int) -> None:
-        """Nothing below `offset` is to be read any more; segments that lie below it altogether are removed.
-
-        If they are many, the next look at all logs removes the rest. Raises KafkaError(OFFSET_OUT_OF_RANGE) past the
-        end, StorageError.
-        """
-        if offset > self.end_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if offset <= self.start_offset:
-            return
-        self.start_offset = offset
-        try:
-            self._remove_first(min(self._index_of(offset), SEGMENTS_PER_TURN))
-        except OSError as error:
-            raise self._refusal(f"cannot delete from {self.topic}-{self.partition}", error) from error
-        finally:
-            self._started_anew()
-
-    def delete_old_segments(self, now_ms: int, most: int) -> list[Reason]:
-        """Remove the first segments that have had their time (see `retention`), at most `most`; why each of them went.
-
-        The active one is sealed, and a new one begun, before it goes. Raises StorageError for what could not be done;
-        what could be was.
-        """
-        fault: OSError | None = None
-        start_offset = self.start_offset
-        try:
-            reasons = deletable(
-                self._facts(), len(self.segments), self.size_bytes, start_offset, self.committed_offset, self._config,
-                now_ms, most,
-            )  # fmt: skip
-            if reasons and len(reasons) == len(self.segments) and self.failure is None:
-                try:
-                    self._roll(now_ms)
-                except OSError as error:  # a full disk has no room for a new segment; the old ones go all the same
-                    fault = error
-            gone = self._remove_first(min(len(reasons), len(self.segments) - 1))
-        except OSError as error:
-            raise self._refusal(f"cannot delete from {self.topic}-{self.partition}", error) from error
-        finally:
-            if self.segments[0].base_offset > start_offset:
-                self.start_offset = max(start_offset, self.segments[0].base_offset)
-                self._started_anew()
-        if fault is not None:
-            raise self._refusal(f"cannot begin a new segment of {self.topic}-{self.partition}", fault) from fault
-        return reasons[:gone]
-
-    def _facts(self) -> Iterator[SegmentFacts]:
-        bases = self._bases
-        for at, segment in enumerate(self.segments, start=1):
-            end_offset = bases[at] if at < len(bases) else self.end_offset
-            yield SegmentFacts(end_offset, segment.size_bytes, segment.largest_timestamp_ms)
-
-    def _started_anew(self) -> None:
-        try:
-            self.epochs.truncate_from_start(self.start_offset)
-            self.flusher.owe(self.epochs.path, self.directory)
-        except OSError as error:  # the next start does it again
-            logger.warning("cannot write %s: %s", self.epochs.path, error)
-        self.on_new_start()
-
-    def truncate_to(self, offset: int) -> None:
-        """The log ends before `offset` now: everything at or past it is dropped. Raises StorageError."""
-        if offset >= self.end_offset:
-            return
-        self._counts.cut()
-        self._count_appended()
-        try:
-            if offset < self.segments[0].base_offset:
-                self._start_anew(offset)
-            else:
-                keep = bisect_right(self._bases, offset)
-                self._remove(self.segments[: keep - 1 : -1])  # the last one first: whatever happens, no hole is left
-                self.segments[-1].truncate_to(offset)
-                self.end_offset = offset
-            self._counted_to = offset
-            # before anything new comes: else a crash might bring the old records back behind the new ones
-            self._services.files.sync_all([*self.segments[-1].files(), self.directory])
-            self.start_offset = min(self.start_offset, offset)
-            self.epochs.truncate_from_end(offset)
-            self._take_stock()
-            self._active.set_roll_age(self._roll_age_ms)
-            self._reload_producers()
-        except OSError as error:
-            raise self._refusal(f"cannot truncate {self.topic}-{self.partition}", error) from error
-        self.flusher.begin_anew(offset)
-        self.flusher.owe(self.epochs.path, self.directory)
-        self.committed_offset = min(self.committed_offset, offset)
-        self._mark_flushed()
-        self.on_commit(None)
-
-    def _start_anew(self, offset: int) -> None:
-        """Drop every segment; the next record gets `offset`."""
-        new = Segment.create(self.directory, offset, self._config, self._services.clock.wall_ms(), self._services.files)
-        old = self.segments
-        self.segments = (new, *old)
-        self._remove(old[::-1])
-        self.end_offset = offset
-
-    def _reload_producers(self) -> None:
-        covered = self.producers.restore(
-            self.start_offset, self.end_offset, self._services.clock.wall_ms(), self._services.producer_expiration_ms
-        )
-        for batch in self.batches(covered) if covered < self.end_offset else ():
-            self.producers.apply(parse_header(batch), batch)
-
-    def _remove_first(self, count: int) -> int:
-        """Remove the first `count` segments, as far as the name of what follows is on the disk for sure; how many went.
-
-        Else a crash might leave the log without any, and offsets would be given a second time. Raises OSError,
-        StorageError.
-        """
-        gone = min(count, self._index_of(self.flusher.named_point))
-        self._remove(self.segments[:gone])
-        self.waits_for_the_disk = gone < count and self.failure is None
-        if not self.waits_for_the_disk or self.flusher.is_under_way:
-            return gone
-        self.flush_soon()
-        more = min(count - gone, self._index_of(self.flusher.named_point))  # it may have been done at once
-        self._remove(self.segments[:more])
-        self.waits_for_the_disk = gone + more < count
-        return gone + more
-
-    def _remove(self, segments: Sequence[Segment]) -> None:
-        """Take `segments`, the first or the last ones, out of the log: their files are renamed now and unlinked after
-        file.delete.delay.ms. Raises OSError; then those before the one that would not go are gone."""
-        renamed: list[str] = []
-        gone: set[int] = set()
-        try:
-            for segment in segments:
-                snapshot = f"{self.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
-                for path in (*segment.files(), snapshot):
-                    with contextlib.suppress(FileNotFoundError):
-                        self._services.files.rename(path, path + DELETED)
-                        renamed.append(path + DELETED)
-                    gone.add(segment.base_offset)
-        finally:
-            for segment in self.segments:
-                if segment.base_offset in gone:
-                    segment.abandon()
-                    self.producers.forget_snapshot(segment.base_offset)
-            self.segments = tuple(segment for segment in self.segments if segment.base_offset not in gone)
-            self._take_stock()
-            if renamed:
-                self.flusher.owe(self.directory)
-                self._unlink_later(renamed)
-
-    def _unlink_later(self, paths: list[str]) -> None:
-        def unlink_all() -> None:
-            for path in paths:
-                self._services.files.unlink_if_exists(path)
-
-        def hand_out() -> None:
-            del self._timers[timer]
-            self._background(unlink_all, self._unlinked)
-
-        timer = self._services.clock.call_later(self._config.file_delete_delay_ms, hand_out)
-        self._timers[timer] = None
-
-    def _unlinked(self, error: Exception | None) -> None:
-        if error is not None:
-            logger.warning("cannot unlink files in %s: %s; the next start tries again", self.directory, error)
-
-    # growing
-
-    def _roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the end of the log. Raises OSError; then nothing has changed."""
-        config = self._config
-        old = self._active
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        jitter_ms = random.randrange(jitter) if jitter > 0 else 0
-        new = Segment.create(self.directory, self.end_offset, config, now_ms, self._services.files, jitter_ms)
-        try:
-            new.set_roll_age(self._roll_age_ms)
-            new.open_for_append()
-            snapshot = self.producers.take_snapshot(self.end_offset)
-            old.seal()
-        except OSError:
-            new.delete_files()
-            if old.fd < 0:
-                old.open_for_append()
-            raise
-        if snapshot is not None:
-            self.flusher.owe(snapshot)
-        # its indexes too, even when every record of it was flushed before: nobody looks at them again after a crash
-        self.flusher.owe(*old.files(), self.directory)
-        self.segments = (*self.segments, new)
-        self._bases.append(new.base_offset)
-        self._sealed_bytes += old.size_bytes
-        self._count_appended()
-        self._active = new
-        self._counts.note(self.segments)
-        self.flusher.flush_sealed(self.segments)
-        self._mark_flushed()
-        self.flusher.refuse_if_failed()  # some fsync before may have been heard of only now
-        return new
-
-    def _enter_epoch(self, leader_epoch: int) -> None:
-        self.epochs.assign(leader_epoch, self.end_offset)
-        self.flusher.owe(self.epochs.path, self.directory)
-
-    # flushing
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below it is on the disk for sure."""
-        return self.flusher.recovery_point
-
-    @property
-    def kept_recovery_point(self) -> int:
-        """What the checkpoint is to say of it."""
-        return self.flusher.kept_recovery_point
-
-    @property
-    def failure(self) -> str | None:
-        """Why the log takes no more records; None for one in good health."""
-        return self.flusher.failure
-
-    def flush(self) -> None:
-        """Wait until everything appended is on the disk. Raises StorageError."""
-        end_offset = self.end_offset  # somebody may append while others are told
-        self.flusher.flush(self.segments, end_offset)
-        self._mark_flushed()
-        if self.committed_offset < end_offset:
-            self.committed_offset = end_offset
-            self.on_commit(None)
-
-    def flush_if_due(self, now_ms: int) -> None:
-        """Have another hand flush what is older than flush.ms. Raises StorageError if it is known at once that this
-        cannot be; a log that failed for good said so when it did."""
-        flusher = self.flusher
-        if now_ms - flusher.last_flush_ms < self._config.flush_ms or flusher.failure is not None:
-            return
-        if self.recovery_point < self.end_offset or flusher.owed:
-            self.flush_soon()
-
-    def flush_soon(self) -> None:
-        """See to it that everything appended so far is flushed by another hand and committed then.
-
-        Raises StorageError when it is known at once that this has failed.
-        """
-        self.flusher.refuse_if_failed()
-        if self.flusher.is_under_way:
-            return  # what it does not take along goes when it has ended
-        fault: list[StorageError] = []
-
-        def flushed(error: StorageError | None) -> None:
-            if error is not None:
-                fault.append(error)
-            else:
-                self._mark_flushed()
-                # not all that was to be flushed, should the log have been cut meanwhile
-                self.committed_offset = max(self.committed_offset, min(self.recovery_point, self.end_offset))
-                if self.end_offset <= self._flush_at:
-                    self.committed_offset = self.end_offset
-                else:
-                    self._flush_more(fault)
-            self.on_commit(fault[0] if fault else None)
-
-        self.flusher.flush_soon(self.segments, self.end_offset, flushed)
-        if fault:
-            raise fault[0]
-
-    def _flush_more(self, fault: list[StorageError]) -> None:
-        """What came during a flush may need one too."""
-        try:
-            self.flush_soon()
-        except StorageError as error:
-            fault.append(error)
-
-    def _mark_flushed(self) -> None:
-        self._flush_at = min(NEVER, self.recovery_point + self._config.flush_messages - 1)
+    # the end
 
     def _rest(self) -> None:
         self._active.rest()  # so that the next append asks before it opens
-
-    # the end
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that were silent for producer.id.expiration.ms; returns how many."""
@@ -682,9 +332,11 @@ class PartitionLog:
 
         Raises StorageError, also for a log that has failed before. The log is closed afterwards in any case.
         """
-        touched = self.end_offset > self.recovery_point or bool(self.flusher.owed)
         try:
+            if self._replacement is not None:
+                self._replacement.settle()
             self.flusher.refuse_if_failed()
+            touched = self.end_offset > self.recovery_point or bool(self.flusher.owed)
             paths = [path for segment in self.flusher.unflushed(self.segments) for path in segment.files()]
             if self._active.is_touched or self.end_offset > self.recovery_point:
                 touched = True
@@ -698,7 +350,7 @@ class PartitionLog:
             self._count_appended()
             self._counts.note(self.segments, all_are_sealed=True)
         except OSError as error:
-            raise self._refusal(f"cannot close {self.topic}-{self.partition}", error) from error
+            raise self.refusal(f"cannot close {self.topic}-{self.partition}", error) from error
         finally:
             self.abandon()
         return [*paths, *self.flusher.owed]
@@ -707,37 +359,25 @@ class PartitionLog:
         """`shut`, and wait until all of it is on the disk. Raises StorageError."""
         paths = self.shut()
         try:
-            self._services.files.sync_all(paths)
+            self.files.sync_all(paths)
         except OSError as error:
-            raise self._refusal(f"cannot flush {self.topic}-{self.partition}", error) from error
+            remember_failed_sync(self.files, self.directory)
+            raise self.refusal(f"cannot flush {self.topic}-{self.partition}", error) from error
         self.flusher.recovery_point = self.end_offset
 
     def abandon(self) -> None:
         """Give every descriptor and timer back and leave the files as they are, as after a crash or a deletion."""
+        self._is_closed = True
         for segment in self.segments:
             segment.abandon()
         self._counts.close()
-        for timer in self._timers:
+        for timer, retired in self._timers.items():
             timer.cancel()
+            for segment in retired:
+                segment.abandon()
         self._timers.clear()
-
-    def _index_of(self, offset: int) -> int:
-        """Which segment `offset` belongs to; the first one for what lies before it."""
-        return max(0, bisect_right(self._bases, offset) - 1)
-
-    def _take_stock(self) -> None:
-        self._bases = [segment.base_offset for segment in self.segments]
-        self._active = self.segments[-1]
-        self._sealed_bytes = sum(segment.size_bytes for segment in self.segments) - self._active.size_bytes
-
-    def _refusal(self, what: str, error: OSError) -> StorageError:
-        """For whoever asked for a change; the directory hears of it too, for all of its disk may have failed."""
-        return self._services.files.refusal(what, self.directory, error)
-
-    def _damaged(self, error: Malformed) -> KafkaError:
-        return storage_error(
-            f"{self.topic}-{self.partition} is damaged", self.directory, OSError(errno.EIO, str(error))
-        )
+        if self._replacement is not None:
+            self._replacement.abandon()
 
 
 def _nobody(error: StorageError | None) -> None:

@@ -178,6 +178,16 @@ class ProducerState:
         producer = self._producers[producer_id] = Producer(epoch)
         return producer
 
+    def last_batches(self, before_offset: int) -> dict[int, tuple[int, int]]:
+        """(last offset of its last batch with data, -1 without one; epoch) by producer id, of those where that offset
+        lies before `before_offset`. Source: UnifiedLog.lastRecordsOfActiveProducers."""
+        found = {}
+        for producer_id, producer in self._producers.items():
+            last_offset = producer.batches[-1].last_offset if producer.batches else -1
+            if last_offset < before_offset:
+                found[producer_id] = last_offset, producer.epoch
+        return found
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget those that have been silent that long; returns how many. One inside a transaction stays."""
         expired = [

@@ -108,7 +108,10 @@ class RecordCounts:
     that they were counted for. `_round` moves when the log is cut: what was counted before counts for nothing.
     """
 
-    __slots__ = ("_background", "_below", "_directory", "_files", "_is_closed", "_is_under_way", "_lost", "_round")
+    __slots__ = (
+        "_background", "_below", "_directory", "_files", "_has_looked_up", "_is_closed", "_is_under_way", "_lost",
+        "_round",
+    )  # fmt: skip
 
     def __init__(self, directory: str, files: Files, background: Background) -> None:
         self._directory = directory
@@ -118,6 +121,7 @@ class RecordCounts:
         self._lost: set[int] = set()  # base offsets of segments that cannot be counted
         self._round = 0
         self._is_under_way = False
+        self._has_looked_up = False
         self._is_closed = False
 
     def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
@@ -128,6 +132,23 @@ class RecordCounts:
             tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
             found.append(SegmentCounts(segment.base_offset, segment.size_bytes, *(tally or (None, None))))
         return LogCounts(tuple(found), self._is_under_way)
+
+    def known(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> Tally | None:
+        """The records of the whole log, or None while some of them are not known.
+
+        Nothing is counted for it: another hand looks up what is noted, once.
+        """
+        if not self._has_looked_up:
+            self._has_looked_up = True
+            self._find_out(segments, start_offset, end_offset, only_noted=True)
+        records = control_records = 0
+        for at, segment in enumerate(segments):
+            tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
+            if tally is None:
+                return None
+            records += tally.records
+            control_records += tally.control_records
+        return Tally(records, control_records)
 
     def _live(self, segment: Segment, end_offset: int, start_offset: int) -> Tally | None:
         if end_offset <= start_offset:
@@ -149,12 +170,18 @@ class RecordCounts:
         self._below = None
         self._lost.clear()
 
+    def replaced(self, segments: Iterable[Segment]) -> None:
+        """Compaction has put another one in the place of these."""
+        self._lost.difference_update(segment.base_offset for segment in segments)
+
     def close(self) -> None:
         self._is_closed = True
 
     # finding out
 
-    def _find_out(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> None:
+    def _find_out(
+        self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, only_noted: bool = False
+    ) -> None:
         if self._is_under_way or self._is_closed:
             return
         unknown = []
@@ -167,10 +194,12 @@ class RecordCounts:
             if segment.base_offset < start_offset:
                 below = self._below
                 if below is None or below[0] != start_offset or below[1] is not segment:
-                    straddling = segment
+                    straddling = None if only_noted else segment
         if not unknown and straddling is None:
             return
-        look = _Look(self._files, self._directory, unknown, straddling, start_offset, lambda: self._is_closed)
+        look = _Look(
+            self._files, self._directory, unknown, straddling, start_offset, lambda: self._is_closed, only_noted
+        )
         round_ = self._round
 
         def looked(error: Exception | None) -> None:
@@ -190,7 +219,7 @@ class RecordCounts:
     def _take(self, look: _Look, segments: Sequence[Segment]) -> None:
         active = segments[-1]
         for segment, upto_bytes, tally, was_noted in look.found:
-            if segment.uncounted_bytes == upto_bytes:  # and nobody has found it out before
+            if segment.is_in_place and segment.uncounted_bytes == upto_bytes:  # and nobody has found it out before
                 segment.add_counted(tally.records + tally.control_records, tally.control_records)
                 segment.is_noted = was_noted and segment is not active
         if look.straddling is not None and look.below is not None:
@@ -208,7 +237,7 @@ class RecordCounts:
         entries = []
         sealed = segments if all_are_sealed else segments[:-1]
         for segment in sealed:
-            if segment.is_noted or not segment.size_bytes:
+            if segment.is_noted or not segment.size_bytes or not segment.is_in_place:
                 continue
             if segment.uncounted_bytes and segment.identity is not None:
                 self._look_up(segment)
@@ -242,12 +271,13 @@ class _Look:
     """A job: find out what is not known of some segments. It holds paths and numbers; the segments only pass through.
 
     `found` are (segment, how many bytes of it were counted, its records, whether they were noted); `below` are the
-    records in front of `start_offset` in the segment `straddling`; `lost` are those that cannot be counted.
+    records in front of `start_offset` in the segment `straddling`; `lost` are those that cannot be counted. With
+    `only_noted` what is not noted stays unknown.
     """
 
     def __init__(
         self, files: Files, directory: str, unknown: Iterable[Segment], straddling: Segment | None, start_offset: int,
-        is_stopped: Callable[[], bool],
+        is_stopped: Callable[[], bool], only_noted: bool = False,
     ) -> None:  # fmt: skip
         self.start_offset = start_offset
         self.straddling = straddling
@@ -259,6 +289,7 @@ class _Look:
         self._unknown = [(segment, segment.path, segment.uncounted_bytes, segment.identity) for segment in unknown]
         self._straddling = None if straddling is None else (straddling.path, straddling.size_bytes)
         self._is_stopped = is_stopped
+        self._only_noted = only_noted
 
     def __call__(self) -> None:
         noted = read_noted(self._files, self._directory) if self._unknown else {}
@@ -273,6 +304,9 @@ class _Look:
                 )
             except (Malformed, OSError) as error:
                 self._complain(base_offset, path, error)
+            except Stopped:
+                if not self._only_noted:
+                    raise
             else:
                 self.found.append((segment, upto_bytes, tally, was_noted))
                 left_bytes -= 0 if was_noted else upto_bytes
@@ -291,7 +325,7 @@ class _Look:
             self.lost.append(base_offset)
 
     def _go_on(self) -> None:
-        if self._is_stopped():
+        if self._only_noted or self._is_stopped():
             raise Stopped
 
 

@@ -12,25 +12,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
-from kafkalite.errors import Malformed, StorageError
+from kafkalite.errors import Malformed
 from kafkalite.log.batch import BatchHeader
-from kafkalite.log.batch_file import hop, is_intact
+from kafkalite.log.batch_file import is_intact
 from kafkalite.log.files import Files
 from kafkalite.log.leader_epochs import LeaderEpochs
+from kafkalite.log.leftovers import finish_clean_up
 from kafkalite.log.names import (
-    CLEANED,
-    DELETED,
     FAILED_SYNC,
     LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
     PARTITION_METADATA,
     SNAPSHOT,
-    SWAP,
     TIME_INDEX,
     TXN_INDEX,
     parse_segment_file,
@@ -174,62 +172,6 @@ def _list(directory: str, files: Files) -> tuple[dict[int, int], list[int], set[
     return sizes, snapshots, beside[OFFSET_INDEX], beside[TIME_INDEX]
 
 
-def finish_clean_up(directory: str, leftovers: Iterable[str], files: Files) -> None:
-    """Finish or undo what was under way when the broker stopped. Raises OSError.
-
-    `.deleted` goes. `.cleaned` was not finished and goes, and with it every `.swap` at or behind the first of them:
-    they belong together. What `.swap` remains is complete: it takes the place of the segments that it covers.
-    """
-    cleaned: list[int] = []
-    swaps: list[tuple[int, str, str]] = []
-    for name in leftovers:
-        found = parse_segment_file(name)
-        assert found is not None
-        base, suffix, leftover = found
-        if leftover == SWAP:
-            swaps.append((base, suffix, name))
-            continue
-        if leftover == CLEANED:
-            cleaned.append(base)
-        assert leftover in (CLEANED, DELETED)
-        files.unlink_if_exists(f"{directory}/{name}")
-    undone = min(cleaned, default=None)
-    kept = []
-    for base, suffix, name in swaps:
-        if undone is not None and base >= undone:
-            files.unlink_if_exists(f"{directory}/{name}")
-        else:
-            kept.append((base, suffix, name))
-    logs = sorted(base for base, suffix, _ in kept if suffix == LOG)
-    if logs:
-        _drop_covered(directory, logs[0], _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1], files), files)
-    for _, _, name in kept:
-        logger.info("%s/%s takes its place", directory, name)
-        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-
-
-def _end_of(path: str, base: int, files: Files) -> int:
-    """The offset behind the last batch of a complete segment file."""
-    fd = files.open(path, os.O_RDONLY)
-    try:
-        last = base
-        for _, _, last, _ in hop(fd, 0, os.fstat(fd).st_size):  # noqa: B007
-            pass
-        return last + 1
-    except Malformed as error:
-        raise StorageError(f"{path} should be complete, but {error}; move it away to start without it") from error
-    finally:
-        files.close(fd)
-
-
-def _drop_covered(directory: str, start: int, end: int, files: Files) -> None:
-    for name in files.listdir(directory):
-        found = parse_segment_file(name)
-        if found is not None and not found[2] and start <= found[0] < end:
-            logger.info("%s/%s was compacted already; deleting it", directory, name)
-            files.unlink_if_exists(f"{directory}/{name}")
-
-
 def _check_place(segment: Segment, position: int, header: BatchHeader, next_offset: int) -> None:
     """Raise Malformed for a batch with offsets that cannot follow `next_offset` - 1 in this segment."""
     if header.base_offset < next_offset:
@@ -282,9 +224,13 @@ class _Loader:
             lost_bytes += lost
             behind = segments[at + 1 :]
             flushed = end_offset < self.recovery_point  # what is missing was there once, and was taken away on purpose
-            if behind and not lost and not self.has_gaps and not flushed and behind[0].base_offset != end_offset:
+            if behind and not lost and not self.has_gaps and not flushed and behind[0].base_offset > end_offset:
                 logger.warning("%s: what comes before it, from offset %d on, is missing", behind[0].path, end_offset)
                 lost = behind[0].base_offset - end_offset
+            if behind and not lost and behind[0].base_offset < end_offset:
+                # begun by a roll that failed, after which the log went on without it
+                logger.warning("%s: what comes before it goes on, to offset %d", behind[0].path, end_offset)
+                lost = end_offset - behind[0].base_offset
             if lost:
                 del segments[at + 1 :]
                 lost_bytes += self._cut_behind(segments[at], behind)

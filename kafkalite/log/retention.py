@@ -9,7 +9,7 @@
 One rule after the other, each from the oldest segment that is left up to the first that stays; never beyond the high
 watermark. The last segment goes like any other if there is something in it: the log begins a new one first.
 The look takes some logs in each turn of the loop, one if it finds something, and comes again soon for those that wait
-for the disk.
+for the disk. A log that is being compacted is left alone, and looked at when that is over.
 Source: kafka.log.UnifiedLog (deleteOldSegments, deletableSegments), kafka.log.LogManager.cleanupLogs.
 """
 
@@ -87,11 +87,18 @@ def deletable(
 
 
 class RetentionCheck:
-    """A look at every log, `begin` begins one. `logs` are those that there are now, by (topic, partition)."""
+    """A look at every log, `begin` begins one. `logs` are those that there are now, by (topic, partition). One that
+    `is_busy` is left alone: its first segments are being compacted."""
 
-    def __init__(self, logs: Callable[[], Mapping[tuple[str, int], PartitionLog]], clock: Clock) -> None:
+    def __init__(
+        self,
+        logs: Callable[[], Mapping[tuple[str, int], PartitionLog]],
+        clock: Clock,
+        is_busy: Callable[[tuple[str, int]], bool] = lambda key: False,
+    ) -> None:
         self._logs = logs
         self._clock = clock
+        self._is_busy = is_busy
         self._waiting: deque[tuple[str, int]] = deque()
         self._later: list[tuple[str, int]] = []  # these have more to delete when something is on the disk
         self._timer: Timer | None = None
@@ -104,6 +111,13 @@ class RetentionCheck:
             self._later.clear()
             self._pause_ms = LOOK_AGAIN_MS
             self._look(list(self._logs()), 0)
+
+    def look_again(self, key: tuple[str, int]) -> None:
+        """Look at one log soon: it is not busy any more."""
+        if self._timer is None:
+            self._look([key], 0)
+        else:
+            self._later.append(key)  # a look is under way, or will be
 
     def stop(self) -> None:
         self._waiting.clear()
@@ -128,7 +142,7 @@ class RetentionCheck:
         for _ in range(min(LOGS_PER_TURN, len(self._waiting))):
             key = self._waiting.popleft()
             log = logs.get(key)
-            if log is not None and self._look_at(log, key, now_ms):
+            if log is not None and not self._is_busy(key) and self._look_at(log, key, now_ms):
                 break
         if self._waiting:
             self._timer = self._clock.call_later(0, self._turn)

@@ -12,6 +12,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment, org.apache.kafka.comm
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -23,8 +24,9 @@ from kafkalite.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from kafkalite.log.batch_file import hop, walk
 from kafkalite.log.files import Files
+from kafkalite.log.mapped_index import MappedIndex
 from kafkalite.log.message_set import entry_header
-from kafkalite.log.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
+from kafkalite.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.record_notes import Identity, identity_of
 from kafkalite.log.time_index import TimeIndex
@@ -63,11 +65,12 @@ class Segment:
 
     def __init__(
         self, directory: str, base_offset: int, size_bytes: int, config: TopicConfig, now_ms: int,
-        files: Files, jitter_ms: int = 0,
+        files: Files, jitter_ms: int = 0, leftover: str = "",
     ) -> None:  # fmt: skip
+        """`leftover` is what the names of its files end in for now, such as ".swap"."""
         stem = f"{directory}/{segment_stem(base_offset)}"
         self.directory = directory
-        self.path = stem + LOG
+        self.path = stem + LOG + leftover
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.record_count = self.control_record_count = 0
@@ -76,9 +79,9 @@ class Segment:
         self.is_noted = False
         self._rebuilt_bytes = 0
         self.created_ms = now_ms
-        self.offset_index = OffsetIndex(stem + OFFSET_INDEX, base_offset, config.segment_index_bytes, files)
-        self.time_index = TimeIndex(stem + TIME_INDEX, base_offset, config.segment_index_bytes, files)
-        self.txn_index = TxnIndex(stem + TXN_INDEX, base_offset, files)
+        self.offset_index = OffsetIndex(stem + OFFSET_INDEX + leftover, base_offset, config.segment_index_bytes, files)
+        self.time_index = TimeIndex(stem + TIME_INDEX + leftover, base_offset, config.segment_index_bytes, files)
+        self.txn_index = TxnIndex(stem + TXN_INDEX + leftover, base_offset, files)
         self.index_interval_bytes = config.index_interval_bytes
         self.index_is_full = False
         self.max_timestamp_ms = -2
@@ -199,7 +202,7 @@ class Segment:
         self._know_max_timestamp()
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
-            self._first_timestamp_ms = self._read_first_timestamp(file)
+            self._first_timestamp_ms = self._read_first_timestamp(file.fd)
         self.index_is_full = self.offset_index.is_full or self.time_index.is_full
         self.set_roll_age(self._roll_age_ms)
         self.file = file
@@ -346,6 +349,16 @@ class Segment:
             return self.max_timestamp_ms
         return os.stat(self.path).st_mtime_ns // 1_000_000
 
+    def first_timestamp_ms(self) -> int:
+        """The largest of the first batch; -1 without one. Raises OSError."""
+        if self._first_timestamp_ms == -2:
+            fd = self._files.open(self.path, os.O_RDONLY)  # one look at a segment that nobody reads
+            try:
+                self._first_timestamp_ms = self._read_first_timestamp(fd)
+            finally:
+                self._files.close(fd)
+        return self._first_timestamp_ms
+
     def latest(self) -> tuple[int, int]:
         """(latest timestamp, last offset of the first batch that has it); (-1, base offset) without. Raises OSError."""
         self._look_up_max_timestamp()
@@ -366,8 +379,8 @@ class Segment:
         if self.max_timestamp_ms == -2:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
 
-    def _read_first_timestamp(self, file: OpenFile) -> int:
-        head = os.pread(file.fd, min(HEADER_BYTES, self.size_bytes), 0)
+    def _read_first_timestamp(self, fd: int) -> int:
+        head = os.pread(fd, min(HEADER_BYTES, self.size_bytes), 0)
         try:
             header = parse_header(head) if head[16:17] == bytes((MAGIC,)) else entry_header(head)
         except Malformed:
@@ -470,10 +483,41 @@ class Segment:
         self.identity = None
         self.is_noted = False
 
+    # its files
+
+    def index_bytes(self) -> int:
+        """Of the .index file, 0 without one. Raises OSError."""
+        return _size_of(self.offset_index)
+
+    def time_index_bytes(self) -> int:
+        return _size_of(self.time_index)
+
+    def modified_ns(self) -> int:
+        """When the .log was last written. Raises OSError."""
+        return os.stat(self.path).st_mtime_ns
+
     def files(self) -> list[str]:
         """The paths of its files; the .txnindex may not exist."""
-        stem = self.path[: -len(LOG)]
-        return [stem + suffix for suffix in SEGMENT_FILES]
+        return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+
+    def rename(self, before: str, after: str) -> list[str]:
+        """Let the names of its files end in `after` instead of `before`; the new paths. Raises OSError; what was
+        renamed has its new name then, and trying again goes on from there."""
+        renamed = []
+        for part in (self, self.offset_index, self.time_index, self.txn_index):
+            if not part.path.endswith(before) or (after and part.path.endswith(after)):
+                continue  # done before
+            path = part.path.removesuffix(before) + after
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(part.path, path)
+                renamed.append(path)
+            part.path = path
+        return renamed
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its files are those that a start would take for it: it is part of the log, and not on the move."""
+        return not self._closed and self.path.endswith(LOG)
 
     def delete_files(self) -> None:
         """Raises OSError."""
@@ -484,3 +528,10 @@ class Segment:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, f"{self.path} is closed")
+
+
+def _size_of(index: MappedIndex) -> int:
+    try:
+        return os.stat(index.path).st_size
+    except FileNotFoundError:
+        return 0

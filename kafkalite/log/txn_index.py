@@ -29,6 +29,11 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+def encode_entry(txn: AbortedTxn) -> bytes:
+    """As it stands in the file."""
+    return _ENTRY.pack(_VERSION, *txn)
+
+
 class TxnIndex:
     """The file is read whole when asked: it is short, and only read_committed consumers ask."""
 
@@ -60,7 +65,7 @@ class TxnIndex:
         files = self._files
         fd = files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            files.write_fully(fd, _ENTRY.pack(_VERSION, *txn), len(entries) * _ENTRY.size)
+            files.write_fully(fd, encode_entry(txn), len(entries) * _ENTRY.size)
         finally:
             files.close(fd)
         entries.append(txn)

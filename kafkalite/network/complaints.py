@@ -1,11 +1,13 @@
 """Log lines about peers that misbehave: one line for each peer and reason in a while, not one for each attempt.
 
-A client with a wrong port or a wrong protocol reconnects many times a second; the operator wants one line of it.
+A client with a wrong port or a wrong protocol reconnects many times a second; the operator wants one line of it. The
+same goes for what the broker itself cannot do while clients ask for it again and again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kafkalite.clock import Clock
 
@@ -16,12 +18,14 @@ _log = logging.getLogger("kafkalite.network")
 
 
 class Complaints:
-    """Writes a warning unless one of the same kind about the same host was written less than `SILENCE_MS` ago."""
+    """Writes a line unless one of the same kind about the same host was written less than `SILENCE_MS` ago: a warning,
+    or what `write` makes of it."""
 
-    __slots__ = ("_clock", "_last")
+    __slots__ = ("_clock", "_last", "_write")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, write: Callable[..., object] = _log.warning) -> None:
         self._clock = clock
+        self._write = write
         self._last: dict[tuple[str, str], tuple[int, int]] = {}  # -> (when written, how many kept silent since)
 
     def about(self, host: str, kind: str, message: str) -> None:
@@ -35,4 +39,4 @@ class Complaints:
         if len(self._last) >= REMEMBERED_MAX:
             self._last.pop(next(iter(self._last)))
         self._last[key] = (now_ms, 0)
-        _log.warning("%s: %s%s", host, message, f" ({silent_count} more times before)" if silent_count else "")
+        self._write("%s: %s%s", host, message, f" ({silent_count} more times before)" if silent_count else "")

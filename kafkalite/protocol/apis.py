@@ -1,7 +1,7 @@
 """THE TABLE: every request that this broker answers, with the versions it answers.
 
-ApiVersions lists exactly these rows. A new API is one row here, one declaration in `messages/`, one handler of the
-same file name in `api/`.
+ApiVersions lists exactly Kafka's rows. A new API is one row here, one declaration in `messages/`, one handler of the
+same file name in `api/`. What only our own commands ask is a row of its own kind (`_OWN_ROWS`), and is not listed.
 Source: org.apache.kafka.common.protocol.ApiKeys; the numbers in the schema files.
 """
 
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, RunCleanerRequest, RunCleanerResponse
 from kafkalite.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -123,5 +124,10 @@ _ROWS = (
     Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse, 0, 1),
 )
 
+_OWN_ROWS = (Api(RUN_CLEANER_KEY, "RunCleaner", RunCleanerRequest, RunCleanerResponse, 0, 0),)
+
 APIS: Mapping[int, Api] = MappingProxyType({row.key: row for row in _ROWS})
-API_OF_REQUEST: Mapping[type[Message], Api] = MappingProxyType({row.request: row for row in _ROWS})
+"""Kafka's: what ApiVersions lists."""
+SERVED: Mapping[int, Api] = MappingProxyType({row.key: row for row in (*_ROWS, *_OWN_ROWS)})
+"""With those of our own, which only our own commands know."""
+API_OF_REQUEST: Mapping[type[Message], Api] = MappingProxyType({row.request: row for row in SERVED.values()})

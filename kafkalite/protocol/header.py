@@ -15,7 +15,7 @@ from struct import error as struct_error
 from typing import Any, NamedTuple
 
 from kafkalite.errors import Malformed
-from kafkalite.protocol.apis import API_OF_REQUEST, APIS, Api
+from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
 from kafkalite.protocol.codec import decode, encoder
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.primitives import RECORDS, read_uvarint, skip_tags
@@ -30,7 +30,7 @@ _write_response_header_0 = Struct(">ii").pack
 _write_response_header_1 = Struct(">iiB").pack
 
 # From which version on a request has header 2; a key that is not in the table has header 1.
-_FLEXIBLE_SINCE = {key: api.request.flexible.start for key, api in APIS.items() if api.request.flexible}
+_FLEXIBLE_SINCE = {key: api.request.flexible.start for key, api in SERVED.items() if api.request.flexible}
 _NEVER = 1 << 16
 
 

@@ -45,7 +45,46 @@ class Asker:
                 return True
 
 
+class Crowd:
+    """Connections of their own for whoever asks."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._port = broker.port
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def join(self) -> Asker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self.writers.append(writer)
+        return Asker(reader, writer)
+
+    async def ask(self, request: Any, version: int = 9) -> Any:
+        return await (await self.join()).ask(request, version)
+
+    def begin(self, request: Any, version: int = 9) -> asyncio.Task[Any]:
+        return asyncio.ensure_future(self.ask(request, version))
+
+    def leave(self) -> None:
+        for writer in self.writers:
+            writer.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0)
+
+
 Story = Callable[[Asker, Broker], Awaitable[None]]
+
+
+async def scene(broker: Broker, story: Story) -> None:
+    """One life of the broker, with one client."""
+    async with broker:
+        crowd = Crowd(broker)
+        try:
+            await story(await crowd.join(), broker)
+        finally:
+            crowd.leave()
 
 
 @pytest.fixture
@@ -53,15 +92,7 @@ def tell(tmp_path: Path) -> Callable[..., None]:
     """Run a story against a broker that is made for it."""
 
     def run(story: Story, **settings: Any) -> None:
-        async def scene() -> None:
-            settings.setdefault("group_initial_rebalance_delay_ms", 0)
-            async with Broker(data_dir=tmp_path / "data", port=0, **settings) as broker:
-                reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-                try:
-                    await story(Asker(reader, writer), broker)
-                finally:
-                    writer.close()
-
-        uvloop.run(scene())
+        settings.setdefault("group_initial_rebalance_delay_ms", 0)
+        uvloop.run(scene(Broker(data_dir=tmp_path / "data", port=0, **settings), story))
 
     return run

@@ -36,7 +36,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.api.conftest import Asker
+from tests.api.conftest import Crowd, until
 
 VERSIONS = range(3, APIS[0].max_version + 1)
 BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))
@@ -89,12 +89,6 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Any:
     gate.open()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
-
-
 async def topics(broker: Broker) -> Any:
     """t is flushed record by record, u is not; the partition t-0."""
     running: Any = broker._running
@@ -121,29 +115,6 @@ def outcome(answer: Any) -> tuple[int, int]:
     """(error code, base offset) of a produce of one partition."""
     partition = answer.responses[0].partition_responses[0]
     return partition.error_code, partition.base_offset
-
-
-class Crowd:
-    """Connections of their own for whoever asks."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._port = broker.port
-        self.writers: list[asyncio.StreamWriter] = []
-
-    async def join(self) -> Asker:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self.writers.append(writer)
-        return Asker(reader, writer)
-
-    async def ask(self, request: Any, version: int = 9) -> Any:
-        return await (await self.join()).ask(request, version)
-
-    def begin(self, request: Any, version: int = 9) -> asyncio.Task[Any]:
-        return asyncio.ensure_future(self.ask(request, version))
-
-    def leave(self) -> None:
-        for writer in self.writers:
-            writer.close()
 
 
 @pytest.fixture
@@ -216,19 +187,24 @@ def test_no_acknowledgement_comes_before_the_disk_has_the_batch(beside: Callable
     beside(story)
 
 
+async def all_are_refused(gate: Gate, fault: OSError, crowd: Crowd, partition: Any) -> None:
+    """Those who wait for the disk while it fails, and who comes when it is well again."""
+    gate.close()
+    gate.fault = fault
+    parked = [crowd.begin(produce()) for _ in range(3)]
+    await until(lambda: partition.log.end_offset == 3)
+    gate.open()
+    refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert [outcome(await one) for one in parked] == [refused] * 3
+    gate.fault = None
+    assert outcome(await crowd.ask(produce())) == refused
+
+
 def test_an_fsync_that_fails_ends_that_log_until_the_next_start(
     beside: Callable[..., None], gate: Gate, tmp_path: Path
 ) -> None:
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
-        gate.close()
-        gate.fault = OSError(errno.ENOSPC, "no room for what was promised")
-        parked = [crowd.begin(produce()) for _ in range(3)]
-        await until(lambda: partition.log.end_offset == 3)
-        gate.open()
-        refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-        assert [outcome(await one) for one in parked] == [refused] * 3
-        gate.fault = None
-        assert outcome(await crowd.ask(produce())) == refused
+        await all_are_refused(gate, OSError(errno.ENOSPC, "no room for what was promised"), crowd, partition)
         assert outcome(await crowd.ask(produce("u"))) == (0, 0)
         assert outcome(await crowd.ask(produce("t", 1))) == (0, 0)
         assert (await crowd.ask(fetch(), 11)).responses[0].partitions[0].high_watermark == 0
@@ -253,15 +229,7 @@ def test_a_disk_that_fails_takes_those_who_wait_for_it_along(gate: Gate, tmp_pat
                 if not broker._running.topics.partition(name, index).log.directory.startswith(failed)  # type: ignore[union-attr]
             )
             crowd = Crowd(broker)
-            gate.close()
-            gate.fault = OSError(errno.EIO, "the disk is broken")
-            parked = [crowd.begin(produce()) for _ in range(3)]
-            await until(lambda: partition.log.end_offset == 3)
-            gate.open()
-            refused = (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-            assert [outcome(await one) for one in parked] == [refused] * 3
-            gate.fault = None
-            assert outcome(await crowd.ask(produce())) == refused
+            await all_are_refused(gate, OSError(errno.EIO, "the disk is broken"), crowd, partition)
             assert outcome(await crowd.ask(produce("t" if other else "u", other))) == (0, 0)
             crowd.leave()
 

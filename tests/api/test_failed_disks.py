@@ -38,7 +38,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from tests.api.conftest import Asker
+from tests.api.conftest import scene
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
 Story = Callable[[Any, Any], Awaitable[None]]
@@ -49,17 +49,8 @@ def live(tmp_path: Path) -> Callable[..., None]:
     """One life of a broker on the directories `a` and `b`; topic t lives in both, partition 0 in the first."""
 
     def live(story: Story, directories: str = "ab", **settings: Any) -> None:
-        async def scene() -> None:
-            paths = ",".join(str(tmp_path / name) for name in directories)
-            broker = Broker(log_dirs=paths, port=0, **settings)
-            async with broker:
-                reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-                try:
-                    await story(Asker(reader, writer), broker)
-                finally:
-                    writer.close()
-
-        uvloop.run(scene())
+        paths = ",".join(str(tmp_path / name) for name in directories)
+        uvloop.run(scene(Broker(log_dirs=paths, port=0, **settings), story))
 
     return live
 

@@ -6,12 +6,14 @@ What is stored is found by tests/differential/cases_old_versions.py; here are co
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkalite.api import down_conversion
 from kafkalite.api.down_conversion import DownConversion
 from kafkalite.clock import ManualClock
 from kafkalite.errors import ErrorCode
@@ -22,6 +24,8 @@ from kafkalite.log.record import Record, read_records
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.region import FileRegion
+from tests.api.conftest import Crowd, until
 
 GOLDEN = Path(__file__).parents[1] / "log" / "golden" / "legacy"
 NOW_MS = 1_700_000_000_000
@@ -179,34 +183,152 @@ def test_work_has_an_end(tell: Callable[..., None]) -> None:
         partition = broker._running.topics.by_name["t"].partitions[0]
         clock = ManualClock()
         region = partition.read(0, 1 << 20, True)
-        hurried = DownConversion(3, 1 << 20, clock)
+        readers = broker._running._services.readers
+        hurried = DownConversion(3, 1 << 20, clock, readers)
         clock.advance(10_000)
-        assert [r.offset for r in records_of(hurried.convert(partition, region, 0, 1 << 20))] == [0]
-        assert hurried.convert(partition, region, 0, 1 << 20) == b""
-        at_leisure = DownConversion(3, 1 << 20, clock)
-        assert [r.offset for r in records_of(at_leisure.convert(partition, region, 0, 1 << 20))] == [0, 1, 2]
-        narrow = DownConversion(3, 200, clock)
-        assert narrow.convert(partition, region, 0, 1 << 20)
-        assert narrow.convert(partition, region, 0, 1 << 20) == b""
+        assert [r.offset for r in records_of(await hurried.convert(partition, region, 0, 1 << 20))] == [0]
+        assert await hurried.convert(partition, region, 0, 1 << 20) == b""
+        at_leisure = DownConversion(3, 1 << 20, clock, readers)
+        assert [r.offset for r in records_of(await at_leisure.convert(partition, region, 0, 1 << 20))] == [0, 1, 2]
+        narrow = DownConversion(3, 200, clock, readers)
+        assert await narrow.convert(partition, region, 0, 1 << 20)
+        assert await narrow.convert(partition, region, 0, 1 << 20) == b""
 
     tell(story)
 
 
 def test_a_producer_of_old_wakes_a_reader_of_today(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
-        import asyncio
-
         await a_topic(asker)
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        other = type(asker)(reader, writer)
-        waiting = asyncio.ensure_future(other.ask(fetch(0, max_wait_ms=10_000), 11))
-        await asyncio.sleep(0)
+        crowd = Crowd(broker)
+        waiting = crowd.begin(fetch(0, max_wait_ms=10_000), 11)
+        await until(lambda: broker._running.topics.partition("t", 0).waiters)
         answer = await asker.ask(produce(build_set([(0, NOW_MS, b"k", b"v")], 0)), 0)
         assert answer.responses[0].partition_responses[0].base_offset == 0
         (data,) = (await waiting).responses[0].partitions
         assert [(r.key, r.value, r.timestamp) for r in records_of(data.records)] == [(b"k", b"v", -1)]
         assert parse_header(data.records).magic == 2
-        writer.close()
+        crowd.leave()
+
+    tell(story)
+
+
+class Gate:
+    """Before each batch that is converted: who comes there. A thread may be made to wait, the loop never is."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[threading.Thread] = []
+        self._open = threading.Event()
+        self._open.set()
+        convert = down_conversion.to_old_format
+
+        def gated(*how: Any) -> Any:
+            thread = threading.current_thread()
+            self.threads.append(thread)
+            assert thread is threading.main_thread() or self._open.wait(30)
+            return convert(*how)
+
+        monkeypatch.setattr(down_conversion, "to_old_format", gated)
+
+    def close(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def was_passed_by(self) -> set[str]:
+        names = {"loop" if one is threading.main_thread() else one.name.rpartition("_")[0] for one in self.threads}
+        self.threads.clear()
+        return names
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Any:
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.open()
+
+
+LARGE = build_batch([NewRecord(None, bytes(200_000))])
+MANY = build_batch([NewRecord(None, b"")] * 1500)
+
+
+def test_what_takes_its_time_is_converted_by_a_thread(
+    tell: Callable[..., None], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = [NewRecord(None, b"v", timestamp=NOW_MS)]
+
+    async def story(asker: Any, broker: Any) -> None:
+        await a_topic(asker)
+        for offset, batch, who in (
+            (0, build_batch(small), "loop"),
+            (1, LARGE, "kafkalite-lookup"),
+            (2, build_batch(small, codec=GZIP), "kafkalite-lookup"),
+            (3, MANY, "kafkalite-lookup"),
+            (1503, build_batch(small), "loop"),
+        ):
+            answer = await asker.ask(produce(batch), 9)
+            assert answer.responses[0].partition_responses[0].base_offset == offset
+            for version in range(4):
+                (data,) = (await asker.ask(fetch(offset), version)).responses[0].partitions
+                assert data.error_code == 0 and records_of(data.records)[-1].offset >= offset
+                assert gate.was_passed_by() == {who}
+        monkeypatch.setattr(FileRegion, "read_at_once", lambda region: None)  # a disk would have to be waited for
+        assert records_of((await asker.ask(fetch(1503), 3)).responses[0].partitions[0].records)
+        assert gate.was_passed_by() == {"kafkalite-lookup"}
+
+    tell(story)
+
+
+def test_only_the_reader_of_old_waits_for_its_conversion(tell: Callable[..., None], gate: Gate) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        await a_topic(asker)
+        await asker.ask(produce(LARGE), 9)
+        crowd = Crowd(broker)
+        gate.close()
+        parked = [crowd.begin(fetch(), 3), crowd.begin(fetch(), 0)]
+        await until(lambda: len(gate.threads) == 2)  # there are no more threads for it
+        others = Crowd(broker)
+        others.begin(fetch(), 2).add_done_callback(lambda done: done.exception())
+        running = broker._running
+        await until(running._services.readers._work_queue.qsize)
+        others.leave()
+        await until(lambda: running.server.connection_count == 3)
+        (data,) = (await asker.ask(fetch(), 11)).responses[0].partitions
+        assert len(data.records) == len(LARGE)
+        assert not any(one.done() for one in parked)
+        gate.open()
+        for one in parked:
+            (data,) = (await one).responses[0].partitions
+            assert [len(record.value) for record in records_of(data.records)] == [200_000]
+        assert len(gate.threads) == 2, "nobody converts for who has left"
+        crowd.leave()
+
+    tell(story)
+
+
+def test_a_reader_of_old_is_woken_too(tell: Callable[..., None], gate: Gate) -> None:
+    """By what comes while it waits, and by what comes while something else is converted for it."""
+
+    async def story(asker: Any, broker: Any) -> None:
+        await a_topic(asker)
+        partition = broker._running.topics.partition("t", 0)
+        crowd = Crowd(broker)
+        waiting = crowd.begin(fetch(max_wait_ms=60_000), 1)
+        await until(lambda: partition.waiters)
+        await asker.ask(produce(LARGE), 9)
+        (data,) = (await waiting).responses[0].partitions
+        assert [record.offset for record in records_of(data.records)] == [0]
+        gate.threads.clear()
+        gate.close()
+        waiting = crowd.begin(fetch(max_wait_ms=60_000, min_bytes=300_000), 3)
+        await until(lambda: gate.threads)
+        await asker.ask(produce(LARGE), 9)
+        gate.open()
+        (data,) = (await waiting).responses[0].partitions
+        assert [record.offset for record in records_of(data.records)] == [0, 1]
+        assert not partition.waiters
+        crowd.leave()
 
     tell(story)
 

@@ -19,6 +19,7 @@ from kafkalite.protocol.messages.configs import (
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.api.conftest import until
 
 
 def fetch(offset: int = 0, **how: int) -> FetchRequest:
@@ -36,12 +37,6 @@ async def make_topic(asker: Any, broker: Any) -> Any:
 def append(partition: Any, size_bytes: int) -> None:
     written = build_batch([NewRecord(None, bytes(size_bytes), timestamp=1)])
     partition.append(memoryview(written), 1, 9)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
 
 
 def test_a_fetch_is_answered_when_enough_has_come(tell: Callable[..., None]) -> None:

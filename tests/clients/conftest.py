@@ -14,7 +14,6 @@ import logging
 import os
 import shutil
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,6 +25,8 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from tests.patience import until
+
 ELSEWHERE = "KAFKALITE_TEST_BOOTSTRAP"
 OVERRIDES = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1000, "num_partitions": 3}
 DEADLINE_SECONDS = 20.0
@@ -35,17 +36,6 @@ LOG.addHandler(logging.NullHandler())
 LOG.propagate = False
 
 T = TypeVar("T")
-
-
-def until(probe: Callable[[], T], what: str, seconds: float = DEADLINE_SECONDS) -> T:
-    """Ask again and again until the answer is true, and return it; `what` names what was awaited in vain."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not (answer := probe()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
-        pause.wait(0.02)
-    return answer
 
 
 class OwnBroker:

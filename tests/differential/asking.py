@@ -9,6 +9,11 @@ from uuid import UUID
 
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.names import ZERO_UUID
+from kafkalite.protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkalite.protocol.messages.group_membership import (
     JoinGroupRequest,
@@ -19,8 +24,17 @@ from kafkalite.protocol.messages.group_membership import (
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalite.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 
+TOPIC = 2  # of what kind the thing is that has settings
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # what to do with a setting
 BEGINNING_MS = 1_700_000_000_000  # the time of a story's first record, in November 2023
 
 # Where the fields of a batch's header lie.
@@ -118,6 +132,19 @@ def new_topic(name: str, partitions: int = 1, replicas: int = 1, **more: Any) ->
 
 def create(*topics: CreatableTopic, **more: Any) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=list(topics), **{"timeout_ms": 10_000} | more)
+
+
+def change(kind: int, name: str, *entries: tuple[str, int, str | None], **more: bool) -> IncrementalAlterConfigsRequest:
+    """`entries`: (key, operation, value)."""
+    configs = [IncrementalAlterableConfig(name=key, config_operation=op, value=value) for key, op, value in entries]
+    one = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    return IncrementalAlterConfigsRequest(resources=[one], **more)
+
+
+def delete_before(topic: str, *offsets: int, partition: int = 0) -> DeleteRecordsRequest:
+    """One offset for each partition from `partition` on."""
+    asked = [DeleteRecordsPartition(partition_index=partition + i, offset=offset) for i, offset in enumerate(offsets)]
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=asked)], timeout_ms=5000)
 
 
 def join(group: str, member_id: str = "", *protocols: str, **more: Any) -> JoinGroupRequest:

@@ -10,27 +10,17 @@ from kafkalite.protocol.messages.configs import (
     AlterConfigsResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
 )
+from tests.differential.asking import APPEND, DELETE, SET, SUBTRACT, TOPIC, change
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 
-TOPIC, BROKER = 2, 4
-SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+BROKER = 4
 
 
 def alter(kind: int, name: str, configs: dict[str, str | None], **more: bool) -> AlterConfigsRequest:
     entries = [AlterableConfig(name=key, value=value) for key, value in configs.items()]
     one = AlterConfigsResource(resource_type=kind, resource_name=name, configs=entries)
     return AlterConfigsRequest(resources=[one], **more)
-
-
-def change(kind: int, name: str, *entries: tuple[str, int, str | None], **more: bool) -> IncrementalAlterConfigsRequest:
-    """`entries`: (key, operation, value)."""
-    configs = [IncrementalAlterableConfig(name=key, config_operation=op, value=value) for key, op, value in entries]
-    one = IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-    return IncrementalAlterConfigsRequest(resources=[one], **more)
 
 
 def see(t: Teller, label: str, topic: str, **expected: str) -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.differential.asking import batch, fetch, list_offsets, produce
+from kafkalite.protocol.messages.topics import DeleteRecordsRequest
+from tests.differential.asking import batch, delete_before, fetch, list_offsets, produce
 from tests.differential.engine import Teller, every_version, in_versions
-
-
-def delete_before(topic: str, *offsets: int, partition: int = 0) -> DeleteRecordsRequest:
-    asked = [DeleteRecordsPartition(partition_index=partition + i, offset=offset) for i, offset in enumerate(offsets)]
-    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=asked)], timeout_ms=5000)
 
 
 def filled(t: Teller, stem: str = "t", **config: object) -> str:

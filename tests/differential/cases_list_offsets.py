@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kafkalite.log.compression import CODECS
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.differential.asking import BEGINNING_MS, batch, list_offsets, produce
+from tests.differential.asking import BEGINNING_MS, batch, delete_before, list_offsets, produce
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -93,8 +92,7 @@ def who_asks(t: Teller) -> None:
 @in_versions(1, 7, 8)
 def after_records_were_deleted(t: Teller) -> None:
     topic = filled(t)
-    one = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=0, offset=4)])
-    t.aside(DeleteRecordsRequest(topics=[one], timeout_ms=5000), 1)
+    t.aside(delete_before(topic, 4), 1)
     for label, time in (("earliest", EARLIEST), ("by time", BEGINNING_MS), ("latest", LATEST)):
         t.ask(label, list_offsets(topic, time))
     if t.v >= 7:

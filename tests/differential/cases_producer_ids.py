@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from tests.differential.engine import Explained, Teller, every_version, in_versions
 
@@ -44,5 +45,7 @@ def ids_of_before(t: Teller) -> None:
 
 @in_versions(0, 2, 4, 5)
 def transactional_ids(t: Teller) -> None:
+    # Kafka makes the topic of transactions when a coordinator is asked for, and nobody coordinates before
+    t.aside(FindCoordinatorRequest(key=t.name("tx"), key_type=1), 2)
     t.ask("a good one", init(t.name("tx")), until=lambda answer: is_ready(answer), but=NO_TRANSACTIONAL_IDS)
     t.ask("a timeout of 0", init(t.name("tx"), transaction_timeout_ms=0), but=NO_TRANSACTIONAL_IDS, until=is_ready)

@@ -37,7 +37,7 @@ from kafkalite.log.message_set import (
 from kafkalite.log.record import Record, read_records, record_times
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.network import framing
-from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec import decode, encoder
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchResponse
@@ -48,7 +48,7 @@ from tests.hostile.fuzz_golden import SETTINGS, batch, golden_frames, mend_check
 FRAME_BYTES_MAX = 2000
 UNPACKED_BYTES_MAX = 1 << 20
 NOW_MS = 1_700_000_000_000
-_KEYS = tuple(APIS)
+_KEYS = tuple(SERVED)
 _RULES = tuple(Rules(TopicConfig.build(settings, BrokerConfig())) for settings in SETTINGS.values())
 
 
@@ -130,7 +130,7 @@ def messages(data: bytes) -> None:
     answer."""
     frame = memoryview(bytearray(data))
     if len(data) > 2 and data[0] & 0x80:
-        api = APIS[_KEYS[(data[0] & 0x7F) % len(_KEYS)]]
+        api = SERVED[_KEYS[(data[0] & 0x7F) % len(_KEYS)]]
         versions = api.max_version + 1 - api.min_version
         _check_message(api.response, api.min_version + data[1] % versions, frame, 2)
         return
@@ -138,7 +138,7 @@ def messages(data: bytes) -> None:
         header, position = decode_request_header(frame)
     except Malformed:
         return
-    api_or_none = APIS.get(header.api_key)
+    api_or_none = SERVED.get(header.api_key)
     if api_or_none is not None and api_or_none.min_version <= header.api_version <= api_or_none.max_version:
         _check_message(api_or_none.request, header.api_version, frame, position)
 
@@ -379,7 +379,7 @@ def seeds(target: str) -> Iterator[bytes]:
     golden = [frame for _, _, frame in golden_frames()]
     if target == "messages":
         yield from (frame[4:] for frame in golden)
-        for at, api in enumerate(APIS.values()):
+        for at, api in enumerate(SERVED.values()):
             for version in range(api.min_version, api.max_version + 1):
                 answer = api.response(**_one_of_each(api.response, version))
                 yield bytes((0x80 | at, version - api.min_version)) + _encoded(answer, version)

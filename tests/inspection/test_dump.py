@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pytest
 from kafkalite.inspection.commands import dump_settings
 from kafkalite.inspection.dump import dump
 from kafkalite.inspection.printer import Printer
+from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.log.compression import NONE, ZSTD
 from tests.inspection.dump_oracle import FORMS, Said, files_for, kafka_dump_log
 from tests.inspection.random_logs import draw_log, harm
 
@@ -119,6 +122,59 @@ def test_several_processes_say_what_one_says(
     together = our_dump(tmp_path, options, files, capsys, as_json=as_json)
     assert together == alone
     assert len(alone.printed) > 10_000
+
+
+@pytest.mark.parametrize("options", [["--deep-iteration"], ["--print-data-log"]])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_batch_of_very_many_records_is_shown_a_block_at_a_time(
+    options: list[str],
+    as_json: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for seed in (4, 5):
+        log = draw_log(seed, batches=40)
+        harm(log)
+        log.write(tmp_path / f"random-{seed}")
+    records = [NewRecord(b"k%d" % i, b"v" * (i % 50), (("h", b"%d" % i),) * (i % 3), 1000 + i) for i in range(5000)]
+    (tmp_path / "wide-0").mkdir()
+    for base, codec in ((0, NONE), (5000, ZSTD)):
+        batch = build_batch(records, codec=codec, base_offset=base)
+        (tmp_path / "wide-0" / f"{base:020d}.log").write_bytes(batch)
+    files = files_for(tmp_path, "data")
+    at_once = our_dump(tmp_path, options, files, capsys, as_json=as_json)
+    monkeypatch.setattr("kafkalite.inspection.record_rows.BLOCK_RECORDS", 7)
+    sizes = []
+    lines = Printer.lines
+
+    def noted(printer: Printer, texts: list[str]) -> None:
+        sizes.append(len(texts))
+        lines(printer, texts)
+
+    monkeypatch.setattr(Printer, "lines", noted)
+    assert our_dump(tmp_path, options, files, capsys, as_json=as_json) == at_once
+    assert max(sizes) == 7
+    assert len(at_once.printed.splitlines()) > 10_000
+
+
+def test_what_is_no_file_is_said_and_the_rest_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    partition = tmp_path / "t-0"
+    shutil.copytree(GOLDEN / "kafkalite" / "rolled-0", partition)
+    (partition / f"{1:020d}.log").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(partition / f"{2:020d}.log")
+    os.mkfifo(partition / f"{2:020d}.index")
+    said = our_dump(tmp_path, [], ["t-0"], capsys)
+    sound = our_dump(GOLDEN / "kafkalite", [], ["rolled-0"], capsys)
+    for file, words in by_file(sound.printed).items():
+        assert by_file(said.printed)[file.replace("rolled-0", "t-0")] == words.replace("rolled-0", "t-0")
+    assert said.code == 1
+    complaints = said.complained.splitlines()
+    assert len(complaints) == 3
+    assert f"t-0/{1:020d}.log: [Errno 2] No such file or directory" in complaints[0]
+    assert all("it is a FIFO, not a file" in complaint for complaint in complaints[1:])
+    alone = our_dump(tmp_path, [], [f"t-0/{1:020d}.log"], capsys)
+    assert alone.code == 1 and "No such file" in alone.complained
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -69,6 +70,35 @@ def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -
     segment.with_name("9" * 20 + ".log").write_bytes(segment.read_bytes())
     (finding,) = verify(str(data_dir)).findings
     assert finding.gravity is Gravity.HARMLESS and "no file of a log has such a name" in finding.what
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown",
+                                  "rolled-0/leader-epoch-checkpoint", f"rolled-0/{99:020d}.log"])  # fmt: skip
+def test_a_fifo_in_the_place_of_a_file_is_said_and_not_waited_for(data_dir: Path, name: str) -> None:
+    (data_dir / name).unlink(missing_ok=True)
+    os.mkfifo(data_dir / name)
+    done = command("verify", "--json", data_dir)
+    findings = [json.loads(line) for line in done.stdout.splitlines()]
+    (finding,) = [one for one in findings if one["path"] == str(data_dir / name) and "FIFO" in one.get("what", "")]
+    assert (done.returncode, finding["gravity"]) == (1, "refuses")
+    assert finding["what"] == "it is a FIFO, not a file"
+
+
+def test_other_things_than_files_are_told_by_their_kind(data_dir: Path) -> None:
+    def told() -> dict[str, tuple[str, Gravity]]:
+        found = verify(str(data_dir)).findings
+        return {str(Path(one.path).relative_to(data_dir)): (one.what, one.gravity) for one in found}
+
+    (data_dir / "cleaner-offset-checkpoint").symlink_to(data_dir / "nowhere")
+    (data_dir / "rolled-0" / "notes").mkdir()
+    (data_dir / "rolled-1" / f"{7:020d}.index").symlink_to("nowhere")
+    os.mkfifo(data_dir / "rolled-1" / "pipe")
+    assert told() == {
+        "cleaner-offset-checkpoint": ("a link that leads nowhere", Gravity.HARMLESS),
+        "rolled-0/notes": ("it is a directory, and no file of a log", Gravity.HARMLESS),
+        f"rolled-1/{7:020d}.index": ("a link that leads nowhere", Gravity.HARMLESS),
+        "rolled-1/pipe": ("it is a FIFO, and no file of a log", Gravity.HARMLESS),
+    }
 
 
 def test_exit_codes_and_json(data_dir: Path, tmp_path: Path) -> None:

@@ -18,17 +18,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from tests.interop import java_dump_log
 from tests.interop.compatibility import FAILED, NOT_RUN, PASSED, Row, update
+from tests.interop.java_tools import VERSIONS, JavaTools, java_command
+from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".cache" / "interop"
@@ -45,19 +45,6 @@ COMPLAINTS = ("Traceback", " ERROR ", "closed the connection", "closed its conne
 
 ROWS = pytest.StashKey[list[tuple[Path, Row]]]()  # of the session, each with the file of its test
 CLAIMS = pytest.StashKey[dict[str, Row]]()  # of a test
-
-T = TypeVar("T")
-
-
-def until(probe: Callable[[], T], what: str, seconds: float = DEADLINE_SECONDS) -> T:
-    """Ask again and again until the answer is true, and return it; `what` names what was awaited in vain."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not (answer := probe()):
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s for {what}; last answer: {answer!r}")
-        pause.wait(0.02)
-    return answer
 
 
 class BrokerProcess:
@@ -233,6 +220,13 @@ def run_command(
     return out
 
 
+def kcat_version(kcat: str) -> str:
+    """Its own, and librdkafka's."""
+    found = re.search(r"Version (\S+) .*librdkafka (\S+)", run_command([kcat, "-V"]))
+    assert found
+    return f"{found[1]} (librdkafka {found[2]})"
+
+
 def _text(output: bytes | None) -> str:
     return (output or b"").decode(errors="replace")
 
@@ -246,6 +240,23 @@ def until_fixture() -> Callable[..., Any]:
 def unique() -> Callable[[str], str]:
     """unique("orders") is a name that nobody else uses."""
     return lambda stem: f"{stem}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(params=VERSIONS)
+def java(request: pytest.FixtureRequest, broker: BrokerProcess) -> JavaTools:
+    """Java's console tools, of each version."""
+    return JavaTools(request.param, broker.bootstrap, run_command)
+
+
+@pytest.fixture
+def prove(java: JavaTools, proved: Callable[..., None]) -> Callable[[str], None]:
+    """Names the row; where this version's jars cannot be had, the test ends here."""
+
+    def prove(what: str) -> None:
+        proved("kafka-clients and its tools", java.version, what)
+        java_command(java.version)
+
+    return prove
 
 
 @pytest.fixture

@@ -52,6 +52,8 @@ class KRaftKafka(KafkaProcess):
         assert self._process is None
         if self._path is None:
             self._path = prepare(self.home, self.version, self.settings)
+        else:  # they may have been changed since
+            self._path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         with self.output.open("ab") as sink:
             self._process = subprocess.Popen(
                 command_line(self.version, self.home, "512m", "kafka.Kafka", str(self._path)),

@@ -44,7 +44,7 @@ class Node:
 
     def _install(self, name: str, room: Path) -> None:
         command = [self.npm, "install", "--no-package-lock", "--no-audit", "--no-fund"]
-        environment = os.environ | {"JOBS": str(os.cpu_count() or 1)}  # for libraries that are built here
+        environment = os.environ | {"JOBS": "1"}  # with more, node-gyp's make does not wait for librdkafka's configure
         try:
             done = subprocess.run(
                 command, cwd=room, env=environment, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False

@@ -10,27 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.interop.java_tools import VERSIONS, JavaTools, java_command
+from tests.interop.java_tools import JavaTools
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest, broker: Any, run: Callable[..., str]) -> JavaTools:
-    return JavaTools(request.param, broker.bootstrap, run)
-
-
-@pytest.fixture
-def prove(java: JavaTools, proved: Callable[..., None]) -> Callable[[str], None]:
-    """Names the row; where this version's jars cannot be had, the test ends here."""
-
-    def prove(what: str) -> None:
-        proved("kafka-clients and its tools", java.version, what)
-        java_command(java.version)
-
-    return prove
 
 
 def modern(java: JavaTools) -> bool:

@@ -9,13 +9,12 @@ The newest librdkafka is the one of confluent-kafka, in tests/clients.
 from __future__ import annotations
 
 import json
-import re
-import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.interop.conftest import kcat_version
 from tests.interop.golang import FIRST_BUILD_S, Go, pinned
 from tests.interop.stories import CODECS, START_MS, Encounter, Seen, codecs_on_disk, create_topic, encounters, send
 
@@ -71,10 +70,7 @@ def kcat(broker: Any, proved: Any, need: Any, run: Any) -> Iterator[Callable[[st
         def kcat(what: str) -> Kcat:
             proved("kcat", "", what)
             path = need("kcat")
-            said = subprocess.run([path, "-V"], capture_output=True, text=True, check=True).stdout
-            found = re.search(r"Version (\S+) .*librdkafka (\S+)", said)
-            assert found, said
-            proved("kcat", f"{found[1]} (librdkafka {found[2]})", what)
+            proved("kcat", kcat_version(path), what)
             return Kcat(path, meet([]), run, broker.bootstrap)
 
         yield kcat

@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.reference import ReferenceUnavailable
 from bench.reference.jars import java
+from tests.interop.conftest import kcat_version
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ECOSYSTEM = "Before 0.11"
@@ -219,12 +220,11 @@ def test_kcat_that_does_not_ask(
     version: str, today: Today, need: Callable[[str], str], run: Callable[..., str], proved: Any,
     unique: Callable[[str], str],
 ) -> None:  # fmt: skip
-    proved("kcat", "", f"api.version.request=false, broker.version.fallback={version}: every codec, both ways")
+    what = f"api.version.request=false, broker.version.fallback={version}: every codec, both ways"
+    proved("kcat", "", what)
     pinned = ["-X", "api.version.request=false", "-X", f"broker.version.fallback={version}"]
     kcat = [need("kcat"), "-b", today.settings["bootstrap.servers"], "-t", today.topic, "-p", "0", *pinned]
-    said = subprocess.run([kcat[0], "-V"], capture_output=True, text=True, check=True).stdout
-    librdkafka = said.partition("librdkafka ")[2].split(" ")[0].rstrip(",)")
-    proved("kcat", librdkafka, f"api.version.request=false, broker.version.fallback={version}: every codec, both ways")
+    proved("kcat", kcat_version(kcat[0]), what)
     want: list[Row] = []
     for codec in CODECS:
         records = [(key or "-", value) for key, value in rows(codec)]

@@ -16,22 +16,8 @@ from bench.reference import ReferenceUnavailable, reference_kafka
 from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.configs import (
-    IncrementalAlterableConfig,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
-)
-from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from kafkalite.protocol.schema import Message
+from tests.differential import asking
 from tests.interop.conftest import BrokerProcess, until
 
 ECOSYSTEM = "Apache Kafka"
@@ -111,33 +97,24 @@ class Line:
         self._socket.close()
 
     def create(self, topic: str, settings: dict[str, str]) -> None:
-        configs = [CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
-        new = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
-        (told,) = self.ask(CreateTopicsRequest(topics=[new], timeout_ms=10_000), 5).topics
+        (told,) = self.ask(asking.create(asking.new_topic(topic, configs=settings)), 5).topics
         assert told.error_code == 0, told.error_message
 
     def alter(self, topic: str, settings: Mapping[str, str]) -> None:
-        configs = [IncrementalAlterableConfig(name=n, config_operation=0, value=v) for n, v in settings.items()]
-        resource = IncrementalAlterConfigsResource(resource_type=2, resource_name=topic, configs=configs)
-        (told,) = self.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        changes = [(name, asking.SET, value) for name, value in settings.items()]
+        (told,) = self.ask(asking.change(asking.TOPIC, topic, *changes), 1).responses
         assert told.error_code == 0, told.error_message
 
     def produce(self, topic: str, batch: bytes) -> ErrorCode:
-        data = PartitionProduceData(index=0, records=memoryview(bytearray(batch)))
-        named = [TopicProduceData(name=topic, partition_data=[data])]
-        told = self.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=named), 9)
+        told = self.ask(asking.produce(topic, batch), 9)
         return ErrorCode(told.responses[0].partition_responses[0].error_code)
 
     def delete_before(self, topic: str, offset: int) -> None:
-        wanted = [DeleteRecordsPartition(partition_index=0, offset=offset)]
-        named = [DeleteRecordsTopic(name=topic, partitions=wanted)]
-        (told,) = self.ask(DeleteRecordsRequest(topics=named, timeout_ms=10_000), 2).topics[0].partitions
+        (told,) = self.ask(asking.delete_before(topic, offset), 2).topics[0].partitions
         assert (told.error_code, told.low_watermark) == (0, offset)
 
     def offset(self, topic: str, which: int) -> int:
-        wanted = [ListOffsetsPartition(partition_index=0, timestamp=which)]
-        named = [ListOffsetsTopic(name=topic, partitions=wanted)]
-        return int(self.ask(ListOffsetsRequest(replica_id=-1, topics=named), 5).topics[0].partitions[0].offset)
+        return int(self.ask(asking.list_offsets(topic, which), 5).topics[0].partitions[0].offset)
 
 
 def batches_of(tale: Tale, now_ms: int) -> list[bytes]:

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
@@ -219,7 +226,17 @@ def read(bootstrap: str, where: list[tuple[str, int]], isolation: str = "read_un
 
 
 def everything(bootstrap: str) -> World:
-    return read(bootstrap, partitions(bootstrap))
+    """Of all partitions that there are; Kafka lists a topic for a moment after it was deleted."""
+
+    def seen() -> World | None:
+        try:
+            return read(bootstrap, partitions(bootstrap))
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+                raise
+            return None
+
+    return until(seen, "every partition that is listed to be there")
 
 
 def fill(kafka: Kafka) -> None:

@@ -25,6 +25,7 @@ from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
 from tests.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.log.ledger import Ledger, make_batch, state_of, times_around
+from tests.log.plain_compaction import compact
 
 START_MS = 1_700_000_000_000
 Step = tuple[str, int]
@@ -32,6 +33,7 @@ Step = tuple[str, int]
 _STEPS = {
     "append": 40, "retry": 4, "flush": 6, "work": 8, "hear": 8, "checkpoint": 6, "delete_before": 4, "truncate": 3,
     "wait": 6, "check": 2, "fault": 4, "configure": 2, "restart": 3, "kill": 4, "power_cut": 8, "end_soon": 6,
+    "compact": 10,
 }  # fmt: skip
 
 
@@ -69,6 +71,7 @@ class LogHistory:
         self.kept = Known(clean=True)  # what the checkpoints say
         self.pending: deque[Job] = deque()
         self.background = BackgroundWork(self.pending.append)
+        self.is_compacting = False
         self.committed_before = 0  # by other settings than those of now
         self.sequences: dict[int, tuple[int, int]] = {}
         self.config = self._config(random)
@@ -211,6 +214,38 @@ class LogHistory:
         self.ledger.truncate(offset)
         self._forget_sequences()
 
+    def compact(self, random: Random) -> None:
+        """Some segments that are on the disk for good keep the last batch of each key, and of each producer."""
+        if self.is_compacting:
+            return
+        if random.random() < 0.6:
+            self.flush(random)
+            self.checkpoint(random)
+        log, ledger = self.log, self.ledger
+        upto = self.kept.recovery_point
+        try:
+            sources = log.clean_sources(upto)
+            if not sources:
+                return
+            first = random.randrange(len(sources))
+            group = sources[first : first + random.choice((1, 1, 2, 3, 5))]
+            superseded = ledger.superseded(upto, log.producers.last_batches(upto))
+            compaction = compact(self.files, log, group, lambda header, batch: batch not in superseded)
+        except OSError:
+            return  # the next one makes up for what is left of it
+        ledger.compactions.append(compaction)
+        self.is_compacting = True
+
+        def done(error: Exception | None) -> None:
+            self.is_compacting = False
+            if error is None:
+                ledger.compacted(compaction)
+
+        log.replace(compaction.replacement, done)
+        for _ in range(random.choice((0, 0, 1, 2, 3, 5))):
+            self.work(random)
+            self.hear(random)
+
     def wait(self, random: Random) -> None:
         self.clock.advance(random.choice((1, 50, 100, 400, 1200)))
 
@@ -289,6 +324,7 @@ class LogHistory:
 
     def _stop(self) -> None:
         self.log.abandon()
+        self.is_compacting = False
         self.pending.clear()
         self.background = BackgroundWork(self.pending.append)
         if self.kept.clean:

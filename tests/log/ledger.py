@@ -3,7 +3,9 @@
 The ledger remembers every batch that was ever handed to the disk, acknowledged or not, and which batch stood before it
 then. What a log serves must be a way through that tree: each batch as it was written, right behind one that it was
 written behind. Of the way that the log was on when it ended it must go as far as was promised: to the last
-acknowledged batch after a kill or a stop, to the last flushed one after a power cut.
+acknowledged batch after a kill or a stop, to the last flushed one after a power cut. Batches that compaction has
+dropped may be missing in between: of one compaction all or none, but for those in its last segments, and none comes
+back once its end was told.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from random import Random
 
 from kafkalite.log.batch import NewRecord, build_batch, stamp
 from kafkalite.log.partition_log import PartitionLog
+from tests.log.plain_compaction import Compaction
 
 SEQUENCE_MASK = 0x7FFFFFFF
 NEVER = 1 << 62
@@ -30,6 +33,11 @@ class Written:
     producer_id: int = -1
     producer_epoch: int = -1
     sequence: int = -1
+
+    @property
+    def key(self) -> int:
+        """Of two with the same key the later one counts."""
+        return self.data[20] % 5
 
     def __repr__(self) -> str:
         producer = f" of {self.producer_id}/{self.producer_epoch}@{self.sequence}" if self.producer_id >= 0 else ""
@@ -53,7 +61,8 @@ def make_batch(number: int, times: list[int], size_bytes: int, **producer: int) 
 class Ledger:
     """Fields: `chain` is what the log holds, from offset 0 on, with what was deleted. Everything below `promised`
     survives a power cut. The log's start lies between `start_kept`, which is written down, and `start_asked`, the last
-    that was asked for. `cutting_at` is where a truncation under way cuts."""
+    that was asked for. `cutting_at` is where a truncation under way cuts. `compactions` are those that may have taken
+    place, or may not; what was `gone` with one that has does not come back."""
 
     def __init__(self) -> None:
         self.chain: list[Written] = []
@@ -61,6 +70,8 @@ class Ledger:
         self.start_kept = 0
         self.start_asked = 0
         self.cutting_at = NEVER
+        self.compactions: list[Compaction] = []
+        self.gone: set[bytes] = set()
         self._known: dict[bytes, Written] = {}
         self._parents: dict[bytes, set[bytes | None]] = {}
 
@@ -91,6 +102,54 @@ class Ledger:
         self.start_asked = min(self.start_asked, offset)
         self.start_kept = min(self.start_kept, offset)
         self.cutting_at = NEVER
+        self._forget_gone(offset)
+
+    # compaction
+
+    def _forget_gone(self, end_offset: int) -> None:
+        """Others may come to stand where these would be."""
+        self.gone = {data for data in self.gone if self._known[data].last < end_offset}
+        for compaction in self.compactions:
+            compaction.dropped = [data for data in compaction.dropped if self._known[data].last < end_offset]
+
+    def superseded(self, upto: int, last_of_producers: dict[int, tuple[int, int]]) -> set[bytes]:
+        """The batches before `upto` that have a later one with the same key there, and may go."""
+        kept = {last_offset for last_offset, _ in last_of_producers.values()}
+        keys: set[int] = set()
+        found = set()
+        for written in reversed(self.chain):
+            if written.last >= upto:
+                continue
+            if written.key in keys and written.last not in kept:
+                found.add(written.data)
+            keys.add(written.key)
+        return found
+
+    def compacted(self, compaction: Compaction) -> None:
+        """It is over, and on the disk."""
+        self.compactions.remove(compaction)
+        self.gone.update(compaction.dropped)
+
+    def _may_be_missing(self) -> set[bytes]:
+        return self.gone.union(*(compaction.dropped for compaction in self.compactions))
+
+    def _find_out(self, log: PartitionLog, found: set[bytes]) -> list[set[bytes]]:
+        """What is missing of each compaction, which must be all of it or nothing. Segments behind its last batch may
+        be there as they were, but none of them when one before it is."""
+        first = log.segments[0].base_offset
+        missing = []
+        for compaction in self.compactions:
+            dropped = [self._known[data] for data in compaction.dropped if self._known[data].base >= first]
+            there = [written for written in dropped if written.data in found]
+            left = {max(b for b in compaction.sources if b <= written.base) for written in there}
+            if len(there) < len(dropped):
+                assert all(base >= compaction.end_offset for base in left), (
+                    f"of {compaction.replacement} there is a mix: {there} of {dropped}"
+                )
+                behind = [written for written in dropped if left and written.base >= min(left)]
+                assert there == behind, f"of {compaction.replacement} there is a hole: {there} of {behind}"
+            missing.append({written.data for written in dropped} - found)
+        return missing
 
     def has_the_same(self, base: int, written: Written) -> bool:
         """Whether the batch at `base` is `written`, or one that its producer cannot tell from it."""
@@ -113,6 +172,10 @@ class Ledger:
         """The log was opened again: check it, and go on from where it stands. `everything`: nothing may be missing.
         `forgets_names`: the disk may have lost the name of one file and kept that of a later one."""
         path = self._way(log)
+        missing = self._find_out(log, {written.data for written in path})
+        self.gone.update(*missing)
+        self.compactions.clear()
+        self._forget_gone(log.end_offset)
         promised = min(self.end, self.cutting_at) if everything else self.promised
         found = {written.data for written in path}
         start = log.start_offset
@@ -123,14 +186,17 @@ class Ledger:
             f"the log starts at {start}; {self.start_kept} was written down, {self.start_asked} was asked for"
         )
         for written in self.chain:
-            if written.last >= start and written.last < promised:
+            if written.last >= start and written.last < promised and written.data not in self.gone:
                 assert written.data in found, f"{written} is lost; promised up to {self.promised}; found {path}"
         end = path[-1].last + 1 if path else log.segments[-1].base_offset
+        if any(written.last + 1 == log.segments[-1].base_offset > end for written in self._all(self.gone)):
+            end = log.segments[-1].base_offset  # nothing is left of what lay before it
         assert log.end_offset == end, f"the log ends at {log.end_offset}, its batches at {end}"
         assert log.end_offset >= promised, f"the log ends at {log.end_offset}, promised up to {promised}"
         assert log.recovery_point <= log.end_offset
         first = path[0].base if path else log.end_offset
-        self.chain = [written for written in self.chain if written.last < first] + path
+        left = [w for w in self.chain if w.last < first or (w.last < end and w.data in self.gone)]
+        self.chain = sorted([*left, *path], key=lambda written: written.base)
         self.cutting_at = NEVER
         self.start_asked = max(self.start_asked, start)
         self.check(log)
@@ -140,6 +206,7 @@ class Ledger:
     def check(self, log: PartitionLog) -> None:
         """That the log and everything beside it agrees with the chain."""
         path = self._way(log)
+        self._find_out(log, {written.data for written in path})
         self._check_reads(log, path)
         self._check_epochs(log, path)
         self._check_producers(log, path)
@@ -152,12 +219,26 @@ class Ledger:
             data = bytes(view)
             written = self._known.get(data)
             assert written is not None, f"a batch that nobody wrote stands behind {path}"
+            assert data not in self.gone, f"{written} was compacted, and came back"
             if path:
-                assert path[-1].data in self._parents[data], (
+                assert self._may_follow(data, path[-1].data), (
                     f"{written} was not written behind {path}; was {self.chain}"
                 )
             path.append(written)
         return path
+
+    def _may_follow(self, data: bytes, before: bytes) -> bool:
+        """Whether nothing was written between the two but what compaction has dropped."""
+        may_be_missing = self._may_be_missing()
+        parents = self._parents[data]
+        while before not in parents:
+            parents = {more for parent in parents if parent in may_be_missing for more in self._parents[parent]}
+            if not parents:
+                return False
+        return True
+
+    def _all(self, batches: set[bytes]) -> list[Written]:
+        return [self._known[data] for data in batches]
 
     def _check_reads(self, log: PartitionLog, path: list[Written]) -> None:
         for written in path:
@@ -167,6 +248,11 @@ class Ledger:
                     assert region is not None and region.read() == written.data, (
                         f"reading {offset} does not yield {written}"
                     )
+        for missing in self._all(self._may_be_missing() - {written.data for written in path}):
+            if log.start_offset <= missing.last < log.end_offset:
+                behind = next((written for written in path if written.base > missing.last), None)
+                region = log.read(missing.last, 1, log.end_offset)
+                assert (region and region.read()) == (behind and behind.data), f"reading {missing.last} yields {region}"
         assert log.read(log.end_offset, 1, log.end_offset) is None
         assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
         bases = [segment.base_offset for segment in log.segments]
@@ -193,14 +279,17 @@ class Ledger:
             last = mine[-1]
             producer = log.producers.get(producer_id)
             if producer is None:
-                assert last.base < max(first, log.start_offset), f"producer {producer_id} is forgotten, {last} is there"
+                # a later one of the same producer has let it go, and was cut off since
+                is_gone = last.data in self._may_be_missing()
+                assert is_gone or last.base < max(first, log.start_offset), f"{producer_id} is forgotten: {last}"
                 continue
             sequence = (last.sequence + last.last - last.base) & SEQUENCE_MASK
             assert (producer.epoch, producer.last_sequence) == (last.producer_epoch, sequence), (
                 f"producer {producer_id} stands at {producer.epoch}/{producer.last_sequence}, not at {last}"
             )
             remembered = [batch.last_offset for batch in producer.batches]
-            assert remembered == [written.last for written in mine][-len(remembered) :], f"{remembered} of {mine}"
+            offsets = [written.last for written in mine if written.last in remembered or written.data not in self.gone]
+            assert remembered == offsets[-len(remembered) :], f"{remembered} of {mine}"
         for producer_id in log.producers._producers:
             assert producer_id in latest, f"producer {producer_id} never wrote what there is"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from unittest import mock
 from zlib import crc32
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.log import message_columns
 from kafkalite.log.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
 from kafkalite.log.batch_columns import scan
 from kafkalite.log.columns import decode
@@ -330,13 +332,18 @@ def test_a_wrapper_of_v1_with_many_messages_becomes_one_of_v0(codec: int) -> Non
 
 @pytest.mark.parametrize("magic", [V0, V1])
 @settings(deadline=None)
-@given(rows=rows, base=st.integers(0, 2**40), first=st.integers(0, 40), stamped=st.booleans())
+@given(
+    rows=rows, base=st.integers(0, 2**40), first=st.integers(0, 40), stamped=st.booleans(),
+    block=st.sampled_from([1, 7, 16384]),
+)  # fmt: skip
 def test_a_set_by_columns_is_the_set_message_by_message(
-    magic: int, rows: list[Row], base: int, first: int, stamped: bool
+    magic: int, rows: list[Row], base: int, first: int, stamped: bool, block: int
 ) -> None:
     records = [NewRecord(key, value, (), time) for time, key, value in rows]
     first %= len(records)
     found = decode(build_batch(records, base_offset=base))
     attributes = LOG_APPEND_TIME if stamped and magic == V1 else 0
     want = [(base + i, time, key, value) for i, (time, key, value) in enumerate(rows)][first:]
-    assert write_set(found, first, magic, attributes, 0) == build_set(want, magic, timestamp_type=int(stamped))
+    with mock.patch.object(message_columns, "_BLOCK_RECORDS", block):
+        written = write_set(found, first, magic, attributes, 0)
+    assert written == build_set(want, magic, timestamp_type=int(stamped))

@@ -467,7 +467,8 @@ class TestWhatApacheKafkaLeft:
 
     def test_the_cleaners_checkpoint_stays_but_for_logs_that_go(self, machine: Machine) -> None:
         for log in create(machine.start(machine.paths[0]), "orders", 2):
-            write(log, "x")
+            for _ in range(7):
+                write(log, "x")
         machine.close()
         path = machine.file(0, "cleaner-offset-checkpoint")
         path.write_text("0\n2\norders 1 7\norders 0 5\n")

@@ -69,6 +69,7 @@ _DEEDS: dict[str, list[Step]] = {
     "truncation": [("truncate", 4)],
     "background work": [("work", 1), ("hear", 1), ("work", 2), ("hear", 2), ("work", 3)],
     "epochs": [("append", n) for n in (20, 31, 42, 53, 64, 75)],
+    "compaction": [("append", 8), ("flush", 1), ("checkpoint", 1), ("compact", 20), *[("work", 3), ("hear", 1)] * 3],
     "stop": [("restart", 2)],
     "start": [("start", 1)],
 }

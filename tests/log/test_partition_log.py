@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import uuid
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkalite.clock import ManualClock
+from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.log.compression import CODECS
 from kafkalite.log.files import Done, Files, Job, SyncFailed
-from kafkalite.log.partition_log import LogServices
+from kafkalite.log.names import FAILED_SYNC
+from kafkalite.log.partition_log import LogServices, PartitionLog
+from tests.log.faulty_files import FaultyFiles
 
 Disk = Any  # of conftest.py
 Log = Any
@@ -435,6 +442,19 @@ def test_every_so_many_records_are_forced_to_disk(disk: Disk) -> None:
     assert log.log.recovery_point == 5
 
 
+def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_path: Path) -> None:
+    """Else a power cut might leave a log without a topic id, or the log of an older topic of that name with the new."""
+    files = FaultyFiles(str(tmp_path))
+    services = LogServices(ManualClock(T0), files=files)
+    config = TopicConfig(segment_index_bytes=480)
+    log = PartitionLog.create("orders", 0, f"{tmp_path}/orders-0", uuid.UUID(int=7), config, services)
+    log.append(memoryview(build_batch([NewRecord(b"k", b"v", (), T0)])), 0, T0)
+    log.flush()
+    synced = [path for what, path in files.log if what == "fsync"]
+    assert synced[0] == "orders-0/partition.metadata" and {"", "orders-0"} <= set(synced)
+    log.abandon()
+
+
 def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
     disk.services = LogServices(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
@@ -634,3 +654,18 @@ def test_the_log_equals_a_list(
         data = region.read()
         base = int.from_bytes(data[:8], "big")
         assert base <= offset <= base + int.from_bytes(data[23:27], "big"), "the first batch holds the offset"
+
+
+def test_an_fsync_that_fails_at_the_end_is_known_to_the_next_start(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would take what the system still shows for what can be flushed by asking once more."""
+
+    def refuse(paths: object) -> None:
+        raise SyncFailed(errno.EIO, "Input/output error")
+
+    log = disk.open()
+    log.append(build_batch([NewRecord(b"k", b"lost?", (), T0)]))
+    with monkeypatch.context() as patched:
+        patched.setattr(disk.files, "sync_all", refuse)
+        with pytest.raises(StorageError):
+            log.log.close()
+    assert FAILED_SYNC in disk.names()

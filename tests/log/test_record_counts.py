@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.compression import GZIP, NONE
 from kafkalite.log.message_set import V0, V1, build_set, entry_header
@@ -15,7 +16,7 @@ from kafkalite.log.record_counting import Tally, count
 from kafkalite.log.record_notes import Identity, decode_entries, encode_entry, identity_of
 from kafkalite.log.recovery import Known
 from tests.log.conftest import START_MS
-from tests.log.record_count_disk import Disk, marker, records
+from tests.log.record_count_disk import Disk, marker, records, recount
 
 
 @pytest.fixture
@@ -171,6 +172,50 @@ def test_truncation_counts_the_segment_that_was_cut_again(disk: Disk, hopped: li
     disk.log.truncate_to(0)
     assert disk.check().live_records == 0
     assert len(hopped) == 1
+
+
+def test_a_truncation_that_fails_half_way_counts_nothing_for_the_wrong_segment(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that was written last is gone then, and what was appended to it is no other one's."""
+    disk.fill(3)
+    log = disk.log
+    disk.write(2)
+    log.counts()
+    disk.write(3)  # these nobody has asked for yet
+    first = log.segments[-1].base_offset
+
+    def broken(path: str, size_bytes: int) -> None:
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr(disk.files, "truncate_path", broken)
+    with pytest.raises(StorageError):
+        log.truncate_to(first - 1)
+    assert log.segments[-1].base_offset < first
+    known = [(count.live_records, count.size_bytes) for count in log.counts().segments]
+    monkeypatch.undo()
+    assert known == [(live, size) for _, size, live, _ in recount(disk.directory, 0)]
+
+
+def test_of_a_segment_that_is_indexed_up_to_a_damage_no_part_is_told(disk: Disk) -> None:
+    disk.fill(3)
+    log = disk.log
+    base, path = log.segments[0].base_offset, Path(log.segments[0].path)
+    assert len(log.segments) > 1 and base == 0
+    recovery_point = log.segments[-1].base_offset
+    log.flush()
+    log.abandon()
+    data = bytearray(path.read_bytes())
+    second = 12 + struct.unpack_from(">i", data, 8)[0]
+    assert second < len(data)
+    data[second + 16] = 9  # the magic of its second batch
+    path.write_bytes(data)
+    os.unlink(path.with_suffix(".timeindex"))
+    disk.known = Known(clean=False, recovery_point=recovery_point)
+    disk.log = disk._open()
+    counts = disk.log.counts()
+    assert counts.segments[0].size_bytes == len(data)
+    assert counts.segments[0].live_records is None, "the batches before the damage are not all"
 
 
 def test_a_start_that_comes_back_after_a_truncation_is_counted_anew(disk: Disk) -> None:

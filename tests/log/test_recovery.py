@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.segment import Segment
 from kafkalite.log.txn_index import AbortedTxn
@@ -200,3 +201,33 @@ class TestInterruptedCleanUp:
         assert [r.offset for r in log.records()] == [1, 5, 6, 7]
         assert not [name for name in disk.names() if name.endswith((".swap", ".deleted"))]
         assert disk.kill(log).read_all() == ["compacted", "too", "g", "h"]
+
+    def test_with_nothing_left_of_the_first_one(self, disk: Disk, new: bytes) -> None:
+        """Those behind it lie behind its last batch: they stay, as in Apache Kafka."""
+        disk.file(0, ".log.swap").write_bytes(b"")
+        disk.file(0, ".txnindex").write_bytes(bytes(34))
+        log = disk.open()
+        assert log.read_all() == list("defgh") and log.log.end_offset == 8
+        assert [r.offset for r in log.records(1)] == [3, 4, 5, 6, 7]
+        assert not disk.file(0, ".txnindex").exists(), "it was the old one's"
+        assert disk.kill(log).read_all() == list("defgh")
+
+    def test_what_lies_behind_its_last_batch_stays(self, disk: Disk, new: bytes) -> None:
+        disk.file(0, ".log.swap").write_bytes(build_batch([NewRecord(b"k", b"B")], base_offset=1))
+        log = disk.open()
+        assert [r.offset for r in log.records()] == [1, 3, 4, 5, 6, 7]
+        assert disk.kill(log).read_all() == list("Bdefgh")
+
+    def test_the_producers_at_its_begin_are_known_and_those_inside_are_not(self, disk: Disk, new: bytes) -> None:
+        at_begin = disk.file(3, ".snapshot").read_bytes()
+        later = build_batch([NewRecord(b"k", b"too")], base_offset=7)
+        disk.file(3, ".log.swap").write_bytes(later)
+        log = disk.open()
+        assert disk.file(3, ".snapshot").read_bytes() == at_begin and not disk.file(6, ".snapshot").exists()
+        assert [r.offset for r in log.records()] == [0, 1, 2, 7]
+
+    def test_a_swap_that_is_damaged_is_left_for_people(self, disk: Disk, new: bytes) -> None:
+        disk.file(0, ".log.swap").write_bytes(new[:-1])
+        with pytest.raises(StorageError, match="should be complete"):
+            disk.open()
+        assert disk.file(0).exists() and disk.file(3).exists()

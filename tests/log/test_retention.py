@@ -548,3 +548,31 @@ def test_no_history_with_retention_loses_what_it_should_keep(tmp_path: Path, no_
 @pytest.mark.timeout(1200)
 def test_no_history_of_thousands_does(tmp_path: Path, no_fsync: None) -> None:
     tell_histories(tmp_path, range(1000, 6000))
+
+
+def test_a_log_that_is_being_compacted_is_looked_at_when_that_is_over(tmp_path: Path) -> None:
+    world = World(tmp_path, 2, retention_ms=0)
+    busy = {("orders", 0)}
+    world.check = RetentionCheck(lambda: world.logs, world.clock, busy.__contains__)
+    for number in range(2):
+        world.fill(number, 3)
+    world.check.begin()
+    world.clock.advance(0)
+    assert [log.start_offset for log in world.logs.values()] == [0, 3]
+    busy.clear()
+    world.check.look_again(("orders", 0))
+    world.clock.advance(0)
+    assert [log.start_offset for log in world.logs.values()] == [3, 3]
+    world.close()
+
+
+def test_nor_does_that_keep_a_look_from_beginning(tmp_path: Path) -> None:
+    world = World(tmp_path, 3, retention_ms=0)
+    for number in range(3):
+        world.fill(number, 3)
+    world.check.look_again(("orders", 0))
+    world.check.look_again(("orders", 1))
+    world.check.begin()
+    world.clock.advance(0)
+    assert [log.start_offset for log in world.logs.values()] == [3, 3, 3]
+    world.close()

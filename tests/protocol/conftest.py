@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from kafkalite.errors import ErrorCode
-from kafkalite.protocol.messages.log_dirs import OWN_TAG
+from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
 from kafkalite.protocol.primitives import Kind
 from kafkalite.protocol.schema import Field, Message
 
@@ -50,7 +50,7 @@ def messages(message_type: type[Message], version: int) -> st.SearchStrategy[Mes
     fields = {
         name: _values(name, field, version)
         for name, field in message_type.__fields__.items()
-        if version in field.versions and field.tag != OWN_TAG
+        if version in field.versions and field.tag not in (OWN_TAG, CLEANING_TAG)
     }
     return st.builds(message_type, **fields)
 

@@ -28,10 +28,18 @@ from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.codec import decode, encoder
 from kafkalite.protocol.decoder_source import ELEMENTS_MAX
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
+from kafkalite.protocol.messages.cleaner import (
+    CleanerPass,
+    RunCleanerPartition,
+    RunCleanerRequest,
+    RunCleanerResponse,
+)
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest, JoinGroupResponse
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest
 from kafkalite.protocol.messages.log_dirs import (
+    CLEANING_TAG,
+    CLEANING_TOLD,
     COUNTS_OF_SEGMENTS,
     OWN_TAG,
     DescribeLogDirsPartition,
@@ -39,6 +47,7 @@ from kafkalite.protocol.messages.log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
+    LogCleaning,
     PartitionRecordCounts,
     SegmentRecordCounts,
 )
@@ -97,7 +106,7 @@ def assert_same_values(ours: Any, theirs: Any, version: int) -> None:
     """Field by field, through kio's richer types."""
     if isinstance(ours, Message):
         for name, field in ours.__fields__.items():
-            if version in field.versions and field.tag != OWN_TAG:
+            if version in field.versions and field.tag not in (OWN_TAG, CLEANING_TAG):
                 value, other = getattr(ours, name), getattr(theirs, their_name(theirs, name))
                 if value is None and field.tag is not None:
                     continue  # absent here, an object of defaults there
@@ -187,15 +196,28 @@ def test_noise_ends_in_a_message_or_malformed(case: Any, is_request: bool, noise
 def test_fields_of_our_own_travel_and_others_pass_over_them(version: int) -> None:
     segments = [SegmentRecordCounts(base_offset=1, size_bytes=2, live_records=-1, control_records=4)]
     counts = PartitionRecordCounts(leader_epoch=5, start_offset=6, end_offset=1 << 40, segments=segments)
-    partition = DescribeLogDirsPartition(partition_index=7, partition_size=8, counts=counts)
+    cleaning = LogCleaning(state="idle", dirty_bytes=1 << 50, why_not=None, last=CleanerPass(bytes_read=9))
+    partition = DescribeLogDirsPartition(partition_index=7, partition_size=8, counts=counts, cleaning=cleaning)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
-    response = DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=[topic])], counts_records=True)
-    request = DescribeLogDirsRequest(topics=None, count_records=COUNTS_OF_SEGMENTS)
+    results = [DescribeLogDirsResult(topics=[topic])]
+    response = DescribeLogDirsResponse(results=results, counts_records=True, cleaning=CLEANING_TOLD)
+    request = DescribeLogDirsRequest(topics=None, count_records=COUNTS_OF_SEGMENTS, describe_cleaning=True)
     for message in (request, response):
         data = encoded(message, version)
         assert decode(type(message), version, frame(data)) == (message, len(data))
         theirs = kafka_python_class(type(message).__name__).decode(data, version=version)
         assert_same_values(message, theirs, version)
+
+
+def test_an_api_of_our_own_survives_the_wire() -> None:
+    done = RunCleanerPartition(partition_index=1, done=CleanerPass(records_kept=1 << 40))
+    for message in (
+        RunCleanerRequest(topic="t", partitions=[3, 1], rolls=True, waits=True, timeout_ms=9),
+        RunCleanerRequest(topic="t", partitions=None),
+        RunCleanerResponse(partitions=[done, RunCleanerPartition(error_code=-1, message="why")]),
+    ):
+        data = encoded(message, 0)
+        assert decode(type(message), 0, frame(data)) == (message, len(data))
 
 
 def test_a_produce_request_is_these_bytes() -> None:

@@ -1,22 +1,28 @@
 """DescribeLogDirs (35): the directories of a broker, and how large the logs in them are.
 
-Exact numbers of records, which Apache Kafka does not know, travel in tagged fields of our own. A request asks for them
-in one; a broker that does not know it passes over it (KIP-482), and a client that did not ask is answered as by Apache
-Kafka, to the byte. Tags count up from 0 in each struct as Kafka adds fields, and a struct has had three at most: ours
-is far from there, "kl" in ASCII.
+Exact numbers of records, which Apache Kafka does not know, and what is to be seen of compaction travel in tagged fields
+of our own. A request asks for them in such fields too; a broker that does not know these passes over them (KIP-482),
+and a client that did not ask is answered as by Apache Kafka, to the byte. Tags count up from 0 in each struct as Kafka
+adds fields, and a struct has had three at most: ours are far from there, from "kl" in ASCII on.
 """
 
 from __future__ import annotations
 
+from kafkalite.protocol.messages.cleaner import CleanerPass
 from kafkalite.protocol.primitives import INT32
 from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, struct
 
 OWN_TAG = 0x6B6C
+CLEANING_TAG = OWN_TAG + 1
 
 # what a request asks for
 NO_COUNTS = 0
 COUNTS = 1
 COUNTS_OF_SEGMENTS = 2  # and those of the partitions
+
+# what an answer says of compaction
+CLEANING_TOLD = 1  # with every log that is compacted
+CLEANER_IS_OFF = 2  # the same, but log.cleaner.enable is false
 
 # in the place of a number of records
 COUNTING = -1  # it will be known: ask again
@@ -31,6 +37,7 @@ class DescribableLogDirTopic(Message):
 class DescribeLogDirsRequest(Message, flexible="2+"):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, "0+", nullable="0+")
     count_records: int = int8("2+", tag=OWN_TAG)
+    describe_cleaning: bool = boolean("2+", tag=CLEANING_TAG)
 
 
 class SegmentRecordCounts(Message):
@@ -52,12 +59,31 @@ class PartitionRecordCounts(Message):
     segments: list[SegmentRecordCounts] = array(SegmentRecordCounts, "2+")
 
 
+class LogCleaning(Message):
+    """Of a compacted log, as in `PartitionCleaning`; ppm is parts per million. `last_run_ms` is -1 before the first
+    run, and `last` is None then."""
+
+    state: str = string("2+")
+    dirty_ratio_ppm: int = int64("2+")
+    clean_bytes: int = int64("2+")
+    dirty_bytes: int = int64("2+")
+    uncleanable_bytes: int = int64("2+")
+    first_dirty_offset: int = int64("2+")
+    first_uncleanable_offset: int = int64("2+")
+    why_not: str | None = string("2+", nullable="2+")
+    last_run_ms: int = int64("2+")
+    runs: int = int64("2+")
+    error: str | None = string("2+", nullable="2+")
+    last: CleanerPass | None = struct(CleanerPass, "2+", tag=0)
+
+
 class DescribeLogDirsPartition(Message):
     partition_index: int = int32("0+")
     partition_size: int = int64("0+")
     offset_lag: int = int64("0+")
     is_future_key: bool = boolean("0+")
     counts: PartitionRecordCounts | None = struct(PartitionRecordCounts, "2+", tag=OWN_TAG)
+    cleaning: LogCleaning | None = struct(LogCleaning, "2+", tag=CLEANING_TAG)
 
 
 class DescribeLogDirsTopic(Message):
@@ -78,3 +104,4 @@ class DescribeLogDirsResponse(Message, flexible="2+"):
     error_code: int = int16("3+")
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult, "0+")
     counts_records: bool = boolean("2+", tag=OWN_TAG)
+    cleaning: int = int8("2+", tag=CLEANING_TAG)

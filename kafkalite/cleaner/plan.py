@@ -1,0 +1,179 @@
+"""What of a log could be compacted, and whether it is due: values in, values out.
+
+    | clean            | dirty                | may not be touched yet       |
+    log's start        first dirty            first uncleanable              end
+
+The cleaner-offset-checkpoint says where the last pass ended; what lies behind is dirty. It may be touched up to the
+last stable offset, the active segment, or the first dirty segment with a record younger than min.compaction.lag.ms,
+whichever comes first, and always up to a segment's border. A log is due when more than min.cleanable.dirty.ratio of
+what could be read is dirty, or when a dirty segment is older than max.compaction.lag.ms.
+Source: kafka.log.LogCleanerManager (cleanableOffsets, calculateCleanableBytes, maxCompactionDelay),
+kafka.log.LogToClean, KIP-58, KIP-354.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from kafkalite.config import TopicConfig
+from kafkalite.settings import LONG_MAX
+
+
+class PlannedSegment(Protocol):
+    """What a plan asks of a segment. To find a time may take a look at the disk (OSError)."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def largest_timestamp_ms(self) -> int:
+        """The latest of any record; without one, when the file was last written."""
+        ...
+
+    def first_timestamp_ms(self) -> int:
+        """The largest of the first batch; -1 without one."""
+        ...
+
+
+class LogFacts(NamedTuple):
+    """A log as it is now. The last of `segments` is the active one. `cleaned_to` is what the checkpoint says, None when
+    it does not name the log."""
+
+    segments: Sequence[PlannedSegment]
+    start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    cleaned_to: int | None
+    config: TopicConfig
+
+
+class Plan(NamedTuple):
+    """`segment_count` sealed segments lie below `first_uncleanable_offset`, a segment's border. `clean_bytes` and
+    `dirty_bytes` count whole segments: one that the last pass left half clean counts for both, as Kafka counts it.
+    `must_reset`: the checkpoint is wrong, and `first_dirty_offset` is to be written instead. `why_not`: why the log is
+    not due; None if it is."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    segment_count: int
+    clean_bytes: int
+    dirty_bytes: int
+    uncleanable_bytes: int
+    dirty_ratio: float
+    is_overdue: bool  # max.compaction.lag.ms has passed
+    must_reset: bool
+    why_not: str | None
+
+    @property
+    def is_due(self) -> bool:
+        return self.why_not is None
+
+
+def plan(log: LogFacts, now_ms: int) -> Plan:
+    """Raises OSError when a time that decides cannot be read."""
+    segments, config = log.segments, log.config
+    first_dirty_offset, must_reset = first_dirty(log)
+    sealed_count = len(segments) - 1
+    active_base = segments[-1].base_offset
+    dirty_index = _index_of(segments, first_dirty_offset)
+    if dirty_index < sealed_count:
+        limit_offset, limit = _limit(log, segments[dirty_index:-1], now_ms)
+        limit_offset = max(limit_offset, first_dirty_offset)
+        end_index = sealed_count if limit_offset >= active_base else _index_of(segments, limit_offset)
+    else:  # which most logs are at most times: nothing but the active segment is behind the last pass
+        limit, end_index = _ACTIVE, sealed_count
+    dirty_bytes = sum(segment.size_bytes for segment in segments[dirty_index:end_index])
+    clean_bytes = _clean_bytes(segments, dirty_index, first_dirty_offset)
+    total_bytes = clean_bytes + dirty_bytes
+    ratio = dirty_bytes / total_bytes if total_bytes else 0.0
+    is_overdue = dirty_bytes > 0 and _is_overdue(segments[dirty_index:-1], config, now_ms)
+    is_clean = first_dirty_offset >= log.end_offset
+    return Plan(
+        first_dirty_offset=first_dirty_offset,
+        first_uncleanable_offset=max(first_dirty_offset, segments[end_index].base_offset),
+        segment_count=end_index,
+        clean_bytes=clean_bytes,
+        dirty_bytes=dirty_bytes,
+        uncleanable_bytes=0 if is_clean else sum(s.size_bytes for s in segments[max(end_index, dirty_index) :]),
+        dirty_ratio=ratio,
+        is_overdue=is_overdue,
+        must_reset=must_reset,
+        why_not=_why_not(log, is_clean, dirty_bytes, ratio, is_overdue, limit),
+    )
+
+
+def nothing_seen(start_offset: int, size_bytes: int) -> Plan:
+    """What can be said of a log into which nobody can look."""
+    return Plan(start_offset, start_offset, 0, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
+
+
+def depends_on_time(config: TopicConfig) -> bool:
+    """Whether a plan may turn out differently although nothing happened but that time went by."""
+    return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
+
+
+def first_dirty(log: LogFacts) -> tuple[int, bool]:
+    """The offset, and whether the checkpoint says something that cannot be: it lies before the log's start, which has
+    moved since, or behind its end, which was cut. Then everything is to be read again."""
+    cleaned_to = log.cleaned_to
+    if cleaned_to is None:
+        return log.start_offset, False
+    if not log.start_offset <= cleaned_to <= log.end_offset:
+        return log.start_offset, True
+    return cleaned_to, False
+
+
+_ACTIVE = "all dirty records are in the active segment"
+
+
+def _limit(log: LogFacts, dirty: Sequence[PlannedSegment], now_ms: int) -> tuple[int, str]:
+    """The first offset that may not be touched, and why that is so, for people."""
+    limit_offset, why = log.segments[-1].base_offset, _ACTIVE
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for segment in dirty:
+            if segment.largest_timestamp_ms() > now_ms - lag_ms:
+                limit_offset, why = segment.base_offset, "min.compaction.lag.ms has not passed"
+                break
+    if log.last_stable_offset < limit_offset:
+        limit_offset = log.last_stable_offset
+        why = "a transaction is open, or records wait to be flushed"
+    return limit_offset, why
+
+
+def _clean_bytes(segments: Sequence[PlannedSegment], dirty_index: int, first_dirty_offset: int) -> int:
+    """All of the segments that begin before the first dirty offset."""
+    end = dirty_index + 1 if segments[dirty_index].base_offset < first_dirty_offset else dirty_index
+    return sum(segment.size_bytes for segment in segments[:end])
+
+
+def _is_overdue(dirty: Sequence[PlannedSegment], config: TopicConfig, now_ms: int) -> bool:
+    limit_ms = now_ms - config.max_compaction_lag_ms
+    return limit_ms > 0 and any(0 < segment.first_timestamp_ms() < limit_ms for segment in dirty)
+
+
+def _why_not(log: LogFacts, is_clean: bool, dirty_bytes: int, ratio: float, is_overdue: bool, limit: str) -> str | None:
+    if dirty_bytes:
+        if is_overdue or ratio > log.config.min_cleanable_dirty_ratio:
+            return None
+        least = log.config.min_cleanable_dirty_ratio
+        shown = math.floor(ratio * 100) / 100  # rounded it might seem to be enough
+        how = "below" if ratio < least else "not above"
+        return f"dirty ratio {shown:.2f} is {how} min.cleanable.dirty.ratio {least:g}"
+    if is_clean:
+        return "the log is empty" if log.start_offset == log.end_offset else "nothing was written since the last run"
+    return limit
+
+
+def _index_of(segments: Sequence[PlannedSegment], offset: int) -> int:
+    """Which segment `offset` belongs to; the first one for what lies before it."""
+    return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
+
+
+def _base_offset(segment: PlannedSegment) -> int:
+    return segment.base_offset

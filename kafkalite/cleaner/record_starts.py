@@ -1,0 +1,235 @@
+"""Where records begin, found by hopping in very many lanes at once, also in few and large batches.
+
+`find_records` hops with a lane for each batch. Two things make that faster here. A hop is one look into a table of what
+two bytes say, where they say all. And a batch of thousands of records, one lane by itself, is divided: a record is easy
+to recognize (a length, a zero byte, a time, and its number, with the next number in the record behind it), so one is
+sought near every 64th one, by columns again, and what lies between two such seeds is a lane. A seed is a guess,
+whatever it was made of: only when each lane ends exactly where the next one begins was every record found by hopping
+from the batch's first byte on. Batches where they do not meet are hopped over without seeds.
+8 MiB of records of 100 B on a busy machine, CPU time: 4.1 ms instead of 5.2 with 100 records a batch, 6.9 ms instead of
+23.5 with 3,000.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalite.log.batch_columns import Array, Flags
+from kafkalite.log.record import RECORD_BYTES_MIN
+from kafkalite.log.record_lanes import LANES_MIN, Bytes, Corrupt, find_records, read_varints, refuse
+
+SEEDED_MIN = 128
+"""Batches of fewer records are lanes themselves."""
+
+_SEED_EVERY = 64
+_TABLE_LANES_MAX = 6000  # in more of them the table is slower than arithmetic
+_RECORD_BYTES_MAX = 1024  # on average: of larger ones there are few, and hopping is no trouble
+_SIZE_BYTES = 3  # of the length of a record that a seed may be
+_CANDIDATES_MAX = 16  # a seed: data with more of them looks like nothing but records
+
+
+def find_records_of(data: Bytes, start: Array, end: Array, count: Array, is_dense: Flags) -> tuple[Array, Array]:
+    """Where each record begins (its length) and ends, in order, of batches whose records lie from `start` to `end`.
+
+    `count` records each, one at least; a batch `is_dense` when they are numbered from 0 without a gap. Raises Corrupt
+    with the row of a batch whose records do not fill it exactly.
+    """
+    first = np.cumsum(count) - count
+    begins = _with_seeds(data, start, end, count, is_dense, first)
+    if begins is None:
+        begins = _hop_in_lanes(data, start, count)
+    ends = np.empty_like(begins)
+    ends[:-1] = begins[1:]
+    ends[first + count - 1] = _ends(data, begins, first + count)
+    refuse(ends[first + count - 1] != end, "its records do not end where it ends")
+    short = ends - begins < RECORD_BYTES_MIN
+    if short.any():
+        raise Corrupt(int(np.searchsorted(first, np.argmax(short), "right") - 1), "a record of too few bytes")
+    return begins, ends
+
+
+def _with_seeds(data: Bytes, start: Array, end: Array, count: Array, is_dense: Flags, first: Array) -> Array | None:
+    """Where the records begin; None where no batch is large, or where seeds have led astray."""
+    rows = np.flatnonzero(is_dense & (count >= SEEDED_MIN) & (end - start <= count * _RECORD_BYTES_MAX))
+    if not len(rows):
+        return None
+    batch, number, at = _seeds(data, start, end, count, rows)
+    lane_first = np.concatenate((first, first[batch] + number))
+    order = np.argsort(lane_first, kind="stable")
+    lane_first = lane_first[order]
+    lane_start = np.concatenate((start, at))[order]
+    try:
+        begins = _hop_in_lanes(data, lane_start, np.diff(lane_first, append=first[-1] + count[-1]))
+        misses = _ends(data, begins, lane_first[1:]) != lane_start[1:]
+    except Corrupt:
+        return None
+    # the first lane of a batch need not be met by the one before: something else may stand between the two
+    misses &= order[1:] >= len(first)
+    again = np.unique(np.searchsorted(first, lane_first[1:][misses], "right") - 1)
+    for row in again.tolist():
+        alone = slice(row, row + 1)
+        try:
+            begins[first[row] : first[row] + count[row]] = find_records(data, start[alone], count[alone])
+        except Corrupt as error:
+            raise Corrupt(row, error.why) from None
+    return begins
+
+
+def _hop_in_lanes(data: Bytes, start: Array, count: Array) -> Array:
+    """As `find_records`."""
+    if not LANES_MIN <= len(start) < _TABLE_LANES_MAX or count.max() == 1:
+        return find_records(data, start, count)
+    slots = np.cumsum(count) - count
+    begins = np.empty(int(count.sum()), np.int64)
+    order = np.argsort(-count, kind="stable")
+    slots, at = slots[order], start[order]
+    begins[slots] = at
+    left = (count[order] - 1).tolist()  # descending: those that go on are always the first `width` lanes
+    hops = _Hops(data, len(left))
+    width = len(left)
+    step = 0
+    try:
+        while True:
+            if left[width - 1] <= step:
+                while width and left[width - 1] <= step:
+                    width -= 1
+                if width < LANES_MIN:
+                    break
+                slots, at = slots[:width], at[:width]
+                hops.narrow(width)
+            at = hops.next(at)
+            slots = slots + 1
+            begins[slots] = at
+            step += 1
+    except Corrupt:
+        return find_records(data, start, count)  # it says where
+    for slot, position, more in zip(slots[:width].tolist(), at[:width].tolist(), left, strict=False):
+        rest = find_records(data, np.array([position]), np.array([more - step + 1]))
+        begins[slot : slot + len(rest)] = rest
+    return begins
+
+
+class _Hops:
+    """From records to the next ones, by a table of what the first two bytes say. The memory for it is used again."""
+
+    def __init__(self, data: Bytes, width: int) -> None:
+        self._data = data
+        self._data_behind = data[1:]
+        self._table = _table()
+        self.narrow(width)
+
+    def narrow(self, width: int) -> None:
+        """So many lanes go on."""
+        self._first, self._second = np.empty((2, width), np.uint8)
+        self._pair = np.empty(width, "<u2")
+        self._pair_bytes = self._pair.view(np.uint8).reshape(width, 2)
+        self._hop = np.empty(width, np.int16)
+
+    def next(self, at: Array) -> Array:
+        """Where the records behind those at `at` begin. Raises Corrupt."""
+        # "clip" also spares the copy that numpy makes before it writes to `out`
+        self._data.take(at, mode="clip", out=self._first)
+        self._data_behind.take(at, mode="clip", out=self._second)
+        self._pair_bytes[:, 0] = self._first
+        self._pair_bytes[:, 1] = self._second
+        self._table.take(self._pair, mode="clip", out=self._hop)
+        if np.count_nonzero(self._hop) == len(at):
+            following: Array = at + self._hop
+        else:
+            size, behind = read_varints(self._data, at)
+            following = behind + size
+        return following
+
+
+@cache
+def _table() -> npt.NDArray[np.int16]:
+    """How far it is to the next record from one whose first two bytes are those; 0 where they do not say."""
+    pair = np.arange(1 << 16)
+    first, second = pair & 0xFF, pair >> 8
+    size = np.where(first < 0x80, first, first & 0x7F | second << 7)
+    is_said = ((first < 0x80) | (second < 0x80)) & (size & 1 == 0)
+    return np.where(is_said, (size >> 1) + np.where(first < 0x80, 1, 2), 0).astype(np.int16)
+
+
+def _ends(data: Bytes, begins: Array, behind: Array) -> Array:
+    """Where the records in front of the rows `behind` end."""
+    size, at = read_varints(data, begins[behind - 1])
+    ends: Array = at + size
+    return ends
+
+
+def _seeds(data: Bytes, start: Array, end: Array, count: Array, rows: Array) -> tuple[Array, Array, Array]:
+    """(row of the batch, number in it, position) of records that seem to be. In no order."""
+    lanes = count[rows] // _SEED_EVERY
+    batch = np.repeat(rows, lanes - 1)
+    number = np.arange(len(batch)) - np.repeat(np.cumsum(lanes - 1) - lanes, lanes - 1)
+    size = end - start
+    guess = start[batch] + size[batch] * number // np.repeat(lanes, lanes - 1)
+    # a record begins in twice the mean, unless they differ much: then there is no seed, which is no fault
+    width = 2 * int((size[rows] // count[rows]).max()) + 16
+    row, at = _candidates(data, guess, width)
+    number, behind, seems = _numbers(data, at)
+    batch = batch[row]
+    seems &= (number > 0) & (number < count[batch] - 1) & (behind < end[batch])
+    at, batch, row, number, behind = at[seems], batch[seems], row[seems], number[seems], behind[seems]
+    following, _, seems = _numbers(data, behind)
+    seems &= following == number + 1
+    at, batch, row, number = at[seems], batch[seems], row[seems], number[seems]
+    # one for each guess, and numbers and positions that both ascend
+    keep = np.diff(row, prepend=-1) != 0
+    at, batch, number = at[keep], batch[keep], number[keep]
+    same = batch[1:] == batch[:-1]
+    falls = same & ((number[1:] <= number[:-1]) | (at[1:] <= at[:-1]))
+    good = ~np.isin(batch, batch[1:][falls])
+    return batch[good], number[good], at[good]
+
+
+def _candidates(data: Bytes, guess: Array, width: int) -> tuple[Array, Array]:
+    """(row of `guess`, position) of what may be the length of a record with its zero byte of attributes behind it."""
+    none = np.empty(0, np.int64)
+    last = len(data) - width - _SIZE_BYTES
+    if last < 0:
+        return none, none
+    guess = np.minimum(guess, last)
+    windows = np.lib.stride_tricks.sliding_window_view(data, width + _SIZE_BYTES)[guess]
+    byte = [windows[:, i : i + width] for i in range(_SIZE_BYTES + 1)]
+    # a length is not negative, so the lowest bit of its first byte is 0
+    kind = byte[0] & 0x81
+    seems = (kind == 0) & (byte[1] == 0) & (byte[0] >= 2 * (RECORD_BYTES_MIN - 1))
+    goes_on = kind == 0x80
+    seems |= goes_on & (byte[1] < 0x80) & (byte[2] == 0)
+    seems |= goes_on & (byte[1] >= 0x80) & (byte[2] < 0x80) & (byte[3] == 0)
+    found = np.flatnonzero(seems)
+    if len(found) > _CANDIDATES_MAX * len(guess):
+        return none, none
+    row = found // width
+    return row, guess[row] + found % width
+
+
+def _numbers(data: Bytes, at: Array) -> tuple[Array, Array, Flags]:
+    """The number that the record at each position says it has, where the next one begins, and if it seems to be one."""
+    size, behind, seems = _varint(data, at, 3)
+    end = behind + size
+    seems &= (data.take(behind, mode="clip") == 0) & (size >= RECORD_BYTES_MIN - 1)
+    _, behind, whole = _varint(data, behind + 1, 10)
+    seems &= whole
+    number, behind, whole = _varint(data, behind, 5)
+    seems &= whole & (behind < end)
+    return number, end, seems
+
+
+def _varint(data: Bytes, at: Array, bytes_max: int) -> tuple[Array, Array, Flags]:
+    """As `read_varints`, of anything: the third says whether it ends within `bytes_max`."""
+    value = np.zeros(len(at), np.uint64)
+    goes_on = np.ones(len(at), np.bool_)
+    for i in range(bytes_max):
+        byte = data.take(at, mode="clip") * goes_on
+        value |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * i)
+        at = at + goes_on
+        goes_on = byte > 0x7F
+        if not goes_on.any():
+            break
+    return (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64), at, ~goes_on

@@ -1,0 +1,126 @@
+"""Metrics in the Prometheus text format: numbers that somebody keeps anyway, read when a scraper asks and not before.
+
+    metrics = Metrics()
+    metrics.gauge("kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(logs))
+    metrics.table(COLUMNS, ("topic", "partition"), rows)          # one row for each partition
+
+`pieces` gives the text in pieces that each take a bounded time, however many partitions there are: whoever serves
+clients on the same loop lets them go first between two pieces. All samples of a metric stand together, as the format
+wants it, so a table is read to its end before its first line is given out.
+Source: the Prometheus exposition format, version 0.0.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+ROWS_PER_PIECE = 16  # some 10 us each with all that is told of a partition
+_LINES_PER_PIECE = 2048
+
+COUNTER = "counter"
+GAUGE = "gauge"
+
+Value = float | None
+"""None: not known now, and left out."""
+
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+
+class Column(NamedTuple):
+    """One metric of a table: `kind` is COUNTER (its name ends in _total) or GAUGE."""
+
+    name: str
+    kind: str
+    help: str
+
+
+class Row(NamedTuple):
+    """The values of the labels, and one value for each column."""
+
+    labels: Sequence[str]
+    values: Sequence[Value]
+
+
+class _Table(NamedTuple):
+    columns: Sequence[Column]
+    names: Sequence[str]
+    labels: Sequence[str]
+    rows: Callable[[], Iterable[Row | None]]
+
+
+class Metrics:
+    """What there is to tell, in the order in which it was registered. A name can be given once."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._tables: list[_Table] = []
+
+    def gauge(self, name: str, text: str, read: Callable[[], Value]) -> None:
+        """A number that goes up and down."""
+        self.table((Column(name, GAUGE, text),), (), lambda: (Row((), (read(),)),))
+
+    def counter(self, name: str, text: str, read: Callable[[], Value]) -> None:
+        """A number that only grows, from 0 at the start of the process."""
+        self.table((Column(name, COUNTER, text),), (), lambda: (Row((), (read(),)),))
+
+    def table(self, columns: Sequence[Column], labels: Sequence[str], rows: Callable[[], Iterable[Row | None]]) -> None:
+        """Several metrics of the same things. `rows` is called for each scrape, and what it gives is gone through with
+        pauses: it must not stumble over things that come and go meanwhile. None instead of a row asks for a pause."""
+        for column in columns:
+            assert _NAME.match(column.name) and column.name not in self.names, column.name
+            assert (column.kind == COUNTER) == column.name.endswith("_total"), column.name
+            self.names.add(column.name)
+        assert all(map(_LABEL.match, labels)), labels
+        self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))
+
+    def pieces(self, rows_per_piece: int = ROWS_PER_PIECE) -> Iterator[str]:
+        """The whole text, in order; many pieces are empty, and say only that time has passed."""
+        for table in self._tables:
+            samples: list[list[str]] = [[] for _ in table.columns]
+            for number, row in enumerate(table.rows(), start=1):
+                if row is not None:
+                    _add(table, row, samples)
+                if row is None or number % rows_per_piece == 0:
+                    yield ""
+            for column, lines in zip(table.columns, samples, strict=True):
+                if lines:
+                    yield f"# HELP {column.name} {_escaped(column.help)}\n# TYPE {column.name} {column.kind}\n"
+                while lines:  # freed piece by piece, too: 70,000 strings at once take 4 ms
+                    yield "".join(lines[:_LINES_PER_PIECE])
+                    del lines[:_LINES_PER_PIECE]
+
+
+def _add(table: _Table, row: Row, samples: list[list[str]]) -> None:
+    """One line for each value that is known."""
+    labels = ""
+    if table.labels:
+        pairs = zip(table.labels, row.labels, strict=True)
+        labels = "{" + ",".join([f'{name}="{_quoted(value)}"' for name, value in pairs]) + "}"
+    for name, value, lines in zip(table.names, row.values, samples, strict=True):
+        if value.__class__ is int:
+            lines.append(f"{name}{labels} {value}\n")
+        elif value is not None:
+            lines.append(f"{name}{labels} {_number(value)}\n")
+
+
+def _number(value: float) -> str:
+    value = float(value)  # a bool is 0 or 1 to readers, not True
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "+Inf" if value > 0 else "-Inf"
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    if "\\" in text or '"' in text or "\n" in text:
+        text = _escaped(text).replace('"', '\\"')
+    return text

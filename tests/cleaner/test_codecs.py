@@ -1,0 +1,46 @@
+"""The kept contexts against the careful way."""
+
+from __future__ import annotations
+
+import lz4.frame
+import pytest
+import zstandard
+
+from kafkalite.cleaner.codecs import Codecs
+from kafkalite.errors import Malformed
+from kafkalite.log.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
+
+SIZES = (1, 100, 60_000, 70_000, 3_000_000, 20_000_000, 10)
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=CODEC_NAMES[1:])
+def test_there_and_back(codec: int) -> None:
+    codecs = Codecs()
+    for size in SIZES:
+        data = b"some words " * (size // 11 + 1)
+        assert codecs.unpack(codec, compress(codec, data)) == data
+        assert decompress(codec, codecs.pack(codec, data)) == data
+
+
+def test_frames_that_do_not_tell_their_size() -> None:
+    codecs = Codecs()
+    packer = zstandard.ZstdCompressor(write_content_size=False)
+    for size in SIZES:
+        data = b"x" * size
+        assert codecs.unpack(ZSTD, packer.compress(data)) == data
+        assert codecs.unpack(LZ4, lz4.frame.compress(data, store_size=False)) == data
+
+
+def test_frames_behind_one_another() -> None:
+    packed = zstandard.ZstdCompressor().compress(b"one") + zstandard.ZstdCompressor().compress(b"two")
+    assert Codecs().unpack(ZSTD, packed) == b"onetwo"
+
+
+@pytest.mark.parametrize("codec", range(1, 5), ids=CODEC_NAMES[1:])
+def test_what_is_broken_is_told_and_does_no_harm_to_the_next(codec: int) -> None:
+    codecs = Codecs()
+    packed = compress(codec, b"some words " * 100)
+    for broken in (packed[:-3], packed[:5], b"", b"nonsense" * 9):
+        with pytest.raises(Malformed):
+            codecs.unpack(codec, broken)
+        assert codecs.unpack(codec, packed) == b"some words " * 100

@@ -1,0 +1,78 @@
+"""Compaction in its plainest form, whole batches at a time: what the cleaner's files must look like, for tests of what
+the log makes of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kafkalite.log.batch import BatchHeader
+from kafkalite.log.files import Files
+from kafkalite.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.segment_replacement import CleanSource, Replacement
+
+
+@dataclass
+class Compaction:
+    """What was made of some segments. `end_offset` is the one behind the last batch that is left, or behind the base
+    where none is; `dropped` are the batches that are not in it."""
+
+    replacement: Replacement
+    end_offset: int
+    dropped: list[bytes] = field(default_factory=list)
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        return self.replacement.sources
+
+
+def compact(
+    files: Files, log: PartitionLog, sources: Sequence[CleanSource], keep: Callable[[BatchHeader, bytes], bool]
+) -> Compaction:
+    """Write the .cleaned files of one segment that takes the place of `sources`, and wait for the disk. Raises
+    OSError."""
+    base = sources[0].base_offset
+    bases = [source.base_offset for source in sources]
+    data = index = time_index = txn_index = b""
+    unindexed = records = control_records = 0
+    latest, latest_offset, indexed, end_offset = -1, base, -1, base + 1
+    config = log.config
+    dropped = []
+    for segment in [segment for segment in log.segments if segment.base_offset in bases]:
+        txn_index += b"".join(_read(files, segment.txn_index.path))
+        for _, header, view in segment.walk():
+            batch = bytes(view)
+            if not keep(header, batch):
+                dropped.append(batch)
+                continue
+            if header.max_timestamp > latest:
+                latest, latest_offset = header.max_timestamp, header.last_offset
+            is_full = len(index) >= config.segment_index_bytes - 7 or len(time_index) >= config.segment_index_bytes - 23
+            if unindexed > config.index_interval_bytes and not is_full:
+                index += (header.last_offset - base).to_bytes(4) + len(data).to_bytes(4)
+                if latest > indexed:
+                    time_index += latest.to_bytes(8) + (latest_offset - base).to_bytes(4)
+                    indexed = latest
+                unindexed = 0
+            unindexed += len(batch)
+            data += batch
+            records += header.record_count
+            control_records += header.record_count if header.is_control else 0
+            end_offset = header.last_offset + 1
+    if latest > indexed:
+        time_index += latest.to_bytes(8) + (latest_offset - base).to_bytes(4)
+    contents = {LOG: data, OFFSET_INDEX: index, TIME_INDEX: time_index}
+    if txn_index:
+        contents[TXN_INDEX] = txn_index
+    for suffix, content in contents.items():
+        path = f"{log.directory}/{segment_stem(base)}{suffix}{CLEANED}"
+        files.write_new(path, content)
+        files.sync(path)
+    replacement = Replacement(base, tuple(bases), len(data), records, control_records, latest, latest_offset)
+    return Compaction(replacement, end_offset, dropped)
+
+
+def _read(files: Files, path: str) -> list[bytes]:
+    return [files.read(path)] if os.path.exists(path) else []
