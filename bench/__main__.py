@@ -14,18 +14,27 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench import versus
+from bench import compaction_by_turns, versus
+from bench.compaction import CLEANER
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine, table, to_json
 from bench.session import Session
-from bench.startup import Launcher, command_launcher, kafkalite_launcher, reference_launcher, start_result, started
+from bench.startup import (
+    Launcher,
+    command_launcher,
+    kafkalite_launcher,
+    overrides,
+    reference_launcher,
+    start_result,
+    started,
+)
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
-from bench.works import BESIDE_WORKS, JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
+from bench.works import BESIDE_WORKS, COMPACTION_WORKS, JAVA_WORKS, MEMORY, START, WORKS, chosen, perform, warm_up
 
 EXAMPLES = f"""\
 work: {", ".join((START, *WORKS, MEMORY))}
-work that is done only when asked for by name: {", ".join((*BESIDE_WORKS, *JAVA_WORKS))}
+work that is done only when asked for by name: {", ".join((*BESIDE_WORKS, *COMPACTION_WORKS, *JAVA_WORKS))}
 
 examples:
   python -m bench                                       kafkalite, started for it
@@ -33,6 +42,7 @@ examples:
   python -m bench --reference                           Apache Kafka 3.9.1 with a 1 GiB heap
   python -m bench --bootstrap 127.0.0.1:9092 --pid 4711
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
+  python -m bench compaction                            the same for log compaction; see compaction --help
 """
 
 
@@ -74,11 +84,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def launcher(options: argparse.Namespace) -> Launcher | None:
     """How to start the broker; None when it runs already."""
+    properties = CLEANER if any(name in COMPACTION_WORKS for name in chosen(options.only)) else {}
     if options.reference:
-        return reference_launcher(options.reference)
+        return reference_launcher(options.reference, properties=properties)
     if options.start:
         return command_launcher(options.start, options.bootstrap)
-    return None if options.bootstrap else kafkalite_launcher()
+    return None if options.bootstrap else kafkalite_launcher(overrides(properties))
 
 
 @contextlib.contextmanager
@@ -115,7 +126,7 @@ def run(options: argparse.Namespace) -> tuple[str, list[Result]]:
         before = options.warm_up if options.warm_up is not None else 60.0 if options.reference else 0.0
         if before > 0:
             warm_up(session, before)
-        works = WORKS | BESIDE_WORKS | JAVA_WORKS
+        works = WORKS | BESIDE_WORKS | COMPACTION_WORKS | JAVA_WORKS
         for name in names:
             if name in works:
                 results.append(perform(name, partial(works[name], session, name)))
@@ -128,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["vs-kafka"]:
         return versus.main(words[1:])
+    if words[:1] == ["compaction"]:
+        return compaction_by_turns.main(words[1:])
     options = parse(words)
     try:
         broker, results = run(options)

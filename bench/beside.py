@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
+from typing import Any
 
 from bench.discard import Reader
 from bench.records import FrameCycle, frame_cycle
@@ -78,9 +79,9 @@ def beside_reading(session: Session, work: str, budget_bytes: int, *, cold: bool
         while read_s < session.seconds:
             if cold:
                 evict(session.process, log)
-            with _at_work(read) as reading, session.metered() as measure:
+            with at_work(read) as reading, session.metered() as measure:
                 samples += paced(session.bootstrap, cycle, reading.poll)
-                read_bytes += _result(reading)
+                read_bytes += int(result_of(reading))
             total += measure
             read_s += measure.seconds
     note = f"{read_bytes / read_s / 1e6:.0f} MB/s read beside it, {work.rpartition('-')[2]} at a time"
@@ -103,9 +104,9 @@ def beside_flushing(session: Session, work: str) -> Result:
                     time.sleep(max(0.0, started + done * interval - now))
             return done
 
-        with _at_work(flush) as flushing, session.metered() as measure:
+        with at_work(flush) as flushing, session.metered() as measure:
             samples = paced(session.bootstrap, cycle, flushing.poll)
-            count = _result(flushing)
+            count = int(result_of(flushing))
     return _result_row(
         work, measure, samples, quiet, f"{count / measure.seconds:.0f} flushed batches a second beside it"
     )
@@ -191,7 +192,7 @@ def _quiet(session: Session, cycle: FrameCycle) -> Latency:
 
 
 @contextlib.contextmanager
-def _at_work(work: Callable[[], int]) -> Iterator[Pipe]:
+def at_work(work: Callable[[], object]) -> Iterator[Pipe]:
     """`work` in a process of its own; its result comes through the pipe."""
     here, there = _FORK.Pipe()
 
@@ -213,10 +214,11 @@ def _at_work(work: Callable[[], int]) -> Iterator[Pipe]:
         process.join()
 
 
-def _result(pipe: Pipe) -> int:
+def result_of(pipe: Pipe) -> Any:
+    """What the work of `at_work` returned. Raises BrokerError with what it raised."""
     found = pipe.recv()
-    if not isinstance(found, int):
-        raise BrokerError(str(found))
+    if isinstance(found, str):
+        raise BrokerError(found)
     return found
 
 

@@ -8,7 +8,6 @@ batch at places spread over all segments, so that every one of them searches; ea
 from __future__ import annotations
 
 import contextlib
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -100,7 +99,7 @@ def _segmented_topic(session: Session, work: str, count: int) -> Iterator[tuple[
             filler = record_batch(1, _LEAST_SEGMENT_BYTES_KAFKA_4 - small - 200)
         end_offset = _fill_segments(session, topic, count, filler)
         with Connection(session.bootstrap) as connection:
-            set_segment_bytes(connection, topic, 1 << 30)
+            connection.alter_topic(topic, {"segment.bytes": str(1 << 30)})
         yield topic, end_offset
 
 
@@ -119,20 +118,3 @@ def _fill_segments(session: Session, topic: str, count: int, filler: bytes | Non
             end_offset = pump(sock, cycle, 120.0, count)
     session.expect_end(topic, end_offset)
     return end_offset
-
-
-def set_segment_bytes(connection: Connection, topic: str, segment_bytes: int) -> None:
-    """IncrementalAlterConfigs v0 of one topic."""
-    cursor = connection.request(
-        wire.INCREMENTAL_ALTER_CONFIGS,
-        0,
-        struct.pack(">ib", 1, 2) + wire.string(topic),
-        struct.pack(">i", 1) + wire.string("segment.bytes") + b"\0" + wire.string(str(segment_bytes)),
-        b"\0",
-    )
-    cursor.int32()  # throttle
-    for _ in range(cursor.int32()):
-        code, message = cursor.int16(), cursor.string()
-        cursor.int8(), cursor.string()
-        if code != 0:
-            raise BrokerError(f"segment.bytes of {topic} was not changed: error {code}, {message}")

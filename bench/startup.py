@@ -65,6 +65,11 @@ def kafkalite_launcher(arguments: str = "") -> Launcher:
     return launch
 
 
+def overrides(properties: Mapping[str, str]) -> str:
+    """Broker settings as arguments for `kafkalite_launcher`."""
+    return " ".join(f"--override {name}={value}" for name, value in properties.items())
+
+
 def command_launcher(command: str, bootstrap: str | None) -> Launcher:
     """Any command; `{port}` and `{dir}` in it stand for a free port and an empty directory."""
 

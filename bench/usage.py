@@ -43,9 +43,11 @@ class Memory:
 
 
 def parse_stat(line: str) -> Cpu:
-    """utime and stime of a /proc/PID/stat line; the command in it may hold blanks and brackets."""
+    """utime and stime of a /proc/PID/stat line, with cutime and cstime: what its ended children had taken. The command
+    in it may hold blanks and brackets."""
     fields = line[line.rindex(")") + 2 :].split()
-    return Cpu(int(fields[11]) / _TICKS, int(fields[12]) / _TICKS)
+    user, system, user_of_ended, system_of_ended = (int(field) / _TICKS for field in fields[11:15])
+    return Cpu(user + user_of_ended, system + system_of_ended)
 
 
 def parse_status(text: str) -> Memory:
@@ -56,7 +58,7 @@ def parse_status(text: str) -> Memory:
 
 
 class ProcessTree:
-    """A process by its id, with its descendants; one that has ended counts as nothing."""
+    """A process by its id, with its descendants. One that has ended counts for CPU, as soon as its parent knows."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

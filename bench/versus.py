@@ -25,7 +25,7 @@ from bench.java_perf import VERSION, java_latency
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine
 from bench.session import Session
-from bench.startup import Launcher, kafkalite_launcher, reference_launcher, start_result, started
+from bench.startup import Launcher, kafkalite_launcher, overrides, reference_launcher, start_result, started
 from bench.wire import BrokerError
 from bench.works import JAVA_WORKS, START, WORKS, Work, matching, perform, warm_up
 
@@ -210,7 +210,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def sides() -> tuple[Side, Side]:
     """kafkalite and Apache Kafka, each as the other as far as settings go."""
-    ours = kafkalite_launcher(" ".join(f"--override {key}={value}" for key, value in COMMON.items()))
+    ours = kafkalite_launcher(overrides(COMMON))
     theirs = reference_launcher(VERSION, properties=COMMON | KAFKA_ONLY)
     return Side(KAFKALITE, ours), Side(KAFKA, theirs)
 

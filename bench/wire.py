@@ -2,7 +2,8 @@
 
 Written apart from the broker's codec on purpose: the bench must run against any broker, and an error that both
 sides share would go unseen. Only fixed versions that Kafka 2.1 to 4.x and kafkalite answer (none of them flexible):
-Metadata 1, CreateTopics 4, DeleteTopics 3, ListOffsets 2, Produce 7, Fetch 11, IncrementalAlterConfigs 0.
+Metadata 1, CreateTopics 4, DeleteTopics 3, ListOffsets 2, Produce 7, Fetch 11, IncrementalAlterConfigs 0,
+DescribeLogDirs 1.
 Source: clients/src/main/resources/common/message/*.json of Apache Kafka.
 """
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-CREATE_TOPICS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS = 19, 20, 44
+CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS = 19, 20, 35, 44
 CLIENT_ID = b"bench"
 _TOPIC_ALREADY_EXISTS = 36
 
@@ -83,6 +84,16 @@ class Cursor:
         value = bytes(self._data[self.position : end]).decode()
         self.position = end
         return value
+
+    def bytes(self) -> Answer:
+        """A view of a byte field; empty for null."""
+        size = max(0, self.int32())
+        end = self.position + size
+        if end > len(self._data):
+            raise BrokerError(f"a byte field goes {end - len(self._data)} bytes past the end of an answer")
+        view = self._data[self.position : end]
+        self.position = end
+        return view
 
 
 def string(value: str) -> bytes:
@@ -243,6 +254,44 @@ class Connection:
             topic, code = cursor.string(), cursor.int16()
             if code != 0:
                 raise BrokerError(f"topic {topic} was not deleted: error {code}")
+
+    def alter_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Set some of a topic's settings."""
+        changes = b"".join(string(name) + b"\0" + string(value) for name, value in settings.items())
+        cursor = self.request(
+            INCREMENTAL_ALTER_CONFIGS,
+            0,
+            struct.pack(">ib", 1, 2) + string(topic),
+            struct.pack(">i", len(settings)) + changes,
+            b"\0",
+        )
+        cursor.int32()  # throttle
+        for _ in range(cursor.int32()):
+            code, message = cursor.int16(), cursor.string()
+            cursor.int8(), cursor.string()
+            if code != 0:
+                raise BrokerError(f"{', '.join(settings)} of {topic} not changed: error {code}, {message}")
+
+    def log_size(self, topic: str, partition: int = 0) -> tuple[str, int]:
+        """Where a partition's log is (its log directory), and its bytes."""
+        cursor = self.request(
+            DESCRIBE_LOG_DIRS, 1, struct.pack(">i", 1) + string(topic), struct.pack(">ii", 1, partition)
+        )
+        cursor.int32()  # throttle
+        found: list[tuple[str, int]] = []
+        for _ in range(cursor.int32()):
+            code, directory = cursor.int16(), cursor.string()
+            for _ in range(cursor.int32()):
+                cursor.string()
+                for _ in range(cursor.int32()):
+                    cursor.int32()
+                    found.append((directory or "", cursor.int64()))
+                    cursor.int64(), cursor.int8()  # lag, whether it is a future replica
+            if code != 0:
+                raise BrokerError(f"DescribeLogDirs: error {code} for {directory}")
+        if len(found) != 1:
+            raise BrokerError(f"DescribeLogDirs knows {len(found)} logs of {topic}-{partition}")
+        return found[0]
 
     def end_offsets(self, topic: str, partitions: Sequence[int] = (0,)) -> dict[int, int]:
         """Partition -> the offset that its next record gets, by ListOffsets."""

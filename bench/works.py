@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from bench.beside import beside_flushing, beside_reading, flushed_produce
+from bench.beside_compaction import beside_compaction
 from bench.discard import discard
 from bench.java_perf import java_consume, java_produce
 from bench.librdkafka import ClientError
@@ -60,6 +61,12 @@ BESIDE_WORKS: dict[str, Work] = {
     "beside-cold-1MiB": lambda session, name: beside_reading(session, name, 1 << 20, cold=True),
     "beside-cold-8MiB": lambda session, name: beside_reading(session, name, 8 << 20, cold=True),
 }
+# Done only when asked for by name, on a broker that is started with a cleaner that looks often.
+COMPACTION_WORKS: dict[str, Work] = {
+    "beside-compaction-1KB": lambda session, name: beside_compaction(session, name, "none", record_bytes=1010),
+    "beside-compaction-lz4": lambda session, name: beside_compaction(session, name, "lz4"),
+    "beside-compaction-zstd": lambda session, name: beside_compaction(session, name, "zstd"),
+}
 # Done only when asked for by name: a machine without Java and Maven is no failure.
 JAVA_WORKS: dict[str, Work] = {
     "java-produce-100B": java_produce,
@@ -79,7 +86,9 @@ def matching(names: Iterable[str], only: str) -> list[str]:
 
 def chosen(only: str | None) -> list[str]:
     """The names of the work to do, in the table's order; an unknown name is a `BrokerError`."""
-    return matching([START, *WORKS, *BESIDE_WORKS, *JAVA_WORKS, MEMORY], only) if only else [START, *WORKS, MEMORY]
+    if not only:
+        return [START, *WORKS, MEMORY]
+    return matching([START, *WORKS, *BESIDE_WORKS, *COMPACTION_WORKS, *JAVA_WORKS, MEMORY], only)
 
 
 def warm_up(session: Session, seconds: float) -> None:
