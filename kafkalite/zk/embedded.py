@@ -15,9 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.errors import ConfigError, ErrorCode, KafkaError, StorageError
+from kafkalite.listeners import ListenerConfig
 from kafkalite.names import format_uuid, parse_uuid, random_uuid
 from kafkalite.zk.journal import Entry, Journal, encode
-from kafkalite.zk.registry import PRODUCER_ID_BLOCK, Change, Listener, PartitionRecord, Registry, TopicRecord
+from kafkalite.zk.registry import (
+    PRODUCER_ID_BLOCK,
+    BrokerRecord,
+    Change,
+    Listener,
+    PartitionRecord,
+    Registry,
+    Standing,
+    TopicRecord,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,11 +72,14 @@ class EmbeddedRegistry(Registry):
         cluster_id: str | None = None,
         first_topics: Callable[[Mapping[str, TopicRecord]], Iterable[TopicRecord]] = lambda known: (),
         takes_over: bool = False,
+        broker_id: int = 0,
     ) -> None:
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
         self._first_topics = first_topics
         self._takes_over = takes_over
+        self._broker_id = broker_id
+        self._brokers: dict[int, BrokerRecord] = {}
         self.is_new = False
         self._cluster_id = ""
         self._topics: dict[str, TopicRecord] = {}
@@ -89,6 +102,18 @@ class EmbeddedRegistry(Registry):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         return self._broker_configs
 
+    @property
+    def brokers(self) -> Mapping[int, BrokerRecord]:
+        return self._brokers
+
+    @property
+    def controller_id(self) -> int:
+        return self._broker_id
+
+    @property
+    def standing(self) -> Standing:
+        return Standing.MEMBER if self._brokers else Standing.APART
+
     async def start(self) -> None:
         path = self._journal.path
         try:
@@ -110,6 +135,20 @@ class EmbeddedRegistry(Registry):
             self._journal.close()
             raise
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-registry")
+
+    async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
+        self._brokers[self._broker_id] = BrokerRecord(self._broker_id, endpoints, rack)
+        self._tell(Change.BROKERS, "")
+        self._tell(Change.STANDING, "")
+
+    async def unregister(self) -> None:
+        if self._brokers.pop(self._broker_id, None) is not None:
+            self._tell(Change.BROKERS, "")
+            self._tell(Change.STANDING, "")
+
+    def _tell(self, change: Change, name: str) -> None:
+        for listener in tuple(self._listeners):
+            listener(change, name)
 
     def _load(self, entries: list[Entry]) -> None:
         for number, entry in enumerate(entries, start=1):
@@ -213,8 +252,7 @@ class EmbeddedRegistry(Registry):
             await self._write(lambda: self._journal.append(entry))
             self._replay(entry)
             if change is not None:
-                for listener in tuple(self._listeners):
-                    listener(change, name)
+                self._tell(change, name)
             if self._journal.size_bytes > self._rewrite_at_bytes:
                 await self._rewrite()
 

@@ -1,8 +1,11 @@
-"""What a cluster agrees on, and how to change it: topics, settings, leader epochs, producer ids.
+"""What a cluster agrees on, and how to change it: brokers, topics, settings, leader epochs, producer ids.
 
 Reads are plain look-ups in memory and never wait. Writes are coroutines: when one returns, the change is durable, is
 in memory, and the listeners were told. Changes that another node made come in through the same listeners. Records are
 never changed in place; a change puts a new record in the place of the old one.
+
+Who leads a partition is for the controller to say. A single node is its own controller, and leads from the first
+moment; in a cluster one of the brokers is, and a topic that was created waits for it.
 Source: kafka.zk.KafkaZkClient (the data), kafka.server.metadata.ZkMetadataCache.
 """
 
@@ -14,8 +17,30 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from kafkalite.listeners import ListenerConfig
+
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 CLUSTER_DEFAULT = ""  # the name under which settings of all brokers stand
+NO_LEADER = -1  # of a partition that no live broker can lead
+NO_CONTROLLER = -1
+
+
+class BrokerRecord(NamedTuple):
+    """One live broker. `endpoints` are what others are to dial; `epoch` grows with each registration."""
+
+    broker_id: int
+    endpoints: tuple[ListenerConfig, ...]
+    rack: str | None = None
+    epoch: int = 0
+
+
+class Standing(Enum):
+    """How this broker stands to its cluster."""
+
+    APART = "not registered"
+    MEMBER = "registered"
+    CUT_OFF = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
+    FENCED = "the others have gone on without it: it leads nothing until it is registered again"
 
 
 class PartitionRecord(NamedTuple):
@@ -46,16 +71,21 @@ class Change(Enum):
     PARTITION_STATE = "partition state"
     TOPIC_CONFIG = "topic config"
     BROKER_CONFIG = "broker config"
+    BROKERS = "brokers"
+    CONTROLLER = "controller"
+    STANDING = "standing"
 
 
 Listener = Callable[[Change, str], None]
-"""Gets what changed and the topic's name (or the broker's id as text), on the event loop, after memory has it."""
+"""Gets what changed and the topic's name (with BROKER_CONFIG the broker's id as text; else ""), on the event loop,
+after memory has it."""
 
 
 class Registry(ABC):
     """The interface that the embedded file and ZooKeeper share.
 
-    Writes raise KafkaError when the change cannot be (each says which code) and StorageError when it could not be kept.
+    Writes raise KafkaError when the change cannot be (each says which code), StorageError when it could not be kept,
+    and KafkaError(REQUEST_TIMED_OUT), which names what cannot be reached, when nothing can be changed at the moment.
     """
 
     @property
@@ -73,9 +103,33 @@ class Registry(ABC):
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Settings that were changed while running, by broker id as text, or CLUSTER_DEFAULT; a live view."""
 
+    @property
+    @abstractmethod
+    def brokers(self) -> Mapping[int, BrokerRecord]:
+        """The live brokers by id; a live view."""
+
+    @property
+    @abstractmethod
+    def controller_id(self) -> int:
+        """NO_CONTROLLER while none is known."""
+
+    @property
+    @abstractmethod
+    def standing(self) -> Standing:
+        """This broker's own."""
+
     @abstractmethod
     async def start(self) -> None:
         """Load or join. Raises ConfigError, one line, when that cannot be."""
+
+    @abstractmethod
+    async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
+        """Tell the others that this broker serves, at what they are to dial. Raises ConfigError, which names the other
+        one, when a live broker has this id."""
+
+    @abstractmethod
+    async def unregister(self) -> None:
+        """This broker is going: it leads nothing from now on. Does nothing when it is not registered."""
 
     @abstractmethod
     async def stop(self) -> None:
@@ -87,7 +141,8 @@ class Registry(ABC):
 
     @abstractmethod
     async def create_topic(self, topic: TopicRecord) -> None:
-        """TOPIC_ALREADY_EXISTS if the name is taken."""
+        """Made, with a leader for each partition that a live broker can lead; what `topic` says of leaders and epochs
+        is a proposal. TOPIC_ALREADY_EXISTS if the name is taken."""
 
     @abstractmethod
     async def delete_topic(self, name: str) -> None:
