@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "verify",
         help="check every byte of a data directory",
         description="Check everything of a data directory or of one partition, and say what a restart would do. "
-        "Nothing is changed. Exit code 0: all is well, 1: something was found, 2: it could not be read.",
+        "Nothing is changed. Exit code 0: all is well, or what was found is harmless; 1: something is wrong; "
+        "2: it could not be read.",
     )
     verify.add_argument("paths", nargs="+", metavar="DIR")
     verify.add_argument("--deep", action="store_true", help="unpack every record too")
@@ -71,13 +72,15 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from kafkalite.inspection.findings import Gravity
     from kafkalite.inspection.progress import size_text
     from kafkalite.inspection.verify import verify
 
     code = 0
     for path in options.paths:
         verdict = verify(path, deep=options.deep)
-        code = max(code, 1 if verdict.findings else 0)
+        harmless = all(finding.gravity is Gravity.HARMLESS for finding in verdict.findings)
+        code = max(code, 0 if harmless else 1)
         if verdict.is_running:
             print(f"{verdict.root}: a broker is running here; what it is writing may look unfinished", file=sys.stderr)
         for finding in verdict.findings:
@@ -91,6 +94,7 @@ def _verify(options: argparse.Namespace) -> int:
         else:
             cost = f"; a restart would lose {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
             found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
+            found += ", harmless" if count and harmless else ""
             print(
                 f"{verdict.root}: {verdict.partition_count} partitions, {size_text(verdict.log_bytes)}, {stop}: "
                 f"{found}{cost}"

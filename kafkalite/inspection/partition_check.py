@@ -41,7 +41,7 @@ from kafkalite.names import ZERO_UUID, parse_uuid
 _COUNTS = struct.Struct(">4s7q")
 _OF_KRAFT = ("quorum-state", ".checkpoint", ".checkpoint.deleted")
 _LEFTOVERS = {
-    DELETED: "a file on its way out, left by a stop that came too early",
+    DELETED: "a file on its way out: the broker stopped before file.delete.delay.ms was over",
     CLEANED: "a compaction that did not come to its end",
     SWAP: "a compaction whose outcome did not take its place yet",
 }

@@ -188,7 +188,7 @@ def _check_leftovers(place: Place, faults: list[Fault]) -> None:
             continue
         elif name.endswith(DELETE_DIRECTORY):
             what = "a partition on its way out"
-            faults.append(Fault(path, "", what, gravity=Gravity.REPAIRED, restart="it is deleted after a while"))
+            faults.append(Fault(path, "", what, gravity=Gravity.HARMLESS, restart="it is deleted after a while"))
         elif name.endswith(STRAY_DIRECTORY):
             what = "a partition that no broker knew, kept for somebody to look at"
             faults.append(Fault(path, "", what, gravity=Gravity.HARMLESS, restart="it is left alone"))

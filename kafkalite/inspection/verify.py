@@ -22,6 +22,7 @@ from kafkalite.inspection.root_check import check_root
 from kafkalite.log.names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
+    DELETED,
     LEADER_EPOCHS,
     LOG,
     LOG_STARTS,
@@ -174,7 +175,8 @@ def _foretell_file(forecast: Forecast, name: str) -> tuple[Gravity, str]:
     if name in forecast.gone:
         if found is not None and found[2] == ".swap":
             return Gravity.REPAIRED, "it takes its place" if _took_place(forecast, name) else "it is deleted"
-        return Gravity.REPAIRED, "it is deleted"
+        is_awaited = found is not None and found[2] == DELETED  # a stop does not wait for file.delete.delay.ms
+        return Gravity.HARMLESS if is_awaited else Gravity.REPAIRED, "it is deleted"
     if name in forecast.rewritten:
         return Gravity.REPAIRED, "it is made again from the log"
     suffix = found[1] if found is not None else name

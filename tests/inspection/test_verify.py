@@ -72,6 +72,15 @@ def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -
     assert finding.gravity is Gravity.HARMLESS and "no file of a log has such a name" in finding.what
 
 
+def test_what_a_stop_left_to_be_deleted_is_told_and_is_nothing_wrong(data_dir: Path) -> None:
+    segment = data_dir / "rolled-0" / f"{0:020d}.log"
+    segment.with_name(f"{0:020d}.log.deleted").write_bytes(b"old")
+    (data_dir / f"gone-0.{'0' * 32}-delete").mkdir()
+    done = command("verify", data_dir)
+    assert (done.returncode, done.stdout.count("on its way out")) == (0, 2)
+    assert "2 findings, harmless" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown",
                                   "rolled-0/leader-epoch-checkpoint", f"rolled-0/{99:020d}.log"])  # fmt: skip
 def test_a_fifo_in_the_place_of_a_file_is_said_and_not_waited_for(data_dir: Path, name: str) -> None:
