@@ -86,6 +86,7 @@ class PartitionLog(CompactedLog):
         self._counts = RecordCounts(directory, services.files, services.counting)
         self._counted_to = loaded.end_offset
         self._timers = {}
+        self._unwanted = None
         self._replacement = None
         self._given_out = {}
         self._is_closed = False
@@ -169,6 +170,7 @@ class PartitionLog(CompactedLog):
         try:
             if segment.fd < 0:
                 self.flusher.refuse_if_failed()
+                self._remove_unwanted()
                 segment.open_for_append()
             segment.used = True
             if (

@@ -111,18 +111,22 @@ class Segment:
         """A new, empty segment with its files. Raises OSError; then none of them is left."""
         segment = cls(directory, base_offset, 0, config, now_ms, files, jitter_ms)
         try:
-            for path in (segment.path, segment.offset_index.path, segment.time_index.path):
-                files.create_empty(path)
-            if config.preallocate:
-                files.truncate_path(segment.path, config.segment_bytes)
-                segment._preallocated = True
+            segment.make_files(config)
         except OSError:
             segment.delete_files()
             raise
-        segment.offset_index.entries = segment.time_index.entries = 0
-        segment.max_timestamp_ms = segment._first_timestamp_ms = -1
-        segment.max_timestamp_offset = base_offset
         return segment
+
+    def make_files(self, config: TopicConfig) -> None:
+        """The empty files of a new segment, whatever was there. Raises OSError; some of them may be there then."""
+        for path in (self.path, self.offset_index.path, self.time_index.path):
+            self._files.create_empty(path)
+        if config.preallocate:
+            self._files.truncate_path(self.path, config.segment_bytes)
+            self._preallocated = True
+        self.offset_index.entries = self.time_index.entries = 0
+        self.max_timestamp_ms = self._first_timestamp_ms = -1
+        self.max_timestamp_offset = self.base_offset
 
     def __repr__(self) -> str:
         return f"Segment({self.path!r}, size_bytes={self.size_bytes})"

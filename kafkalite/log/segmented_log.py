@@ -44,14 +44,17 @@ class SegmentedLog(FlushedLog):
     """Fields: `start_offset` is the first offset that may be read. `on_new_start` is called when records were deleted.
     `waits_for_the_disk`: segments that are to go have to wait until what follows them is on it, or until compaction has
     put them in place. `_given_out` are the segments that the cleaner was told of, as they were then, and `_replacement`
-    is what it puts in the place of some of them.
+    is what it puts in the place of some of them. `_unwanted` is a segment that could not be begun, and whose files
+    could not be removed either: as long as they are there nothing is appended, for a start would take them for the end
+    of the log.
 
     Invariant: start_offset <= end_offset; the first segment's base offset is <= start_offset.
     """
 
     __slots__ = (
         "_active", "_bases", "_counted_to", "_counts", "_given_out", "_is_closed", "_replacement", "_roll_age_ms",
-        "_sealed_bytes", "_services", "_timers", "background", "directory", "epochs", "files", "on_new_start",
+        "_sealed_bytes", "_services", "_timers", "_unwanted", "background", "directory", "epochs", "files",
+        "on_new_start",
         "partition", "producers", "start_offset", "topic", "waits_for_the_disk",
     )  # fmt: skip
 
@@ -66,6 +69,7 @@ class SegmentedLog(FlushedLog):
     _sealed_bytes: int
     _services: LogServices
     _timers: dict[Timer, Sequence[Segment]]
+    _unwanted: Segment | None
     background: Background
     directory: str
     epochs: LeaderEpochs
@@ -140,27 +144,32 @@ class SegmentedLog(FlushedLog):
             raise self.refusal(f"cannot begin a new segment of {self.topic}-{self.partition}", error) from error
         return True
 
+    def _remove_unwanted(self) -> None:
+        """Before anything is appended. Raises OSError."""
+        if self._unwanted is not None:
+            self._unwanted.delete_files()
+            self._unwanted = None
+
     def _roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the end of the log. Raises OSError; then nothing has changed."""
         config = self._config
         old = self._active
         jitter = min(config.segment_jitter_ms, config.segment_ms)
         jitter_ms = random.randrange(jitter) if jitter > 0 else 0
+        self._remove_unwanted()
+        new = Segment(self.directory, self.end_offset, 0, config, now_ms, self.files, jitter_ms)
         try:
-            new = Segment.create(self.directory, self.end_offset, config, now_ms, self.files, jitter_ms)
-        except OSError:
-            self.flusher.owe(self.directory)  # as below
-            raise
-        try:
+            new.make_files(config)
             new.set_roll_age(self._roll_age_ms)
             new.open_for_append()
             snapshot = self.producers.take_snapshot(self.end_offset)
             old.seal()
         except OSError:
             self.flusher.owe(self.directory)  # a crash must not bring the new one back: its offsets are the old one's
-            new.delete_files()
-            if old.fd < 0:
-                old.open_for_append()
+            self._unwanted = new
+            old.rest()  # so that the next append has to come by `_remove_unwanted`
+            with contextlib.suppress(OSError):
+                self._remove_unwanted()
             raise
         if snapshot is not None:
             self.flusher.owe(snapshot)
@@ -367,6 +376,7 @@ class SegmentedLog(FlushedLog):
         except Malformed as error:
             raise OSError(errno.EIO, str(error)) from error
         if not is_told:
+            self._remove_unwanted()
             now_ms = self._services.clock.wall_ms()
             new = Segment.create(self.directory, offset, self._config, now_ms, self.files)
             last.seal()
@@ -375,6 +385,7 @@ class SegmentedLog(FlushedLog):
 
     def _start_anew(self, offset: int) -> None:
         """Drop every segment; the next record gets `offset`."""
+        self._remove_unwanted()
         new = Segment.create(self.directory, offset, self._config, self._services.clock.wall_ms(), self.files)
         old = self.segments
         self.segments = (new, *old)

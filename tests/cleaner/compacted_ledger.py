@@ -96,7 +96,8 @@ class CompactedLedger(Ledger):
 
     def acknowledge(self, put: Put) -> None:
         self.puts.append(put)
-        self.doubtful.discard(put.header.producer_id)
+        if put.ends is None:  # a marker says nothing of its data
+            self.doubtful.discard(put.header.producer_id)
         self._by_last[put.last] = put
         self.tried = None
 

@@ -335,6 +335,28 @@ def test_a_roll_that_fails_leaves_the_old_segment_in_use(disk: Disk, monkeypatch
     assert disk.restart(log).read_all() == ["a", "b"]
 
 
+def test_nothing_is_appended_beside_a_segment_that_was_not_begun_and_cannot_be_removed(disk: Disk) -> None:
+    """A start would take it for the end of the log, and what was appended to the one before it would be lost."""
+    log = disk.open(segment_bytes=350)
+    log.write("a")
+
+    def refused(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    disk.files.open_file = disk.files.unlink = refused  # type: ignore[method-assign, assignment]
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            log.write("long" * 30)
+    with pytest.raises(StorageError):
+        log.write("b")  # it would fit
+    assert (bases(disk), log.log.end_offset) == ([0, 1], 1)
+    del disk.files.open_file, disk.files.unlink
+    log.write("b")
+    assert bases(disk) == [0]
+    log.write("long" * 30)
+    assert disk.restart(log).read_all() == ["a", "b", "long" * 30]
+
+
 # cutting
 
 
