@@ -38,6 +38,7 @@ from kafkalite.settings import (
     double,
     integer,
     long,
+    password,
     section,
     short,
     string,
@@ -59,6 +60,7 @@ _MIB = 1 << 20
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _POLICIES = ("compact", "delete")
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+_ZOOKEEPER_PORT = 2181
 
 
 def _gzip_level(text: str) -> int:
@@ -72,6 +74,40 @@ def _directories(text: str) -> str:
     if not directories:
         raise ValueError("must name a directory, or several with commas between them")
     return ",".join(directories)
+
+
+def _zookeeper_servers(text: str) -> str | None:
+    """host:port,host:port/chroot without blanks and with the ports that were left out; None when nothing is given."""
+    servers, slash, chroot = "".join(text.split()).partition("/")
+    if not servers and not slash:
+        return None
+    found = []
+    for server in servers.split(","):
+        host, colon, port = server.rpartition(":") if not server.endswith("]") else (server, "", "")
+        if not colon:
+            host, port = server, str(_ZOOKEEPER_PORT)
+        if not host or not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
+            raise ValueError("must be host:port, or several with commas between them, and then perhaps a /chroot")
+        found.append(f"{host}:{port}")
+    chroot = chroot.rstrip("/")
+    if any(part in ("", ".", "..") for part in chroot.split("/")) and chroot:
+        raise ValueError("must have a chroot such as /kafka at its end, or none")
+    return ",".join(found) + (f"/{chroot}" if chroot else "")
+
+
+def _pem(text: str) -> str:
+    if text.strip().upper() != "PEM":
+        raise ValueError(
+            "must be PEM; keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 make it of others"
+        )
+    return "PEM"
+
+
+def _endpoint_identification(text: str) -> str:
+    word = text.strip().upper()
+    if word not in ("", "HTTPS"):
+        raise ValueError("must be HTTPS or empty")
+    return word
 
 
 class TopicConfig(Settings):
@@ -167,7 +203,9 @@ class BrokerConfig(Settings):
 
     # fmt: off
     _identity = section("Identity and data")
-    broker_id: int = integer(0, "The number of this broker in its cluster (Kafka's default: generated).", at_least=-1, sample="0")
+    broker_id: int = integer(0, "The number of this broker in its cluster. With zookeeper.connect the default is -1: that of meta.properties, or a new one.", at_least=-1, sample="0")
+    broker_id_generation_enable: bool = boolean(True, "With zookeeper.connect, make up a number for a broker that has none.")
+    reserved_broker_max_id: int = integer(1000, "Numbers up to this are given by people, those above it are made up.", at_least=0)
     node_id: int = integer(0, "KRaft's name for broker.id; the same number when both are set.", at_least=-1)
     broker_rack: str | None = string(None, "The rack of this broker, told to clients.")
     log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=_directories, sample="kafkalite-data")
@@ -188,6 +226,27 @@ class BrokerConfig(Settings):
     max_connections_per_ip: int = integer(INT_MAX, "Connections at a time from one address.", at_least=0)
     max_connections_per_ip_overrides: Mapping[str, int] = string("", "Other limits for some addresses: host:count,...", convert=parse_host_limits)
     connections_max_idle_ms: int = long(600_000, "A connection that is silent for this long is closed; negative is never.")
+
+    _zookeeper = section("ZooKeeper")
+    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, and below which node all stands: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its registry in a file.", convert=_zookeeper_servers)
+    zookeeper_session_timeout_ms: int = integer(18_000, "A broker that ZooKeeper has not heard for this long is gone.", at_least=1)
+    zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper; unset, zookeeper.session.timeout.ms.", at_least=1)
+    zookeeper_set_acl: bool = boolean(False, "Let only those with this broker's credentials change what it writes in ZooKeeper.")
+    zookeeper_max_in_flight_requests: int = integer(10, "Requests that ZooKeeper may have to answer at a time.", at_least=1)
+    zookeeper_digest: str | None = password(None, "user:password of ZooKeeper's digest scheme (kafkalite's own setting).")
+    zookeeper_sasl_mechanism: str = string("DIGEST-MD5", "How to log in with SASL: DIGEST-MD5, or GSSAPI with a ticket that is there (kafkalite's own setting; Kafka has a JAAS file).", one_of=("DIGEST-MD5", "GSSAPI"))
+    zookeeper_sasl_username: str | None = string(None, "Who logs in with SASL; unset with DIGEST-MD5, nobody does (kafkalite's own setting).")
+    zookeeper_sasl_password: str | None = password(None, "The password for it (kafkalite's own setting).")
+    zookeeper_ssl_client_enable: bool = boolean(False, "Speak TLS with ZooKeeper.")
+    zookeeper_ssl_keystore_location: str | None = string(None, "PEM file with this broker's key and certificates for ZooKeeper.")
+    zookeeper_ssl_keystore_password: str | None = password(None, "The password of the key in it.")
+    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, which is also what no value means.", convert=_pem)
+    zookeeper_ssl_truststore_location: str | None = string(None, "PEM file with the certificates that ZooKeeper's is to be signed by; unset, the system's.")
+    zookeeper_ssl_truststore_type: str | None = string(None, "PEM, which is also what no value means.", convert=_pem)
+    zookeeper_ssl_protocol: str = string("TLSv1.2", "The lowest version of TLS, when zookeeper.ssl.enabled.protocols is unset (in Kafka the only one).", one_of=("TLSv1.2", "TLSv1.3"))
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be spoken.", one_of=("TLSv1.2", "TLSv1.3"))
+    zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the name in ZooKeeper's certificate is not looked at.", convert=_endpoint_identification)
+    zookeeper_clientCnxnSocket: str | None = string(None, "Java's class for it; kafkalite needs none.")
 
     _topics = section("Topics")
     auto_create_topics_enable: bool = boolean(True, "Create a topic when a client asks for one that does not exist.")
@@ -400,6 +459,8 @@ _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig
 
 def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -> ConfigEntry:
     source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+    if setting.sensitive:
+        value, synonyms = None, tuple(one._replace(value=None) for one in synonyms)
     return ConfigEntry(setting.name, value, source, read_only, setting.sensitive, setting.type, setting.doc, synonyms)
 
 
@@ -432,13 +493,28 @@ def _topic_conflict(values: Mapping[str, Any]) -> str | None:
 
 
 def _settle_identity(values: dict[str, Any]) -> None:
-    """broker.id and node.id are one number; log.dirs wins over log.dir."""
+    """broker.id and node.id are one number, which with ZooKeeper may be open (-1); log.dirs wins over log.dir."""
     broker_id, node_id = values.get("broker_id", -1), values.get("node_id", -1)
     if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
         raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same setting and must not differ")
-    values["broker_id"] = values["node_id"] = max(broker_id, node_id, 0)
+    in_cluster = values.get("zookeeper_connect") is not None
+    values["broker_id"] = values["node_id"] = max(broker_id, node_id, -1 if in_cluster else 0)
+    if in_cluster:
+        _check_broker_id(values["broker_id"], values)
     if values.get("log_dirs") is not None:
         values["log_dir"] = values["log_dirs"]
+
+
+def _check_broker_id(broker_id: int, values: Mapping[str, Any]) -> None:
+    generates = values.get("broker_id_generation_enable", True)
+    reserved = values.get("reserved_broker_max_id", 1000)
+    if broker_id < 0 and not generates:
+        raise ConfigError("broker.id must be given when broker.id.generation.enable=false")
+    if broker_id > reserved and generates:
+        raise ConfigError(
+            f"broker.id={broker_id} must not be above reserved.broker.max.id={reserved}: numbers above it are made up "
+            "for brokers that have none; raise that, or set broker.id.generation.enable=false"
+        )
 
 
 def _quote(text: str) -> str:

@@ -129,7 +129,7 @@ KNOWN = frozenset(_NAMES.split())
 
 # Why a property has no effect, by what its name begins with; the longest that fits speaks.
 _REASONS = {
-    "zookeeper.": "kafkalite keeps its own registry until it speaks ZooKeeper",
+    "zookeeper.": "kafkalite's way to ZooKeeper has no such thing",
     "process.roles": "kafkalite is one node that needs no KRaft controller",
     "controller.": "kafkalite is one node that needs no KRaft controller",
     "metadata.": "kafkalite is one node that needs no KRaft metadata log",

@@ -285,7 +285,7 @@ class Settings(metaclass=SettingsType):
 
     def __repr__(self) -> str:
         changed = (
-            f"{s.attribute}={getattr(self, s.attribute)!r}"
+            f"{s.attribute}={'(hidden)' if s.sensitive else repr(getattr(self, s.attribute))}"
             for s in type(self).settings
             if getattr(self, s.attribute) != s.default
         )
@@ -321,6 +321,11 @@ def boolean(default: bool, doc: str, **limits: Any) -> Any:
 
 def string(default: Any, doc: str, **limits: Any) -> Any:
     return Setting(ConfigType.STRING, default, doc, **limits)
+
+
+def password(default: str | None, doc: str, **limits: Any) -> Any:
+    """A string that is shown to nobody."""
+    return Setting(ConfigType.PASSWORD, default, doc, **limits)
 
 
 def words(default: tuple[str, ...], doc: str, **limits: Any) -> Any:

@@ -76,8 +76,6 @@ def test_kafkas_zookeeper_file_just_starts():
         "num.io.threads",
         "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
     ]
 
 
@@ -118,7 +116,8 @@ def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     assert warning == "xyzzy is not a property of Kafka"
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
     assert "\n" not in warning and len(warning) < 250
-    own = {s.name for s in BrokerConfig.settings} - {"metrics.listener"}
+    own = {s.name for s in BrokerConfig.settings} - {"metrics.listener", "zookeeper.digest"}
+    own = {name for name in own if not name.startswith("zookeeper.sasl.")}
     assert own <= KNOWN, "a setting that Kafka does not have"
 
 
@@ -442,3 +441,42 @@ class TestTheCleaner:
 def test_numbers_are_shown_as_java_shows_them(value: float, text: str) -> None:
     setting = BrokerConfig.by_name["log.cleaner.io.max.bytes.per.second"]
     assert setting.format(value) == text and setting.format(-value) == ("-" + text if value else "-0.0")
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        ("zk1:2181", "zk1:2181"),
+        (" zk1 , zk2:2182/kafka/ ", "zk1:2181,zk2:2182/kafka"),
+        ("[::1]:2181,[fe80::1]/a/b", "[::1]:2181,[fe80::1]:2181/a/b"),
+        ("  ", None),
+    ],
+)
+def test_where_zookeeper_is(given, understood):
+    assert load(**{"zookeeper.connect": given}).zookeeper_connect == understood
+
+
+@pytest.mark.parametrize("given", ["zk1:", "zk1:0", "zk1:x", "zk1:65536", ",", "/kafka", "zk1//a", "zk1/a/../b"])
+def test_where_zookeeper_cannot_be_is_said(given):
+    assert fault_of(**{"zookeeper.connect": given}).startswith(f"zookeeper.connect='{given}' must ")
+
+
+def test_a_broker_without_a_number_gets_one_of_its_cluster():
+    in_cluster = {"zookeeper.connect": "zk1:2181"}
+    assert load(**in_cluster).broker_id == load(**in_cluster, broker_id=-1).broker_id == -1
+    assert load(**in_cluster, broker_id=7).broker_id == load(**in_cluster, node_id=7).broker_id == 7
+    assert load(broker_id=-1).broker_id == load().broker_id == 0, "a cluster by itself"
+    never = {**in_cluster, "broker.id.generation.enable": "false"}
+    assert "broker.id must be given" in fault_of(**never)
+    assert "must not be above reserved.broker.max.id=1000" in fault_of(**in_cluster, broker_id=1001)
+    assert load(**never, broker_id=1001).broker_id == 1001
+    assert load(**in_cluster, **{"broker.id": 1001, "reserved.broker.max.id": 2000}).broker_id == 1001
+
+
+def test_a_password_is_shown_to_nobody():
+    config = load(**{"zookeeper.digest": "me:sesame", "zookeeper.ssl.keystore.password": "sesame"})
+    assert config.zookeeper_digest == "me:sesame"
+    assert "sesame" not in repr(config)
+    entries = {entry.name: entry for entry in config.describe()}
+    assert "sesame" not in repr(entries) and entries["zookeeper.digest"].sensitive
+    assert "must be PEM" in fault_of(**{"zookeeper.ssl.truststore.type": "JKS"})

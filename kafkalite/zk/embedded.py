@@ -20,6 +20,7 @@ from kafkalite.names import format_uuid, parse_uuid, random_uuid
 from kafkalite.zk.journal import Entry, Journal, encode
 from kafkalite.zk.registry import (
     PRODUCER_ID_BLOCK,
+    PRODUCER_ID_MAX,
     BrokerRecord,
     Change,
     Listener,
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 JOURNAL_NAME = "kafkalite-registry.journal"
 _FORMAT_VERSION = 1
-PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to end the counting
 _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
@@ -64,6 +64,8 @@ class EmbeddedRegistry(Registry):
     of no topics those that a broker without this registry left there; `is_new` says after `start` that it was so. With
     `takes_over` it is asked in any case, with the topics that there are.
     """
+
+    is_shared = False
 
     def __init__(
         self,

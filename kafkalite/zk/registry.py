@@ -15,11 +15,12 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kafkalite.listeners import ListenerConfig
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
+PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to end the counting
 CLUSTER_DEFAULT = ""  # the name under which settings of all brokers stand
 NO_LEADER = -1  # of a partition that no live broker can lead
 NO_CONTROLLER = -1
@@ -87,6 +88,9 @@ class Registry(ABC):
     Writes raise KafkaError when the change cannot be (each says which code), StorageError when it could not be kept,
     and KafkaError(REQUEST_TIMED_OUT), which names what cannot be reached, when nothing can be changed at the moment.
     """
+
+    is_shared: ClassVar[bool] = True
+    """Whether there are other brokers. Where there are none this one leads everything, registered or not."""
 
     @property
     @abstractmethod

@@ -1,0 +1,75 @@
+"""The cluster's id and, for a broker without one, its number: what brokers agree on before anything else.
+
+The first broker of a cluster makes /cluster/id; who has another id in its meta.properties is not of this cluster.
+Numbers are counted by the version of /brokers/seqid, above those that people give.
+Source: kafka.server.KafkaServer (getOrGenerateClusterId, getOrGenerateBrokerId), kafka.zk.KafkaZkClient
+(createOrGetClusterId, generateBrokerSequenceId).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import ConfigError
+from kafkalite.names import format_uuid, random_uuid
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import BadVersion, Create, NodeExists, SetData
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+
+async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, founds: bool) -> str:
+    """The id of the cluster. `stored` is what meta.properties says.
+
+    `founds`: this broker may found a cluster with the id that it has, since it comes with what belongs to it. One that
+    has an id and meets a ZooKeeper without any has the wrong address, or a ZooKeeper that lost everything. Raises
+    ConfigError.
+    """
+    where = f"zookeeper.connect={session.settings.connect}"
+    while True:
+        found = await read_cluster_id(session)
+        if found is not None:
+            if stored is not None and stored != found:
+                raise ConfigError(
+                    f"the data in log.dirs belongs to the cluster {stored} (meta.properties), and {where} leads to the "
+                    f"cluster {found}: correct zookeeper.connect, or give this broker other directories"
+                )
+            return found
+        if stored is not None and not founds:
+            raise ConfigError(
+                f"the data in log.dirs belongs to the cluster {stored} (meta.properties), and {where} knows no "
+                "cluster: correct zookeeper.connect and its chroot; if ZooKeeper is to begin with this data, or has "
+                "lost its own, start with --adopt"
+            )
+        await session.make_paths([paths.CLUSTER])
+        proposed = znodes.cluster_id_json(stored or format_uuid(random_uuid()))
+        with suppress(NodeExists):  # another broker was first; what it wrote counts
+            await session.write([Create(paths.CLUSTER_ID, proposed)])
+
+
+async def read_cluster_id(session: ZooKeeperSession) -> str | None:
+    """None when there is none. Raises ConfigError for nonsense."""
+    (node,) = await session.read([paths.CLUSTER_ID])
+    if node is None:
+        return None
+    try:
+        return znodes.parse_cluster_id(node.data)
+    except ValueError as fault:
+        raise ConfigError(
+            f"zookeeper.connect={session.settings.connect}: {paths.CLUSTER_ID} is not understood: {fault}"
+        ) from None
+
+
+async def generate_broker_id(session: ZooKeeperSession, reserved_max: int) -> int:
+    """A number that no broker was given before."""
+    await session.make_paths([paths.BROKER_SEQUENCE_ID])
+    while True:
+        (node,) = await session.read([paths.BROKER_SEQUENCE_ID])
+        assert node is not None
+        try:
+            await session.write([SetData(paths.BROKER_SEQUENCE_ID, b"", node.version)])
+        except BadVersion:
+            continue
+        return reserved_max + node.version + 1

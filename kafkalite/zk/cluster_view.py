@@ -1,0 +1,276 @@
+"""The whole cluster in memory, made of the nodes as they were read from ZooKeeper. Pure: bytes go in, changes come out.
+
+    changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
+
+Each path stands for itself, in whatever order it comes: a topic may be known before the states of its partitions, or
+after them, and is shown (`topics`) when it has an id. What is older than what is known (by the transaction that wrote
+it) never replaces it. Nonsense is put into `faults`, and what was known before stays.
+Source: kafka.controller.ControllerContext (what is remembered), kafka.zk.ZkData (where it stands).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from kafkalite.names import topic_name_fault
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import Node
+from kafkalite.zk.registry import (
+    CLUSTER_DEFAULT,
+    NO_CONTROLLER,
+    NO_LEADER,
+    BrokerRecord,
+    Change,
+    PartitionRecord,
+    TopicRecord,
+)
+
+T = TypeVar("T")
+NO_EPOCH = -1  # of a partition that nothing was written about yet
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class Known(NamedTuple, Generic[T]):
+    """What a node says, and the node: its version for conditional writes, its transactions, its owner."""
+
+    value: T
+    node: Node
+
+
+class Fault(NamedTuple):
+    """A node that says nothing that could be understood."""
+
+    path: str
+    reason: str
+
+
+class ClusterView:
+    """See the module. The mappings are live views; nobody but `apply` changes them.
+
+    `topics`, `brokers` and `broker_configs` are what the registry shows. `assignments` has every topic node, also
+    those that have no id yet; `without_id` are those whose node has none: one that kafka-topics of 2.7 has changed is
+    written without, and keeps the id that it had. `states` every state node, by topic and number. `deletions` are the
+    topics that somebody wants to be gone, as long as the controller has not seen to it.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicRecord] = {}
+        self.brokers: dict[int, BrokerRecord] = {}
+        self.broker_configs: dict[str, Mapping[str, str]] = {}
+        self.assignments: dict[str, Known[znodes.TopicNode]] = {}
+        self.without_id: set[str] = set()
+        self.states: dict[str, dict[int, Known[znodes.StateNode]]] = {}
+        self.registrations: dict[int, Known[znodes.BrokerNode]] = {}
+        self.deletions: set[str] = set()
+        self.controller: Known[int] | None = None
+        self.controller_epoch: Known[int] | None = None
+        self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._faults: list[Fault] = []
+        self._changed_topics: dict[str, None] = {}
+        self._changes: list[tuple[Change, str]] = []
+
+    @property
+    def controller_id(self) -> int:
+        return NO_CONTROLLER if self.controller is None else self.controller.value
+
+    @property
+    def paths(self) -> KeysView[str]:
+        """Where there is a node, understood or not."""
+        return self._nodes.keys()
+
+    def node(self, path: str) -> Node | None:
+        """The node as it was read last."""
+        return self._nodes.get(path)
+
+    def take_faults(self) -> list[Fault]:
+        """What could not be understood since the last call. The same node is named once."""
+        faults, self._faults = self._faults, []
+        return faults
+
+    def apply(self, nodes: Iterable[tuple[str, Node | None]] = ()) -> list[tuple[Change, str]]:
+        """Take in what was read, and return what that changes, each once, for listeners.
+
+        A topic that was deleted and made again meanwhile is first only deleted, so that whoever is told finds it gone;
+        the next call shows the new one. So call it until nothing comes.
+        """
+        for path, node in nodes:
+            self._take(path, node)
+        changed, self._changed_topics = self._changed_topics, {}
+        for name in changed:
+            self._changes += self._show(name)
+        changes, self._changes = self._changes, []
+        return list(dict.fromkeys(changes))
+
+    def _take(self, path: str, node: Node | None) -> None:
+        known = self._nodes.get(path)
+        if node is None:
+            if known is None:
+                return
+            del self._nodes[path]
+        elif known is not None and node.mzxid <= known.mzxid:
+            return
+        else:
+            self._nodes[path] = node
+        try:
+            self._understand(path, node)
+        except ValueError as fault:
+            self._faults.append(Fault(path, str(fault) or "is not understood"))
+
+    def _understand(self, path: str, node: Node | None) -> None:
+        """Raises ValueError, and then all is as it was."""
+        if (state := paths.state_of(path)) is not None:
+            self._take_state(*state, node)
+        elif (entity := paths.config_of(path)) is not None:
+            self._take_config(*entity, node)
+        elif (broker_id := paths.broker_of(path)) is not None:
+            self._take_broker(broker_id, node)
+        elif (deleted := paths.deleted_topic_of(path)) is not None:
+            self.deletions.discard(deleted)
+            if node is not None:
+                self.deletions.add(deleted)
+        elif (name := _topic_of(path)) is not None:
+            self._take_topic(name, node)
+        elif path == paths.CONTROLLER:
+            controller = Known(znodes.parse_controller(node.data), node) if node is not None else None
+            if controller != self.controller:
+                self._changes.append((Change.CONTROLLER, ""))
+            self.controller = controller
+        elif path == paths.CONTROLLER_EPOCH:
+            self.controller_epoch = Known(znodes.parse_controller_epoch(node.data), node) if node is not None else None
+
+    def _take_topic(self, name: str, node: Node | None) -> None:
+        if node is None:
+            self.assignments.pop(name, None)
+            self.without_id.discard(name)
+        else:
+            fault = topic_name_fault(name)
+            if fault is not None:
+                raise ValueError(fault)
+            topic = znodes.parse_topic(node.data)
+            before = self.assignments.get(name)
+            has_id = topic.topic_id is not None
+            if not has_id and before is not None and before.node.czxid == node.czxid:
+                topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool that knows no ids
+            _check_assignment(topic, before.value if before is not None else None)
+            self.assignments[name] = Known(topic, node)
+            (self.without_id.discard if has_id else self.without_id.add)(name)
+        self._changed_topics[name] = None
+
+    def _take_state(self, name: str, number: int, node: Node | None) -> None:
+        if node is None:
+            states = self.states.get(name, {})
+            states.pop(number, None)
+            if not states:
+                self.states.pop(name, None)
+        else:
+            self.states.setdefault(name, {})[number] = Known(znodes.parse_state(node.data), node)
+        self._changed_topics[name] = None
+
+    def _take_config(self, entity_type: str, entity: str, node: Node | None) -> None:
+        if entity_type == paths.CONFIG_TOPICS:
+            config = znodes.parse_config(node.data) if node is not None else _NONE
+            if node is None:
+                self._topic_configs.pop(entity, None)
+            else:
+                self._topic_configs[entity] = config
+            self._changed_topics[entity] = None
+        elif entity_type == paths.CONFIG_BROKERS:
+            broker = CLUSTER_DEFAULT if entity == paths.CONFIG_DEFAULT else entity
+            config = znodes.parse_config(node.data) if node is not None else _NONE
+            before = self.broker_configs.pop(broker, _NONE)
+            if config:
+                self.broker_configs[broker] = config
+            if config != before:
+                self._changes.append((Change.BROKER_CONFIG, broker))
+
+    def _take_broker(self, broker_id: int, node: Node | None) -> None:
+        before = self.brokers.get(broker_id)
+        if node is None:
+            self.brokers.pop(broker_id, None)
+            self.registrations.pop(broker_id, None)
+        else:
+            broker = znodes.parse_broker(node.data)
+            self.registrations[broker_id] = Known(broker, node)
+            self.brokers[broker_id] = BrokerRecord(broker_id, broker.endpoints, broker.rack, node.czxid)
+        if before != self.brokers.get(broker_id):
+            self._changes.append((Change.BROKERS, ""))
+
+    def _show(self, name: str) -> Iterator[tuple[Change, str]]:
+        """Put the topic as it is now into `topics`, and tell how it differs from what stood there."""
+        before, now = self.topics.get(name), self._record(name)
+        if before is not None and (now is None or now.topic_id != before.topic_id):
+            del self.topics[name]
+            if now is not None:
+                self._changed_topics[name] = None
+            yield Change.TOPIC_DELETED, name
+        elif now is not None:
+            self.topics[name] = now
+            if before is None:
+                yield Change.TOPIC_CREATED, name
+            elif before != now:
+                yield from ((change, name) for change in _differences(before, now))
+
+    def _record(self, name: str) -> TopicRecord | None:
+        known = self.assignments.get(name)
+        if known is None or known.value.topic_id is None:
+            return None
+        states = self.states.get(name, _NONE)
+        partitions = {
+            number: _partition(replicas, states.get(number))
+            for number, replicas in sorted(known.value.partitions.items())
+        }
+        return TopicRecord(name, known.value.topic_id, partitions, self._topic_configs.get(name, _NONE))
+
+
+def is_of_interest(path: str) -> bool:
+    """Whether a view learns anything from the node there."""
+    if path.startswith(paths.TOPICS):
+        return paths.state_of(path) is not None or _topic_of(path) is not None
+    if path.startswith(paths.CONFIG):
+        entity = paths.config_of(path)
+        return entity is not None and entity[0] in (paths.CONFIG_TOPICS, paths.CONFIG_BROKERS)
+    return (
+        path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
+        or path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
+        or paths.broker_of(path) is not None
+        or paths.deleted_topic_of(path) is not None
+    )
+
+
+def _topic_of(path: str) -> str | None:
+    """The name in /brokers/topics/NAME, and None for all that stands below it."""
+    name = paths.topic_of(path)
+    return name if name is not None and path == paths.topic(name) else None
+
+
+def _partition(replicas: tuple[int, ...], state: Known[znodes.StateNode] | None) -> PartitionRecord:
+    if state is None:
+        return PartitionRecord(replicas, NO_LEADER, NO_EPOCH, (), NO_EPOCH)
+    leader, leader_epoch, isr = state.value[:3]
+    return PartitionRecord(replicas, max(leader, NO_LEADER), leader_epoch, isr, state.node.version)
+
+
+def _differences(before: TopicRecord, now: TopicRecord) -> Iterator[Change]:
+    if len(now.partitions) > len(before.partitions):
+        yield Change.PARTITIONS_ADDED
+    if any(now.partitions[number] != partition for number, partition in before.partitions.items()):
+        yield Change.PARTITION_STATE
+    if now.config != before.config:
+        yield Change.TOPIC_CONFIG
+
+
+def _check_assignment(topic: znodes.TopicNode, before: znodes.TopicNode | None) -> None:
+    """Raise ValueError for what nobody could serve."""
+    count = len(topic.partitions)
+    if not count:
+        raise ValueError("a topic without partitions")
+    if topic.partitions.keys() != set(range(count)):
+        raise ValueError(f"its {count} partitions are not numbered from 0 to {count - 1}")
+    for number, replicas in topic.partitions.items():
+        if not replicas or min(replicas) < 0 or len(set(replicas)) < len(replicas):
+            raise ValueError(f"partition {number} has the replicas {list(replicas)}")
+    if before is not None and before.topic_id == topic.topic_id and count < len(before.partitions):
+        raise ValueError(f"{count} partitions, where there were {len(before.partitions)}; they are never taken away")

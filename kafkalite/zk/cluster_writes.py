@@ -1,0 +1,218 @@
+"""Changes that any broker may write, with exactly Kafka's nodes; the controller, which watches, carries them out.
+
+    create      /config/topics/T and /brokers/topics/T      then there are leaders
+    delete      /admin/delete_topics/T                      then it is gone
+    add         /brokers/topics/T                           then the new ones have leaders
+    configure   /config/..., /config/changes/config_change_
+
+Each is checked against the view, written so that nobody's change in between is lost (with the version that was read),
+and has come true in the view when it returns. One that takes too long is said to have been written, but not seen to.
+Source: kafka.zk.AdminZkClient, kafka.zk.KafkaZkClient (setOrCreateEntityConfigs, createConfigChangeNotification).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.cluster_view import ClusterView, Known
+from kafkalite.zk.operations import (
+    BadVersion,
+    Create,
+    NodeExists,
+    NoNode,
+    Operation,
+    OperationFailed,
+    SetData,
+    Unavailable,
+)
+from kafkalite.zk.registry import CLUSTER_DEFAULT, NO_LEADER, PartitionRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+_ATTEMPTS = 10  # against others who change the same node
+_NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection on whoever sends a mebibyte
+
+
+@contextmanager
+def reaching(session: ZooKeeperSession) -> Iterator[None]:
+    """Gives what ZooKeeper refuses, or cannot be asked, the code that a client understands."""
+    try:
+        yield
+    except Unavailable as fault:
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"Nothing can be changed without ZooKeeper, and {session.settings.connect} cannot be reached: {fault}",
+        ) from None
+    except OperationFailed as refusal:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses: {refusal}") from None
+
+
+class ClusterWrites:
+    """`refresh` reads paths again into the view and tells the listeners; `wait` comes back with whether something came
+    true in the view in time."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        view: ClusterView,
+        refresh: Callable[[Iterable[str]], Awaitable[None]],
+        wait: Callable[[Callable[[], bool]], Awaitable[bool]],
+    ) -> None:
+        self._session = session
+        self._view = view
+        self._refresh = refresh
+        self._wait = wait
+
+    async def create_topic(self, topic: TopicRecord) -> None:
+        name = topic.name
+        replicas = {number: partition.replicas for number, partition in topic.partitions.items()}
+        data = znodes.topic_json(znodes.TopicNode(replicas, topic.topic_id))
+        created = Create(paths.topic(name), _fitting(data, name))
+        config = znodes.config_json(topic.config)
+        for _ in range(_ATTEMPTS):
+            self._check_new(name)
+            configured = paths.config(paths.CONFIG_TOPICS, name)
+            try:
+                await self._session.write([self._put(configured, config), created])
+                break
+            except (NodeExists, NoNode):  # somebody made it, or settings of an earlier time have come or gone
+                await self._refresh([configured, created.path])
+        else:
+            raise _contended(name)
+        await self._refresh([configured, created.path])
+        await self._await_leaders(name, topic.partitions, "is created")
+
+    def _check_new(self, name: str) -> None:
+        if name in self._view.deletions:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
+        if paths.topic(name) in self._view.paths:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+    async def delete_topic(self, name: str) -> None:
+        born = (await self._require(name)).node.czxid
+        asked = paths.delete_topic(name)
+        with suppress(NodeExists):  # somebody else wants the same
+            await self._session.write([Create(asked)])
+        await self._refresh([asked, paths.topic(name)])
+
+        def is_there() -> bool:
+            known = self._view.assignments.get(name)
+            return known is not None and known.node.czxid == born
+
+        if not await self._wait(lambda: name not in self._view.deletions):
+            absent = self._absent_replicas(name)
+            waits = f", which waits for the brokers {absent} to return" if absent else ""
+            raise self._not_seen_to(f"Topic '{name}' is marked for deletion{waits}")
+        if is_there():
+            raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, f"The controller does not delete topic '{name}'.")
+
+    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
+        for _ in range(_ATTEMPTS):
+            known = await self._require(name)
+            topic = known.value
+            first = len(topic.partitions)
+            if not partitions or sorted(partitions) != list(range(first, first + len(partitions))):
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"New partitions of {name} must begin at {first}.")
+            replicas = {**topic.partitions, **{number: each.replicas for number, each in partitions.items()}}
+            data = znodes.topic_json(topic._replace(partitions=replicas))
+            if await self._set(SetData(paths.topic(name), _fitting(data, name), known.node.version)):
+                break
+        else:
+            raise _contended(name)
+        await self._await_leaders(name, partitions, "has its new partitions")
+
+    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
+        await self._require(name)
+        await self._set_config(paths.CONFIG_TOPICS, name, config)
+
+    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        entity = paths.CONFIG_DEFAULT if broker == CLUSTER_DEFAULT else broker
+        await self._set_config(paths.CONFIG_BROKERS, entity, config)
+
+    async def _set_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
+        path = paths.config(entity_type, entity)
+        change = Create(paths.CONFIG_CHANGE, znodes.config_change_json(f"{entity_type}/{entity}"), sequential=True)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._session.write([self._put(path, znodes.config_json(config)), change])
+                return await self._refresh([path])
+            except (NodeExists, NoNode):
+                await self._refresh([path])
+        raise _contended(path)
+
+    async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
+        for _ in range(_ATTEMPTS):
+            known = self._view.states.get(name, {}).get(partition)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if leader_epoch <= known.value.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            data = znodes.state_json(known.value._replace(leader_epoch=leader_epoch))
+            if await self._set(SetData(paths.state(name, partition), data, known.node.version)):
+                return
+        raise _contended(f"{name}-{partition}")
+
+    async def _set(self, change: SetData) -> bool:
+        """Whether the node was still what the view took it for. It is up to date afterwards."""
+        try:
+            await self._session.write([change])
+        except (BadVersion, NoNode):
+            await self._refresh([change.path])
+            return False
+        await self._refresh([change.path])
+        return True
+
+    def _put(self, path: str, data: bytes) -> Operation:
+        """What writes a node whether it is there or not, as far as is known."""
+        return SetData(path, data) if path in self._view.paths else Create(path, data)
+
+    async def _require(self, name: str) -> Known[znodes.TopicNode]:
+        if name not in self._view.assignments:
+            await self._refresh([paths.topic(name)])  # another broker may just have made it
+        known = self._view.assignments.get(name)
+        if known is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return known
+
+    async def _await_leaders(self, name: str, numbers: Iterable[int], what: str) -> None:
+        """Until each of these partitions has a leader, unless none of its replicas lives."""
+        wanted: Sequence[int] = tuple(numbers)
+
+        def are_led() -> bool:
+            if name not in self._view.assignments:
+                return True  # deleted again meanwhile
+            topic = self._view.topics.get(name)
+            return topic is not None and all(self._is_led(topic.partitions[number]) for number in wanted)
+
+        if not await self._wait(are_led):
+            raise self._not_seen_to(f"Topic '{name}' {what}, but no leaders yet")
+
+    def _is_led(self, partition: PartitionRecord) -> bool:
+        return partition.leader != NO_LEADER or not any(each in self._view.brokers for each in partition.replicas)
+
+    def _absent_replicas(self, name: str) -> list[int]:
+        known = self._view.assignments.get(name)
+        replicas = known.value.partitions.values() if known is not None else ()
+        return sorted({each for some in replicas for each in some} - self._view.brokers.keys())
+
+    def _not_seen_to(self, what: str) -> KafkaError:
+        controller = self._view.controller
+        who = "There is no controller" if controller is None else f"Broker {controller.value} is the controller"
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what}. {who}; it will be seen to.")
+
+
+def _fitting(data: bytes, name: str) -> bytes:
+    if len(data) > _NODE_BYTES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has more partitions than fit into a node of ZooKeeper's."
+        )
+    return data
+
+
+def _contended(what: str) -> KafkaError:
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Others keep changing {what} in ZooKeeper at the same time.")

@@ -1,0 +1,123 @@
+"""From a broker by itself to one of a cluster: what its journal knows goes to ZooKeeper, once, when that is asked for.
+
+A broker that finds a journal with topics that ZooKeeper does not know would put their logs aside. So it does not start,
+unless it is told to adopt them: then they are made in ZooKeeper with their ids, settings and leader epochs, and the
+journal is put aside. A journal that has nothing of its own is put aside without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import ConfigError
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.cluster_view import ClusterView
+from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
+from kafkalite.zk.operations import Create, NodeExists, Operation, SetData
+from kafkalite.zk.registry import NO_LEADER, Registry, TopicRecord
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+HANDED_OVER = ".in-zookeeper"  # behind the name of a journal that does not count any more
+_OPERATIONS_MAX = 1000  # of one transaction, some 300 KiB
+
+
+class JournalHandover:
+    """Of the journals in `data_dirs`; `adopts`: it was asked for."""
+
+    def __init__(self, data_dirs: Sequence[str | Path], adopts: bool) -> None:
+        self._directories = [Path(each) for each in data_dirs]
+        self.adopts = adopts
+
+    @property
+    def has_journal(self) -> bool:
+        return any((each / JOURNAL_NAME).exists() for each in self._directories)
+
+    async def carry_out(self, registry: Registry, view: ClusterView, session: ZooKeeperSession, broker_id: int) -> None:
+        """`view` knows everything that is in ZooKeeper. Raises ConfigError when something would be lost."""
+        for directory in self._directories:
+            journal = directory / JOURNAL_NAME
+            if not journal.exists():
+                continue
+            old = EmbeddedRegistry(directory)
+            await old.start()
+            try:
+                missing = self._missing(journal, old.topics, view)
+                if missing:
+                    await adopt_topics(missing, session, view, broker_id)
+                    for broker, config in old.broker_configs.items():
+                        if broker not in view.broker_configs:
+                            await registry.set_broker_config(broker, config)
+                    await registry.skip_producer_ids((await old.next_producer_id_block()).start - 1)
+            finally:
+                await old.stop()
+            journal.replace(journal.with_name(JOURNAL_NAME + HANDED_OVER))
+            if missing:
+                logger.info("%s: its %d topics are in ZooKeeper now", journal, len(missing))
+
+    def _missing(self, journal: Path, topics: Mapping[str, TopicRecord], view: ClusterView) -> list[TopicRecord]:
+        """The topics that ZooKeeper does not know."""
+        missing = []
+        for name, topic in topics.items():
+            known = view.assignments.get(name)
+            if known is None:
+                missing.append(topic)
+            elif known.value.topic_id not in (None, topic.topic_id):
+                raise ConfigError(
+                    f"the topic {name} in {journal} and the one in ZooKeeper are two (they have different ids): delete "
+                    "the one in ZooKeeper, or move that file away to do without the topics in it"
+                )
+        if missing and not self.adopts:
+            some = ", ".join(topic.name for topic in missing[:5]) + (", ..." if len(missing) > 5 else "")
+            raise ConfigError(
+                f"{journal} has topics that ZooKeeper does not know ({some}): start with --adopt to make them there, "
+                "or move that file away to do without them"
+            )
+        return missing
+
+
+async def adopt_topics(
+    topics: Iterable[TopicRecord], session: ZooKeeperSession, view: ClusterView, broker_id: int
+) -> None:
+    """Make these topics in ZooKeeper, all of them on this broker, to be led as soon as it is registered. Their leader
+    epochs go on from where they are. Raises ConfigError if ZooKeeper has one of them already."""
+    controller_epoch = view.controller_epoch.value if view.controller_epoch is not None else 0
+    batch: list[Operation] = []
+    for topic in topics:
+        operations = list(_creation(topic, broker_id, controller_epoch))
+        config = paths.config(paths.CONFIG_TOPICS, topic.name)
+        if config in view.paths:
+            operations[0] = SetData(config, znodes.config_json(topic.config))
+        if len(batch) + len(operations) > _OPERATIONS_MAX:
+            await _write(session, batch)
+            batch = []
+        batch += operations
+    await _write(session, batch)
+
+
+async def _write(session: ZooKeeperSession, operations: Sequence[Operation]) -> None:
+    try:
+        for first in range(0, len(operations), _OPERATIONS_MAX):
+            await session.write(operations[first : first + _OPERATIONS_MAX])
+    except NodeExists as taken:
+        raise ConfigError(f"cannot adopt {paths.topic_of(taken.path)}: {taken.path} is in ZooKeeper already") from None
+
+
+def _creation(topic: TopicRecord, broker_id: int, controller_epoch: int) -> Iterator[Operation]:
+    """The topic's own data comes last: whoever sees it finds the states, and makes none. (In one transaction, where
+    it fits into one, nobody sees anything in between.)"""
+    replicas = dict.fromkeys(topic.partitions, (broker_id,))
+    yield Create(paths.config(paths.CONFIG_TOPICS, topic.name), znodes.config_json(topic.config))
+    yield Create(paths.topic(topic.name))
+    yield Create(paths.partitions(topic.name))
+    for number, partition in topic.partitions.items():
+        state = znodes.StateNode(NO_LEADER, max(partition.leader_epoch, 0), (broker_id,), controller_epoch)
+        yield Create(paths.partition(topic.name, number))
+        yield Create(paths.state(topic.name, number), znodes.state_json(state))
+    yield SetData(paths.topic(topic.name), znodes.topic_json(znodes.TopicNode(replicas, topic.topic_id)))

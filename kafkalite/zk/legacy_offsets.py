@@ -1,0 +1,97 @@
+"""Offsets that consumers from before 0.8.2 keep in ZooKeeper: /consumers/G/offsets/T/P, the number as text.
+
+Only version 0 of OffsetCommit and OffsetFetch comes here. All else below /consumers (ids, owners) belongs to the
+clients that use it, and they may write offsets by themselves as well: the last one wins, as between two of them.
+Source: kafka.zk.{ConsumerOffset, KafkaZkClient.setOrCreateConsumerOffset} (3.9).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.zk import paths
+from kafkalite.zk.operations import Create, Node, NodeExists, NoNode, Operation, OperationFailed, SetData, Unavailable
+
+NO_OFFSET = -1
+WRITE_ATTEMPTS = 5  # others may make or remove the same nodes between our look and our write
+MULTI_MAX = 1000  # partitions in one write: some 100 KB, and ZooKeeper takes a request of 1 MB
+
+_FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_NUMBER = re.compile(rb"[+-]?[0-9]{1,30}")
+_LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
+
+Partition = tuple[str, int]
+
+
+class Session(Protocol):
+    """What is needed of a ZooKeeperSession."""
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]: ...
+
+    async def write(self, operations: Sequence[Operation]) -> list[str]: ...
+
+
+class LegacyOffsets:
+    """Both ways raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached, which a Kafka waits for instead;
+    else UNKNOWN_SERVER_ERROR, as Kafka's clients hear it of all that ZooKeeper refuses."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        """All of them at once, unless they are thousands."""
+        rows = [(offset_path(group, *partition), offset) for partition, offset in offsets.items()]
+        for first in range(0, len(rows), MULTI_MAX):
+            await self._put(rows[first : first + MULTI_MAX])
+
+    async def fetch(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, ErrorCode]]:
+        """UNKNOWN_TOPIC_OR_PARTITION where nothing was committed, UNKNOWN_SERVER_ERROR where what stands there is no
+        number; the offset is NO_OFFSET then."""
+        where = {partition: offset_path(group, *partition) for partition in partitions}
+        try:
+            nodes = await self._session.read(list(where.values()))
+        except Unavailable as fault:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(fault)) from None
+        except OperationFailed as fault:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses it: {fault}") from None
+        return {partition: _offset_in(node) for partition, node in zip(where, nodes, strict=True)}
+
+    async def _put(self, rows: Sequence[tuple[str, int]]) -> None:
+        """One write, in which missing nodes are made together with all that stands above them."""
+        offsets = dict(rows)
+        every = paths.with_parents(list(offsets))
+        for attempt in range(1, WRITE_ATTEMPTS + 1):
+            try:
+                writes: list[Operation] = []
+                for path, node in zip(every, await self._session.read(every), strict=True):
+                    data = b"%d" % offsets[path] if path in offsets else b""
+                    if node is None:
+                        writes.append(Create(path, data))
+                    elif data:
+                        writes.append(SetData(path, data))
+                await self._session.write(writes)
+                return
+            except Unavailable as fault:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, str(fault)) from None
+            except OperationFailed as fault:
+                if attempt == WRITE_ATTEMPTS or not isinstance(fault, NodeExists | NoNode):
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refuses it: {fault}") from None
+
+
+def offset_path(group: str, topic: str, partition: int) -> str:
+    """As Kafka puts it together: a group's name goes in as it is, so ZooKeeper may not have it: KafkaError."""
+    path = paths.consumer_offset(group, topic, partition)
+    if _FORBIDDEN.search(group) or any(part in ("", ".", "..") for part in path[1:].split("/")):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the group {group!r} cannot have a node in ZooKeeper")
+    return path
+
+
+def _offset_in(node: Node | None) -> tuple[int, ErrorCode]:
+    if node is None or not node.data:
+        return NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not _NUMBER.fullmatch(node.data) or not _LONG_MIN <= (offset := int(node.data)) <= _LONG_MAX:
+        return NO_OFFSET, ErrorCode.UNKNOWN_SERVER_ERROR
+    return offset, ErrorCode.NONE

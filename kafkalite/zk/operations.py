@@ -1,0 +1,121 @@
+"""What is read from ZooKeeper, what can be asked of it, and how it refuses.
+
+Paths are those below the chroot, as Kafka writes them. Empty data and no data are one thing here: both are b"", and
+what is written for it is "no data", which is what Kafka writes and expects.
+Source: org.apache.zookeeper.KeeperException.Code (numbers), org.apache.zookeeper.data.Stat.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+ANY_VERSION = -1
+
+
+class Node(NamedTuple):
+    """One node as it was read. `mzxid` grows with every change of the data, `czxid` is the transaction that made it;
+    `ephemeral_owner` is the session that it lives with, 0 when it outlives sessions."""
+
+    data: bytes
+    version: int
+    mzxid: int
+    czxid: int
+    ephemeral_owner: int
+    children_count: int
+
+
+class Create(NamedTuple):
+    """Make a node whose parent exists. `sequential`: ten digits are added to the name."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
+
+
+class SetData(NamedTuple):
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+class Delete(NamedTuple):
+    path: str
+    version: int = ANY_VERSION
+
+
+class Check(NamedTuple):
+    """Do nothing, and let the whole fail unless the node has this version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | SetData | Delete | Check
+
+
+class Connection(Enum):
+    """How the session stands with its servers."""
+
+    CONNECTED = "connected, and every watch is set: all that is known must be read again"
+    SUSPENDED = "the connection is lost; it may come back with the same session"
+    EXPIRED = "the session has ended: its ephemeral nodes go; a new session comes with the next CONNECTED"
+    AUTH_FAILED = "the servers refuse the credentials; tried again, and a new session comes with the next CONNECTED"
+
+
+class Unavailable(Exception):
+    """No answer: not connected, or the connection went away meanwhile. Nobody knows whether a write was done."""
+
+
+class OperationFailed(Exception):
+    """ZooKeeper refused; nothing of the write was done. `index` tells which of the operations it was, `path` its."""
+
+    def __init__(self, path: str, index: int = 0, code: int = 0) -> None:
+        reason = (type(self).__doc__ or "").rstrip(".")
+        detail = f"error {code}" if type(self) is OperationFailed else reason
+        super().__init__(f"{path}: {detail}")
+        self.path = path
+        self.index = index
+        self.code = code
+
+
+class NoNode(OperationFailed):
+    """There is no such node, or no parent for it."""
+
+
+class NodeExists(OperationFailed):
+    """There is such a node already."""
+
+
+class BadVersion(OperationFailed):
+    """The node has another version."""
+
+
+class NotEmpty(OperationFailed):
+    """The node has children."""
+
+
+class NotAllowed(OperationFailed):
+    """The node's access list does not let this session do that."""
+
+
+class BadAcl(OperationFailed):
+    """The access list does not hold: zookeeper.set.acl needs credentials that ZooKeeper knows."""
+
+
+NO_NODE = -101
+UNIMPLEMENTED = -6
+_FAILURES: dict[int, type[OperationFailed]] = {
+    NO_NODE: NoNode,
+    -102: NotAllowed,
+    -103: BadVersion,
+    -110: NodeExists,
+    -111: NotEmpty,
+    -114: BadAcl,
+}
+
+
+def failure(code: int, path: str, index: int = 0) -> OperationFailed:
+    """The exception for one of ZooKeeper's error codes."""
+    return _FAILURES.get(code, OperationFailed)(path, index, code)

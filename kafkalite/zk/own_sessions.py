@@ -1,0 +1,66 @@
+"""The sessions that this broker has had with ZooKeeper, in a small file beside its logs.
+
+What a killed broker had registered stays until its session ends, and would keep its successor out for that long. The
+file tells the successor which sessions were its own: it holds the lock of the data directory, so they belong to dead
+processes, and what they left may be taken away at once.
+
+    {"host":"kafka1","directory":7340099,"sessions":["0x10003c2a9f50000"]}
+
+It is written before anything is made in a session. A lost or torn file costs only time: what is left is waited out. One
+that came along with a copied directory says nothing here: it names the host and the directory that it was written for.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "kafkalite-zookeeper.sessions"
+_COUNT_MAX = 8  # the last one matters; one before it when a server forgot to clean up
+_UNSIGNED = (1 << 64) - 1
+
+
+class OwnSessions:
+    """The file in `data_dir`. `load` and `add` block for a moment."""
+
+    def __init__(self, data_dir: str | Path) -> None:
+        self._path = Path(data_dir) / FILE_NAME
+        self._sessions: list[int] = []
+
+    def __contains__(self, session_id: int) -> bool:
+        return session_id & _UNSIGNED in self._sessions
+
+    def load(self) -> None:
+        """Read what an earlier process left; nonsense there counts as nothing."""
+        try:
+            content = json.loads(self._path.read_bytes())
+            if {key: content[key] for key in ("host", "directory")} == self._place():
+                self._sessions = [int(text, 16) & _UNSIGNED for text in content["sessions"]][-_COUNT_MAX:]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as fault:
+            logger.warning("%s is not understood and counts as empty: %r", self._path, fault)
+
+    def add(self, session_id: int) -> None:
+        """Remember one more. What cannot be written is said, and costs the next start some time at worst."""
+        session_id &= _UNSIGNED
+        if self._sessions[-1:] == [session_id]:
+            return
+        kept = [each for each in self._sessions if each != session_id]
+        self._sessions = [*kept, session_id][-_COUNT_MAX:]
+        try:
+            content = {**self._place(), "sessions": [hex(each) for each in self._sessions]}
+            temporary = self._path.with_name(FILE_NAME + ".tmp")
+            temporary.write_text(json.dumps(content, separators=(",", ":")) + "\n")
+            temporary.replace(self._path)  # no fsync: after a power cut the sessions are long gone
+        except OSError as error:
+            logger.warning("cannot write %s: %s", self._path, error.strerror or error)
+
+    def _place(self) -> dict[str, Any]:
+        return {"host": socket.gethostname(), "directory": os.stat(self._path.parent).st_ino}

@@ -1,0 +1,250 @@
+"""A small ZooKeeper of our own, for whoever wants several brokers on one machine and has no ZooKeeper.
+
+It is the real one, out of the jars that PySpark brings along, in a process of its own; it needs a Java runtime. It
+listens on the loopback only, on a port that was free, and keeps its data in a directory that is given:
+
+    zoo.cfg          written anew at each start
+    zookeeper.out    what it said, since its last start
+    version-2/       its data: snapshots and transaction logs, the old ones cleared away by itself
+
+Nothing of it outlives the process that began it, whatever ended that: a shell beside it reads from a pipe whose other
+end is here, and ends it when that end is gone. It lets the brokers, which notice the same, sign off first.
+Source: org.apache.zookeeper.server.quorum.QuorumPeerMain, QuorumPeerConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import shutil
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafkalite.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+TICK_MS = 500  # sessions may be as short as two of them
+SESSION_MS_MAX = 60_000
+START_LIMIT_S = 60.0
+_STOP_LIMIT_S = 10.0
+_ASK_LIMIT_S = 2.0
+_PORTS_MAX = 5  # tried in turn: what was free a moment ago may be taken
+_LAST_WORDS_BYTES = 4096
+_HEAP = "-Xmx256m"
+_BUFFER_BYTES_MAX = 16 << 20  # of one request: a topic of a hundred thousand partitions is a node of 2 MB
+
+# A line from the pipe: the server has ended. The end of the pipe: whoever was to end the server is no more.
+_GUARDED = 'exec 3<&0 </dev/null; { read -r told <&3 || { sleep 2; kill $$; }; } & exec "$@" 3<&-'
+
+
+def find_java() -> str | None:
+    """The Java that JAVA_HOME or PATH names."""
+    home = os.environ.get("JAVA_HOME")
+    return (shutil.which(os.path.join(home, "bin", "java")) if home else None) or shutil.which("java")
+
+
+def find_jars() -> Path | None:
+    """A directory with ZooKeeper's jars: that of the installed PySpark, or of the Spark that SPARK_HOME names."""
+    places = [Path(os.environ["SPARK_HOME"]) / "jars"] if os.environ.get("SPARK_HOME") else []
+    with contextlib.suppress(ImportError, ValueError):
+        found = importlib.util.find_spec("pyspark")  # finds it without importing it
+        if found is not None and found.submodule_search_locations:
+            places.insert(0, Path(found.submodule_search_locations[0]) / "jars")
+    return next((place for place in places if any(place.glob("zookeeper-[0-9]*.jar"))), None)
+
+
+def what_is_missing() -> str | None:
+    """What a ZooKeeper of our own lacks on this machine; None if it can be."""
+    if find_java() is None:
+        return "no Java here (8 or newer; neither JAVA_HOME nor PATH leads to one)"
+    if find_jars() is None:
+        return "no ZooKeeper here (the pyspark package brings it: pip install pyspark)"
+    return None
+
+
+def command(config: Path) -> list[str]:
+    """What runs a ZooKeeper with this configuration. Raises ConfigError saying what is missing."""
+    java, jars = find_java(), find_jars()
+    if java is None or jars is None:
+        raise ConfigError(f"a ZooKeeper of our own cannot run here: {what_is_missing()}")
+    options = [
+        _HEAP,
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # half a second of start on a slow core
+        f"-Djute.maxbuffer={_BUFFER_BYTES_MAX}",
+        "-Dzookeeper.preAllocSize=1024",  # KiB that its log grows by, not 64 MiB
+    ]
+    return [java, *options, "-cp", f"{jars}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+
+
+class OwnZooKeeper:
+    """Begun and ended by one event loop, as often as wanted; its address stays the same."""
+
+    name = "ZooKeeper"
+
+    def __init__(self, directory: Path, *, keep_open: Sequence[int] = ()) -> None:
+        """`keep_open`: descriptors that the process holds, too; a lock on the directory, for instance."""
+        self.directory = directory
+        self.port = 0
+        self._keep_open = tuple(keep_open)
+        self._process: asyncio.subprocess.Process | None = None
+        self._lifeline = -1
+
+    @property
+    def connect(self) -> str:
+        """For zookeeper.connect. Valid when it has been started."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        """Returns when it serves. Raises ConfigError saying what it said when it does not, OSError."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for attempt in range(_PORTS_MAX):
+            chosen = not self.port  # the first time; brokers know it from then on
+            self.port = self.port or _free_port()
+            await self._begin()
+            try:
+                serves = await self._comes_to_serve()
+            except BaseException:
+                await self._end(signal.SIGKILL)
+                raise
+            if serves:
+                logger.info("ZooKeeper (process %d) serves on %s, data in %s", self.pid, self.connect, self.directory)
+                return
+            await self._end(signal.SIGKILL)
+            said = self._last_words()
+            if "BindException" not in self._said() or attempt + 1 == _PORTS_MAX:
+                break
+            self.port = 0 if chosen else self.port
+        raise ConfigError(f"the ZooKeeper of our own did not start; {self._output} ends with: {said}")
+
+    async def ended(self) -> str | None:
+        """Waits until it is no more. How it ended; it never does so unasked, so there is always something to say."""
+        assert self._process is not None
+        code = await self._process.wait()
+        self._let_go()
+        return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+    async def stop(self) -> None:
+        """In order, its data on the disk. Does nothing when it does not run."""
+        await self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self._lives():
+            assert self._process is not None
+            self._process.kill()
+
+    async def _begin(self) -> None:
+        config = self.directory.resolve() / "zoo.cfg"
+        settings = {
+            "dataDir": self.directory.resolve(),
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": TICK_MS,
+            "maxSessionTimeout": SESSION_MS_MAX,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "autopurge.purgeInterval": 1,
+            "autopurge.snapRetainCount": 3,
+            "4lw.commands.whitelist": "srvr,ruok,mntr",
+        }
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        theirs, self._lifeline = os.pipe()
+        try:
+            with self._output.open("wb") as output:
+                self._process = await asyncio.create_subprocess_exec(
+                    *("/bin/sh", "-c", _GUARDED, "kafkalite-zookeeper", *command(config)),
+                    stdin=theirs,
+                    stdout=output,
+                    stderr=output,
+                    cwd=self.directory,
+                    start_new_session=True,  # Ctrl-C is for whoever began it, who stops the brokers first
+                    pass_fds=self._keep_open,
+                )
+        except BaseException:
+            os.close(self._lifeline)
+            self._lifeline = -1
+            raise
+        finally:
+            os.close(theirs)
+
+    async def _comes_to_serve(self) -> bool:
+        """Waits for it. False when it has ended, or does not get there."""
+        assert self._process is not None
+        ending = asyncio.ensure_future(self._process.wait())
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                while not await self._serves():
+                    await asyncio.wait({ending}, timeout=0.05)
+                    if ending.done():
+                        return False
+                return True
+        except TimeoutError:
+            return False
+        finally:
+            ending.cancel()
+
+    async def _serves(self) -> bool:
+        try:
+            async with asyncio.timeout(_ASK_LIMIT_S):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                try:
+                    writer.write(b"srvr")
+                    return b"Mode:" in await reader.read()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
+
+    def _lives(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(how)
+        try:
+            async with asyncio.timeout(_STOP_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
+            logger.warning("ZooKeeper (process %d) did not end within %g s, and is killed", self.pid, _STOP_LIMIT_S)
+            self.kill()
+            await self._process.wait()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        self._process = None
+        if self._lifeline >= 0:
+            with contextlib.suppress(OSError):
+                os.write(self._lifeline, b"gone\n")  # the shell beside it is to end nobody
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    @property
+    def _output(self) -> Path:
+        return self.directory / "zookeeper.out"
+
+    def _said(self) -> str:
+        with self._output.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+            return file.read().decode(errors="replace")
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self._said().splitlines() if line.strip()]
+        return next((line for line in reversed(lines) if not line.startswith("at ")), "(nothing)")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,189 @@
+"""Where everything stands in ZooKeeper, below the chroot.
+
+    /brokers/topics/orders/partitions/3/state        state("orders", 3)
+
+Names of topics are their own; users, clients and the like are percent-encoded (`sanitize`). Which nodes are open to
+the world is decided by where they stand, so it is here too.
+Source: kafka.zk.ZkData (paths, secure and sensitive ones), org.apache.kafka.common.utils.Sanitizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import quote, unquote_plus
+
+ADMIN = "/admin"
+BROKERS = "/brokers"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE_ID = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CLUSTER = "/cluster"
+CLUSTER_ID = "/cluster/id"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE = "/config/changes/config_change_"
+CONSUMERS = "/consumers"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+DELETE_TOPICS = "/admin/delete_topics"
+FEATURE = "/feature"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE = "/isr_change_notification/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
+MIGRATION = "/migration"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+
+CONFIG_TOPICS = "topics"
+CONFIG_BROKERS = "brokers"
+CONFIG_CLIENTS = "clients"
+CONFIG_USERS = "users"
+CONFIG_IPS = "ips"
+CONFIG_TYPES = (CONFIG_TOPICS, CONFIG_CLIENTS, CONFIG_USERS, CONFIG_BROKERS, CONFIG_IPS)
+CONFIG_DEFAULT = "<default>"  # the entity that speaks for all of its type
+
+PERSISTENT = (
+    CONSUMERS,
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE_ID,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
+)
+"""What every broker makes at its start, without data, if it is missing; parents first (see `with_parents`)."""
+
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(name: str, number: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{number}"
+
+
+def state(name: str, number: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{number}/state"
+
+
+def config(entity_type: str, entity: str) -> str:
+    """`entity` as it stands in ZooKeeper: a topic's name, a broker's id, CONFIG_DEFAULT, or what `sanitize` made."""
+    return f"{CONFIG}/{entity_type}/{entity}"
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def consumer_group(group: str) -> str:
+    return f"{CONSUMERS}/{group}"
+
+
+def consumer_offsets(group: str, topic_name: str) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{topic_name}"
+
+
+def consumer_offset(group: str, topic_name: str, number: int) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{topic_name}/{number}"
+
+
+def consumer_ids(group: str) -> str:
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def consumer_owners(group: str, topic_name: str) -> str:
+    return f"{CONSUMERS}/{group}/owners/{topic_name}"
+
+
+def broker_of(path: str) -> int | None:
+    """The id in /brokers/ids/ID."""
+    return _number(_child(path, BROKER_IDS))
+
+
+def topic_of(path: str) -> str | None:
+    """The name in /brokers/topics/NAME and all that stands below it."""
+    if not path.startswith(TOPICS + "/"):
+        return None
+    return path[len(TOPICS) + 1 :].partition("/")[0] or None
+
+
+def state_of(path: str) -> tuple[str, int] | None:
+    """Name and number in /brokers/topics/NAME/partitions/NUMBER/state."""
+    parts = path.split("/")
+    if len(parts) != 7 or not path.startswith(TOPICS + "/") or parts[4] != "partitions" or parts[6] != "state":
+        return None
+    number = _number(parts[5])
+    return None if number is None else (parts[3], number)
+
+
+def config_of(path: str) -> tuple[str, str] | None:
+    """Type and entity in /config/TYPE/ENTITY; /config/changes is no type."""
+    entity_type, slash, entity = path.removeprefix(CONFIG + "/").partition("/")
+    if not path.startswith(CONFIG + "/") or not slash or not entity or entity_type not in CONFIG_TYPES:
+        return None
+    return entity_type, entity
+
+
+def deleted_topic_of(path: str) -> str | None:
+    """The name in /admin/delete_topics/NAME."""
+    return _child(path, DELETE_TOPICS)
+
+
+def with_parents(paths: Sequence[str]) -> list[str]:
+    """These paths and all that stand above them, each once, parents first."""
+    found: dict[str, None] = {}
+    for path in paths:
+        at = path.find("/", 1)
+        while at > 0:
+            found[path[:at]] = None
+            at = path.find("/", at + 1)
+        found[path] = None
+    return list(found)
+
+
+def is_open(path: str) -> bool:
+    """Whether everybody may write there even with zookeeper.set.acl: consumers of the old kind do."""
+    return path == CONSUMERS
+
+
+def is_sensitive(path: str) -> bool:
+    """Whether it may hold secrets, which only brokers are to read."""
+    return path.startswith(_SENSITIVE)
+
+
+def sanitize(name: str) -> str:
+    """A user's or client's name as it stands in ZooKeeper; no name becomes CONFIG_DEFAULT."""
+    return quote(name, safe="")
+
+
+def desanitize(entity: str) -> str:
+    """The opposite of `sanitize`."""
+    return unquote_plus(entity)
+
+
+def _child(path: str, parent: str) -> str | None:
+    name = path[len(parent) + 1 :]
+    return name if path.startswith(parent + "/") and name and "/" not in name else None
+
+
+def _number(text: str | None) -> int | None:
+    """Only as Java writes it: "01" is another node than "1"."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    number = int(text)
+    return number if str(number) == text and number < 1 << 31 else None

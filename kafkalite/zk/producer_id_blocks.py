@@ -1,0 +1,64 @@
+"""Blocks of producer ids, counted in one node for the whole cluster.
+
+/latest_producer_id_block names the block that was given last. The next one begins where that ends; the write that takes
+it carries the version that was read, so that two brokers never take the same.
+Source: kafka.coordinator.transaction.ZkProducerIdManager, kafka.zk.ProducerIdBlockZNode.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import BadVersion, SetData
+from kafkalite.zk.registry import PRODUCER_ID_BLOCK, PRODUCER_ID_MAX
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+
+async def next_block(session: ZooKeeperSession, broker_id: int) -> range:
+    """A block that nobody was given. Raises KafkaError when there is none, or nobody can tell."""
+    while True:
+        first, version = await _read(session)
+        block = range(first, first + PRODUCER_ID_BLOCK)
+        if block.stop > PRODUCER_ID_MAX:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
+        if await _write(session, broker_id, block, version):
+            return block
+
+
+async def skip(session: ZooKeeperSession, broker_id: int, last: int) -> None:
+    """Let the count go on above `last`, if it has not come so far."""
+    while 0 <= last < PRODUCER_ID_MAX:
+        first, version = await _read(session)
+        if first > last:
+            return
+        block = range(max(first, last + 1 - PRODUCER_ID_BLOCK), last + 1)
+        if await _write(session, broker_id, block, version):
+            return
+
+
+async def _read(session: ZooKeeperSession) -> tuple[int, int]:
+    """The first id that was not given, and the version of the node that says so."""
+    (node,) = await session.read([paths.PRODUCER_ID_BLOCK])
+    if node is None:
+        await session.make_paths([paths.PRODUCER_ID_BLOCK])
+        return await _read(session)
+    try:
+        block = znodes.parse_producer_id_block(node.data)
+    except ValueError as fault:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{paths.PRODUCER_ID_BLOCK} in ZooKeeper is not understood: {fault}"
+        ) from None
+    return (block.ids.stop if block is not None else 0), node.version
+
+
+async def _write(session: ZooKeeperSession, broker_id: int, block: range, version: int) -> bool:
+    try:
+        data = znodes.producer_id_block_json(znodes.ProducerIdBlockNode(broker_id, block))
+        await session.write([SetData(paths.PRODUCER_ID_BLOCK, data, version)])
+    except BadVersion:
+        return False
+    return True

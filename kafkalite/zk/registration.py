@@ -1,0 +1,150 @@
+"""This broker's own node, /brokers/ids/N: made, kept, taken away; and what to do when it is there already.
+
+    nobody's             make it
+    this session's       good; an answer was lost
+    an own old one's     a killed process or an expired session left it: away with it at once
+    who has our address  perhaps an own old one's that was forgotten: wait until its session would have ended
+    another's            two brokers have one number, and this one does not start
+
+Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.KafkaServer.createBrokerInfo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkalite.clock import Clock
+from kafkalite.errors import ConfigError
+from kafkalite.listeners import ListenerConfig
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
+from kafkalite.zk.own_sessions import OwnSessions
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+_MARGIN_MS = 3_000  # ZooKeeper ends sessions by the tick, and a tick is 2 s or 3 s
+
+Gone = Callable[[str, int], Awaitable[bool]]
+"""Waits until there is no node at a path, at most until a moment of the monotonic clock; tells whether it is gone."""
+
+
+class Registration:
+    """Broker `broker_id`'s node. `endpoints` is None as long as it is not to be there."""
+
+    def __init__(
+        self, session: ZooKeeperSession, own_sessions: OwnSessions, broker_id: int, clock: Clock, gone: Gone
+    ) -> None:
+        self._session = session
+        self._own_sessions = own_sessions
+        self._path = paths.broker(broker_id)
+        self._broker_id = broker_id
+        self._clock = clock
+        self._gone = gone
+        self.endpoints: tuple[ListenerConfig, ...] | None = None
+        self.rack: str | None = None
+
+    async def remember_session(self) -> None:
+        """Before anything is made in this session: who comes after a sudden end must know it."""
+        await asyncio.get_running_loop().run_in_executor(None, self._own_sessions.add, self._session.session_id)
+
+    async def clear_old(self) -> None:
+        """Take away what own old sessions left: the registration, and the controller's office."""
+        held = [self._path, paths.CONTROLLER]
+        for path, node in zip(held, await self._session.read(held), strict=True):
+            if node is not None and self._is_old(node):
+                await self._clear(path, node)
+
+    async def hold(self, *, patience_ms: int = 0) -> Node:
+        """See that the node is there, in this session. Another's that could be an own old one's is waited out for
+        `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names who has the number, and
+        Unavailable."""
+        assert self.endpoints is not None
+        broker = znodes.BrokerNode(self.endpoints, self.rack, timestamp_ms=self._clock.wall_ms())
+        data = znodes.broker_json(broker)
+        deadline_ms = self._clock.monotonic_ms() + (patience_ms + _MARGIN_MS if patience_ms else 0)
+        await self.remember_session()
+        while self.endpoints is not None:
+            with suppress(NodeExists):
+                await self._session.write([Create(self._path, data, ephemeral=True)])
+                logger.info("broker %d is registered at %s", self._broker_id, _addresses(broker.endpoints))
+            (node,) = await self._session.read([self._path])
+            if node is None:
+                continue
+            if node.ephemeral_owner == self._session.session_id:
+                if node.data != data and not _says(node, broker.endpoints, self.rack):
+                    node = await self._renew(node, data)
+                return node
+            if self._is_old(node):
+                await self._clear(self._path, node)
+            elif patience_ms and _says(node, broker.endpoints):
+                logger.warning(
+                    "%s was left by a session 0x%x that names this broker's own addresses; waiting for its end",
+                    self._path,
+                    node.ephemeral_owner,
+                )
+                if not await self._gone(self._path, deadline_ms):
+                    raise self._taken(node)
+            else:
+                raise self._taken(node)
+        raise ConfigError(f"broker {self._broker_id} has left meanwhile")
+
+    async def release(self) -> None:
+        """Take the node away, if it is this session's."""
+        self.endpoints = None
+        (node,) = await self._session.read([self._path])
+        if node is not None and node.ephemeral_owner == self._session.session_id:
+            await self._clear(self._path, node)
+
+    async def _renew(self, node: Node, data: bytes) -> Node:
+        await self._session.write([SetData(self._path, data, node.version)])
+        (now,) = await self._session.read([self._path])
+        return now or node
+
+    def _is_old(self, node: Node) -> bool:
+        owner = node.ephemeral_owner
+        return owner != 0 and owner != self._session.session_id and owner in self._own_sessions
+
+    async def _clear(self, path: str, node: Node) -> None:
+        if self._is_old(node):
+            logger.info("%s is of this broker's old session 0x%x, and is taken away", path, node.ephemeral_owner)
+        with suppress(NoNode, BadVersion):  # gone by itself, or somebody's anew: whoever needs it looks again
+            await self._session.write([Delete(path, node.version)])
+
+    def _taken(self, node: Node) -> ConfigError:
+        owner = f"session 0x{node.ephemeral_owner:x}" if node.ephemeral_owner else "made by hand"
+        try:
+            broker = znodes.parse_broker(node.data)
+        except ValueError:
+            return ConfigError(f"broker.id={self._broker_id} is taken: {self._path} is in ZooKeeper ({owner})")
+        return ConfigError(
+            f"broker.id={self._broker_id} is taken: the broker at {_addresses(broker.endpoints)} has been registered "
+            f"with it since {_date(broker.timestamp_ms)} ({owner}); give one of the two another broker.id"
+        )
+
+
+def _says(node: Node, endpoints: tuple[ListenerConfig, ...], rack: str | None = None) -> bool:
+    """Whether the node names exactly these addresses, and, if that is given, this rack."""
+    try:
+        broker = znodes.parse_broker(node.data)
+    except ValueError:
+        return False
+    return set(map(str, broker.endpoints)) == set(map(str, endpoints)) and rack in (None, broker.rack)
+
+
+def _addresses(endpoints: tuple[ListenerConfig, ...]) -> str:
+    return ", ".join(map(str, endpoints)) or "an unknown address"
+
+
+def _date(wall_ms: int) -> str:
+    try:
+        return f"{datetime.datetime.fromtimestamp(wall_ms / 1000, datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"

@@ -1,0 +1,157 @@
+"""ZooKeeper's requests and answers as bytes: the ones that change something, and the one that sets a recursive watch.
+
+A request is an object as kazoo's connection takes it: a `type`, and `serialize`, which gives all that follows the
+type. `deserialize` gives back the answer as it came, with the place where it begins: what it means is worked out later,
+on the event loop, so that kazoo's thread holds the interpreter for a moment only.
+
+    string  4 bytes of length, UTF-8             buffer  4 bytes of length (-1: none), bytes
+    multi   (type, done=0, error=-1) operation, ..., (-1, done=1, -1)
+
+Source: zookeeper.jute, org.apache.zookeeper.MultiOperationRecord and MultiResponse, ZooDefs.OpCode (types),
+kafka.zk.ZkData.defaultAcls (who may do what).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from kafkalite.zk import paths
+from kafkalite.zk.operations import Check, Create, Delete, Operation, SetData, failure
+
+CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, CHECK, MULTI = 1, 2, 4, 5, 8, 9, 13, 14
+MULTI_READ, ADD_WATCH = 22, 106
+ERROR = -1
+RECURSIVE = 1  # of the two modes of a watch that stays
+
+MULTI_HEADER = struct.Struct("!ibi")  # type, done, error
+MULTI_END = MULTI_HEADER.pack(-1, 1, -1)
+INT = struct.Struct("!i")
+STAT_SIZE = 68
+
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+_ROLLED_BACK, _NOT_TRIED = 0, -2  # the errors of those that stand before and behind the one that failed
+
+Answer = tuple[bytes, int]  # the bytes and where the answer begins in them
+
+
+def string(text: str) -> bytes:
+    data = text.encode()
+    return INT.pack(len(data)) + data
+
+
+def buffer(data: bytes) -> bytes:
+    """Nothing is written as "no data": Kafka takes data that is there but empty for a broken record."""
+    return INT.pack(len(data)) + data if data else b"\xff\xff\xff\xff"
+
+
+def absolute(chroot: str, path: str) -> str:
+    """The path from the top of ZooKeeper; "/" is the chroot itself."""
+    return chroot + path if path != "/" else chroot or "/"
+
+
+class Request:
+    """What kazoo's connection sends. It knows nothing of the chroot; `body` was made with it."""
+
+    def __init__(self, kind: int, body: bytes) -> None:
+        self.type = kind
+        self._body = body
+
+    def serialize(self) -> bytes:
+        return self._body
+
+    def deserialize(self, data: bytes, offset: int) -> Answer:
+        return data, offset
+
+
+def add_watch(path: str, chroot: str) -> Request:
+    """A watch on the node and everything below it that stays until the connection goes; the node need not exist."""
+    return Request(ADD_WATCH, string(absolute(chroot, path)) + INT.pack(RECURSIVE))
+
+
+def sync(chroot: str) -> Request:
+    """Answered when the server has caught up with the leader of the ensemble."""
+    return Request(SYNC, string(absolute(chroot, "/")))
+
+
+class Write:
+    """Operations that are done all or none. One alone travels as itself, several in a multi."""
+
+    def __init__(self, operations: Sequence[Operation], chroot: str, secure: bool) -> None:
+        self.operations = operations
+        self._chroot = chroot
+        bodies = [_body(each, chroot, secure) for each in operations]
+        self._alone = len(bodies) == 1 and not isinstance(operations[0], Check)  # a check is known inside a multi only
+        if self._alone:
+            self.request = Request(_TYPES[type(operations[0])], bodies[0])
+        else:
+            parts: list[bytes] = []
+            for operation, body in zip(operations, bodies, strict=True):
+                parts += (MULTI_HEADER.pack(_TYPES[type(operation)], 0, -1), body)
+            self.request = Request(MULTI, b"".join(parts) + MULTI_END)
+
+    def created(self, answer: Answer) -> list[str]:
+        """For each operation the path of what it created, else "". Raises OperationFailed for the one that failed."""
+        data, offset = answer
+        if self._alone:
+            return [self._path(data, offset)[0] if isinstance(self.operations[0], Create) else ""]
+        result = []
+        failed = None
+        for index, operation in enumerate(self.operations):
+            kind = MULTI_HEADER.unpack_from(data, offset)[0]
+            offset += MULTI_HEADER.size
+            path = ""
+            if kind == ERROR:
+                code = INT.unpack_from(data, offset)[0]
+                offset += INT.size
+                if failed is None and code not in (_ROLLED_BACK, _NOT_TRIED):
+                    failed = failure(code, operation.path, index)
+            elif kind == CREATE:
+                path, offset = self._path(data, offset)
+            elif kind == SET_DATA:
+                offset += STAT_SIZE
+            result.append(path)
+        if failed is not None:
+            raise failed
+        return result
+
+    def _path(self, data: bytes, offset: int) -> tuple[str, int]:
+        end = offset + 4 + INT.unpack_from(data, offset)[0]
+        return data[offset + 4 : end].decode()[len(self._chroot) :], end
+
+
+_TYPES: dict[type[Operation], int] = {Create: CREATE, SetData: SET_DATA, Delete: DELETE, Check: CHECK}
+
+
+def _body(operation: Operation, chroot: str, secure: bool) -> bytes:
+    path = string(absolute(chroot, operation.path))
+    if isinstance(operation, Create):
+        flags = _EPHEMERAL * operation.ephemeral | _SEQUENTIAL * operation.sequential
+        return path + buffer(operation.data) + access_list(operation.path, secure) + INT.pack(flags)
+    if isinstance(operation, SetData):
+        return path + buffer(operation.data) + INT.pack(operation.version)
+    return path + INT.pack(operation.version)
+
+
+def _entry(permissions: int, scheme: str, who: str) -> bytes:
+    return INT.pack(permissions) + string(scheme) + string(who)
+
+
+_READ, _ALL = 1, 31
+_OPEN = INT.pack(1) + _entry(_ALL, "world", "anyone")
+_CREATOR = INT.pack(1) + _entry(_ALL, "auth", "")
+_CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "world", "anyone")
+
+
+def access_list(path: str, secure: bool) -> bytes:
+    """Who may do what to a new node: everybody everything, or with zookeeper.set.acl its creator everything and others
+    read, unless it may hold secrets."""
+    if not secure or paths.is_open(path):
+        return _OPEN
+    return _CREATOR if paths.is_sensitive(path) else _CREATOR_AND_READERS
+
+
+def watch_event(data: bytes, offset: int) -> str:
+    """The path of a watch event; its type and state (4 bytes each) are not looked at, everything is read again."""
+    start = offset + 12
+    return data[start : start + INT.unpack_from(data, offset + 8)[0]].decode()

@@ -1,0 +1,46 @@
+"""Those who wait until something is true of what is in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.clock import Clock
+
+
+class Waiting:
+    """`look` is called whenever memory has changed."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiters: dict[asyncio.Future[bool], Callable[[], bool]] = {}
+        self._closed = False
+
+    async def until(self, condition: Callable[[], bool], deadline_ms: int) -> bool:
+        """Whether it came true before that moment of the monotonic clock; False also when everything ends."""
+        if condition():
+            return True
+        if self._closed:
+            return False
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiters[future] = condition
+        timer = self._clock.call_later(
+            deadline_ms - self._clock.monotonic_ms(), lambda: None if future.done() else future.set_result(False)
+        )
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiters.pop(future, None)
+
+    def look(self) -> None:
+        for future, condition in list(self._waiters.items()):
+            if not future.done() and condition():
+                future.set_result(True)
+
+    def close(self) -> None:
+        """Nobody waits any longer."""
+        self._closed = True
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(False)

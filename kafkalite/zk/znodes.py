@@ -1,0 +1,323 @@
+"""What stands in Kafka's nodes: values to bytes and back. No I/O, and nothing is decided here.
+
+Written is what Kafka 3.9 writes (2.7 reads all of it); read is what 2.7 to 3.9 write, and their tools. Keys that are
+not known are passed over, as Kafka does; what cannot be meant raises ValueError, one line without the path, and whoever
+reads such a node says so and goes on.
+Source: kafka.zk.ZkData (every node and its versions), kafka.cluster.Broker, and for the change notifications
+kafka.server.ZkConfigManager.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkalite.listeners import ListenerConfig, parse_listeners
+from kafkalite.names import ZERO_UUID, format_uuid, parse_uuid
+from kafkalite.zk import json_object as js
+from kafkalite.zk.json_object import INT32_MAX, INT64_MAX
+
+NO_KRAFT = -1  # the epoch of a controller that is none of KRaft's
+RECOVERED, RECOVERING = 0, 1  # a leader that was chosen uncleanly recovers first
+
+
+class BrokerNode(NamedTuple):
+    """/brokers/ids/N. `endpoints` may be of protocols that we do not speak."""
+
+    endpoints: tuple[ListenerConfig, ...]
+    rack: str | None = None
+    jmx_port: int = -1
+    timestamp_ms: int = 0
+    version: int = 5
+
+
+class TopicNode(NamedTuple):
+    """/brokers/topics/T. `partitions`, and in a reassignment `adding` and `removing`, are replicas by number."""
+
+    partitions: Mapping[int, tuple[int, ...]]
+    topic_id: uuid.UUID | None = None
+    adding: Mapping[int, tuple[int, ...]] = {}
+    removing: Mapping[int, tuple[int, ...]] = {}
+
+
+class StateNode(NamedTuple):
+    """/brokers/topics/T/partitions/P/state; the node's version is the partition epoch."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    recovery: int = RECOVERED
+
+
+class ProducerIdBlockNode(NamedTuple):
+    broker_id: int
+    ids: range
+
+
+TopicPartition = tuple[str, int]
+
+
+def broker_json(broker: BrokerNode) -> bytes:
+    """Host and port are those of the first PLAINTEXT endpoint, for clients of before 0.9."""
+    plain = next((each for each in broker.endpoints if each.protocol == "PLAINTEXT"), None)
+    value = {
+        "listener_security_protocol_map": {each.name: each.protocol for each in broker.endpoints},
+        "endpoints": [str(each) for each in broker.endpoints],
+        "jmx_port": broker.jmx_port,
+        "features": {},
+        "host": plain.host if plain is not None else None,
+        "timestamp": str(broker.timestamp_ms),
+        "port": plain.port if plain is not None else -1,
+        "version": broker.version,
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    if broker.version < 5:
+        del value["features"]
+    if broker.version < 4:
+        del value["listener_security_protocol_map"]
+    if broker.version < 3:
+        value.pop("rack", None)
+    if broker.version < 2:
+        del value["endpoints"]
+    return js.encode(value)
+
+
+def parse_broker(data: bytes) -> BrokerNode:
+    """Versions 1 (host and port) to 5 (features, which nobody here asks for)."""
+    source = js.parse(data)
+    version = js.integer(source, "version", 1)
+    if version == 1:
+        host, port = js.text(source, "host"), js.integer(source, "port", 0, 65_535)
+        endpoints: tuple[ListenerConfig, ...] = (ListenerConfig("PLAINTEXT", host, port),)
+    else:
+        endpoints = _endpoints(source)
+    timestamp_ms = js.long_text(source, "timestamp", -1) if "timestamp" in source else 0
+    jmx_port = js.integer(source, "jmx_port") if "jmx_port" in source else -1
+    return BrokerNode(endpoints, js.optional_text(source, "rack"), jmx_port, timestamp_ms, version)
+
+
+def _endpoints(source: js.JsonObject) -> tuple[ListenerConfig, ...]:
+    protocols = {
+        js.as_text(name, "a listener's name").upper(): js.as_text(protocol, "a protocol")
+        for name, protocol in js.object_of(source, "listener_security_protocol_map").items()
+    }
+    found = []
+    for text in js.list_of(source, "endpoints"):
+        for listener in parse_listeners(js.as_text(text, "an endpoint")):
+            protocol = protocols.get(listener.name, listener.name if not protocols else None)
+            if protocol is None:
+                raise ValueError(f"the listener {listener.name} has no security protocol")
+            found.append(listener._replace(protocol=protocol))
+    return tuple(found)
+
+
+def topic_json(topic: TopicNode) -> bytes:
+    """Version 3, with or without an id: the controller gives one to a topic that has none."""
+    value = {
+        "partitions": _assignment_json(topic.partitions),
+        "adding_replicas": _assignment_json(topic.adding),
+        "removing_replicas": _assignment_json(topic.removing),
+        "version": 3,
+    }
+    if topic.topic_id is not None:
+        value["topic_id"] = format_uuid(topic.topic_id)
+    return js.encode(value)
+
+
+def _assignment_json(assignment: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {str(number): list(replicas) for number, replicas in assignment.items()}
+
+
+def parse_topic(data: bytes) -> TopicNode:
+    """Versions 1 (partitions only), 2 (reassignments) and 3 (with an id, which may be missing)."""
+    source = js.parse(data)
+    text = js.optional_text(source, "topic_id")
+    topic_id = None
+    if text is not None:
+        topic_id = parse_uuid(text)
+        if topic_id == ZERO_UUID or format_uuid(topic_id) != text:
+            raise ValueError(f"topic_id {js.shown(text)} is none")
+    js.as_object(source.get("partitions"), "partitions")  # there is no topic without; the others may be missing
+    return TopicNode(
+        _assignment(source, "partitions"),
+        topic_id,
+        _assignment(source, "adding_replicas"),
+        _assignment(source, "removing_replicas"),
+    )
+
+
+def _assignment(source: js.JsonObject, key: str) -> dict[int, tuple[int, ...]]:
+    return {
+        js.number_key(number, "partition"): js.as_integers(replicas, f"{key} of {js.shown(number)}")
+        for number, replicas in js.object_of(source, key).items()
+    }
+
+
+def state_json(state: StateNode) -> bytes:
+    value: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.recovery != RECOVERED:
+        value["leader_recovery_state"] = state.recovery
+    return js.encode(value)
+
+
+def parse_state(data: bytes) -> StateNode:
+    source = js.parse(data)
+    return StateNode(
+        js.integer(source, "leader", -2),  # -2 marks one that is being deleted
+        js.integer(source, "leader_epoch", 0),
+        js.integers(source, "isr"),
+        js.integer(source, "controller_epoch", 0),
+        js.integer(source, "leader_recovery_state", 0, 1) if "leader_recovery_state" in source else RECOVERED,
+    )
+
+
+def config_json(config: Mapping[str, str]) -> bytes:
+    return js.encode({"version": 1, "config": dict(config)})
+
+
+def parse_config(data: bytes) -> dict[str, str]:
+    """No data, and no "config", are none, as in Kafka."""
+    if not data:
+        return {}
+    source = js.parse(data)
+    return {
+        js.as_text(name, "a name"): js.as_text(value, name) for name, value in js.object_of(source, "config").items()
+    }
+
+
+def config_change_json(entity_path: str) -> bytes:
+    """`entity_path` is what follows /config/: topics/orders, users/bob/clients/app."""
+    return js.encode({"version": 2, "entity_path": entity_path})
+
+
+def parse_config_change(data: bytes) -> str:
+    """The entity's path below /config. Version 1 named type and entity apart."""
+    source = js.parse(data)
+    version = js.integer(source, "version", 1, 2)
+    if version == 1:
+        return f"{js.text(source, 'entity_type')}/{js.text(source, 'entity_name')}"
+    return js.text(source, "entity_path")
+
+
+def controller_json(broker_id: int, timestamp_ms: int) -> bytes:
+    return js.encode(
+        {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": NO_KRAFT}
+    )
+
+
+def parse_controller(data: bytes) -> int:
+    """The broker's id."""
+    return js.integer(js.parse(data), "brokerid", 0)
+
+
+def controller_epoch_text(epoch: int) -> bytes:
+    return b"%d" % epoch
+
+
+def parse_controller_epoch(data: bytes) -> int:
+    epoch = js.decimal(data, "the controller's epoch", INT32_MAX)
+    if epoch < 0:
+        raise ValueError(f"the controller's epoch is {epoch}")
+    return epoch
+
+
+def cluster_id_json(cluster_id: str) -> bytes:
+    """Its version is a text; no other node's is."""
+    return js.encode({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(data: bytes) -> str:
+    return js.text(js.parse(data), "id")
+
+
+def producer_id_block_json(block: ProducerIdBlockNode) -> bytes:
+    """Both ends belong to it, and are texts: they have 64 bits."""
+    first, last = block.ids[0], block.ids[-1]
+    return js.encode({"version": 1, "broker": block.broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def parse_producer_id_block(data: bytes) -> ProducerIdBlockNode | None:
+    """None before the first: the node stands there without data."""
+    if not data:
+        return None
+    source = js.parse(data)
+    first, last = js.long_text(source, "block_start"), js.long_text(source, "block_end")
+    if last < first:
+        raise ValueError(f"a block of producer ids from {first} to {last}")
+    return ProducerIdBlockNode(js.integer(source, "broker"), range(first, last + 1))
+
+
+def partitions_json(partitions: Iterable[TopicPartition]) -> bytes:
+    """Of a change of in-sync replicas (/isr_change_notification) and of a wish for elections
+    (/admin/preferred_replica_election)."""
+    rows = [{"topic": name, "partition": number} for name, number in partitions]
+    return js.encode({"version": 1, "partitions": rows})
+
+
+def parse_partitions(data: bytes) -> list[TopicPartition]:
+    rows = js.list_of(js.parse(data), "partitions")
+    return [_topic_partition(js.as_object(row, "a partition")) for row in rows]
+
+
+def reassignment_json(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    rows = [{"topic": name, "partition": number, "replicas": list(r)} for (name, number), r in assignment.items()]
+    return js.encode({"version": 1, "partitions": rows})
+
+
+def parse_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """/admin/reassign_partitions: the replicas that are wanted."""
+    found = {}
+    for row in js.list_of(js.parse(data), "partitions"):
+        source = js.as_object(row, "a partition")
+        found[_topic_partition(source)] = js.integers(source, "replicas")
+    return found
+
+
+def _topic_partition(source: js.JsonObject) -> TopicPartition:
+    return js.text(source, "topic"), js.integer(source, "partition", 0)
+
+
+def log_dir_event_json(broker_id: int) -> bytes:
+    """One of this broker's directories has failed: the only event there is."""
+    return js.encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def parse_log_dir_event(data: bytes) -> int:
+    """The broker's id."""
+    return js.integer(js.parse(data), "broker", 0)
+
+
+def feature_json(features: Mapping[str, int], *, enabled: bool = True) -> bytes:
+    """/feature, version 2: the highest level of each feature."""
+    levels = {name: {"max_version_level": level} for name, level in features.items()}
+    return js.encode({"version": 2, "status": int(enabled), "features": levels})
+
+
+def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:
+    """Whether features count at all, and their levels. Version 1 has lowest levels, too, which nobody asks for."""
+    source = js.parse(data)
+    js.integer(source, "version", 1, 2)
+    status = js.integer(source, "status", 0, 1)
+    levels = {
+        js.as_text(name, "a feature"): js.integer(js.as_object(level, name), "max_version_level", 1, (1 << 15) - 1)
+        for name, level in js.object_of(source, "features").items()
+    }
+    return bool(status), levels
+
+
+def offset_text(offset: int) -> bytes:
+    """/consumers/G/offsets/T/P."""
+    return b"%d" % offset
+
+
+def parse_offset(data: bytes) -> int:
+    return js.decimal(data, "the offset", INT64_MAX)

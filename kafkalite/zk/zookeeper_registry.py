@@ -1,0 +1,389 @@
+"""The registry of a cluster: everything stands in ZooKeeper, and each broker has all of it in memory.
+
+    watches say which paths changed  ->  they are read again together  ->  the view takes them in  ->  listeners
+
+One task follows (`_follow`). After each new connection it sees to this broker's own node and reads everything again;
+nothing is taken in from a ZooKeeper that has another cluster id, such as one that lost its data.
+
+    APART --register--> MEMBER <--connection--> CUT_OFF --expired, or a peer says so--> FENCED --registered--> MEMBER
+
+Source: kafka.controller.KafkaController (what is watched), kafka.server.KafkaServer (order of the start),
+kafka.zookeeper.ZooKeeperClient (reconnecting).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kafkalite.clock import Clock
+from kafkalite.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.listeners import ListenerConfig
+from kafkalite.zk import paths, producer_id_blocks
+from kafkalite.zk.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
+from kafkalite.zk.cluster_view import ClusterView
+from kafkalite.zk.cluster_writes import ClusterWrites, reaching
+from kafkalite.zk.journal_handover import JournalHandover, adopt_topics
+from kafkalite.zk.operations import Connection, Node, OperationFailed, Unavailable
+from kafkalite.zk.own_sessions import OwnSessions
+from kafkalite.zk.registration import Registration
+from kafkalite.zk.registry import BrokerRecord, Change, Listener, PartitionRecord, Registry, Standing, TopicRecord
+from kafkalite.zk.session import ZooKeeperSession
+from kafkalite.zk.view_reader import ViewReader
+from kafkalite.zk.waiting import Waiting
+from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE_MS = 30_000  # for the controller to carry out what was written; clients wait as long
+_PAUSE_MS = 500  # before something that went wrong is tried again
+PathListener = Callable[[Iterable[str]], None]
+
+
+class ZooKeeperRegistry(Registry):
+    """See the module. `data_dirs` are this broker's directories, locked: the first has the file of its sessions.
+
+    `broker_id` -1 is taken from ZooKeeper's count at the start, above `reserved_broker_max_id`. `cluster_id` is that of
+    meta.properties, None if there is none. With `adopts` a journal that an embedded registry left in a data directory
+    is handed over, and ZooKeeper may get that cluster id. Writes wait for the controller up to `patience_ms`.
+    """
+
+    def __init__(
+        self,
+        settings: ZooKeeperSettings,
+        data_dirs: Sequence[str | Path],
+        clock: Clock,
+        *,
+        broker_id: int,
+        cluster_id: str | None = None,
+        adopts: bool = False,
+        reserved_broker_max_id: int = 1000,
+        patience_ms: int = _PATIENCE_MS,
+    ) -> None:
+        self.broker_id = broker_id
+        self.view = ClusterView()
+        self._settings = settings
+        self._clock = clock
+        self._stored_cluster_id = cluster_id
+        self._cluster_id = ""
+        self._reserved_broker_max_id = reserved_broker_max_id
+        self._patience_ms = patience_ms
+        self._handover = JournalHandover(data_dirs, adopts)
+        self._own_sessions = OwnSessions(data_dirs[0])
+        self._listeners: list[Listener] = []
+        self._path_listeners: list[PathListener] = []
+        self._standing = Standing.APART
+        self._member_session = 0  # the session in which this broker was registered last
+        self._waiting = Waiting(clock)
+        self._all_is_stale = False  # everything is to be read again
+        self._is_doubtful = False  # and whether this broker is registered is to be looked at
+        self._woken = asyncio.Event()
+        self._said = ""
+        self._follower: asyncio.Task[None] | None = None
+        self._session: ZooKeeperSession | None = None
+        self._reader: ViewReader | None = None
+        self._registration: Registration | None = None
+        self._writes: ClusterWrites | None = None
+
+    # -- what is known
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def topics(self) -> Mapping[str, TopicRecord]:
+        return self.view.topics
+
+    @property
+    def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return self.view.broker_configs
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRecord]:
+        return self.view.brokers
+
+    @property
+    def controller_id(self) -> int:
+        return self.view.controller_id
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    @property
+    def session(self) -> ZooKeeperSession:
+        """Valid after `start`."""
+        assert self._session is not None, "not started"
+        return self._session
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def listen_paths(self, listener: PathListener) -> Callable[[], None]:
+        """Call `listener` with the paths whenever the view has taken in what was read from them, also if it learned
+        nothing: the controller sees to what clients do not see. Returns what ends that."""
+        self._path_listeners.append(listener)
+        return lambda: self._path_listeners.remove(listener)
+
+    async def catch_up(self) -> None:
+        """What the session has told of so far is in the view when this returns: all that happened in ZooKeeper before
+        the last answer. Raises Unavailable, OperationFailed."""
+        await self._require_reader().refresh()
+
+    # -- from start to stop
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        session = ZooKeeperSession(loop, self._settings, changed=self._on_paths, connection=self._on_connection)
+        self._session = session
+        self._reader = ViewReader(session, self.view, self._tell, self._taken_in)
+        await session.start()
+        try:
+            await self._join(session, self._reader)
+        except (Unavailable, OperationFailed, KafkaError) as fault:
+            await self.stop()
+            raise ConfigError(f"zookeeper.connect={self._settings.connect}: {fault}") from None
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _join(self, session: ZooKeeperSession, reader: ViewReader) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._own_sessions.load)
+        await session.sync()
+        founds = self._handover.has_journal or self._handover.adopts
+        self._cluster_id = await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds)
+        await session.make_paths(paths.PERSISTENT)
+        if self.broker_id < 0:
+            self.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
+            logger.info("this broker has got broker.id=%d", self.broker_id)
+        self._registration = Registration(session, self._own_sessions, self.broker_id, self._clock, self._gone)
+        self._writes = ClusterWrites(session, self.view, reader.refresh, self._comes_true)
+        await self._registration.clear_old()
+        self._all_is_stale = False  # a connection that comes from here on says so again
+        await reader.watch()
+        await reader.read_all()
+        self._follower = loop.create_task(self._follow(), name="kafkalite-zookeeper")
+        await self._handover.carry_out(self, self.view, session, self.broker_id)
+        await reader.refresh()
+
+    async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
+        registration = self._require_registration()
+        registration.endpoints, registration.rack = endpoints, rack
+        try:
+            node = await registration.hold(patience_ms=self.session.session_timeout_ms)
+            await self._require_reader().refresh([paths.broker(self.broker_id)])
+        except (Unavailable, OperationFailed) as fault:
+            registration.endpoints = None
+            raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
+        except BaseException:
+            registration.endpoints = None
+            raise
+        self._joined(node)
+
+    async def unregister(self) -> None:
+        registration = self._require_registration()
+        if registration.endpoints is None:
+            return
+        registration.endpoints = None
+        self._stand(Standing.APART)
+        try:
+            await registration.release()
+            await self._require_reader().refresh([paths.broker(self.broker_id)])
+        except (Unavailable, OperationFailed) as fault:
+            logger.warning("broker %d stays registered until its session ends: %s", self.broker_id, fault)
+
+    async def adopt(self, topics: Iterable[TopicRecord]) -> None:
+        """Make topics in ZooKeeper whose data are in this broker's directories, all of them on this broker. Raises
+        ConfigError, KafkaError."""
+        topics = list(topics)
+        with reaching(self.session):
+            await adopt_topics(topics, self.session, self.view, self.broker_id)
+            await self._require_reader().refresh(paths.topic(topic.name) for topic in topics)
+
+    async def stop(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await follower
+        self._waiting.close()
+        if self._session is not None:
+            await self._session.stop()
+
+    def fence(self, why: str) -> None:
+        """A broker that is connected says that this one is not among the brokers any more."""
+        if self._standing is Standing.CUT_OFF:
+            logger.warning("broker %d leads nothing from now on: %s", self.broker_id, why)
+            self._stand(Standing.FENCED)
+
+    # -- what changes
+
+    def _on_paths(self, changed: Iterable[str]) -> None:
+        if self._require_reader().note(changed):
+            self._woken.set()
+
+    def _on_connection(self, connection: Connection) -> None:
+        lost_session = self.session.session_id != self._member_session
+        if connection is Connection.CONNECTED:
+            self._all_is_stale = True
+            self._woken.set()
+        if connection is Connection.EXPIRED or (connection is Connection.CONNECTED and lost_session):
+            if self._standing in (Standing.MEMBER, Standing.CUT_OFF):
+                self._stand(Standing.FENCED)
+        elif connection is not Connection.CONNECTED and self._standing is Standing.MEMBER:
+            self._stand(Standing.CUT_OFF)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                if self._all_is_stale or self._is_doubtful:
+                    await self._take_stock()
+                else:
+                    await self._require_reader().refresh()
+                self._said = ""
+            except ConfigError as fault:
+                self._try_again(str(fault))
+            except (Unavailable, OperationFailed) as fault:
+                self._all_is_stale = True
+                self._try_again(str(fault))
+            except Exception as fault:
+                logger.exception("what changed in ZooKeeper could not be followed; everything is read again")
+                self._all_is_stale = True
+                self._try_again(repr(fault))
+
+    def _try_again(self, why: str) -> None:
+        self._is_doubtful = True
+        if self.session.is_connected:  # else the next connection wakes it
+            if why != self._said:
+                logger.error("broker %d: %s; it is tried again", self.broker_id, why)
+                self._said = why
+            self._clock.call_later(_PAUSE_MS, self._woken.set)
+
+    async def _take_stock(self) -> None:
+        """After a new connection, and whenever something may have been missed: be registered, and know everything."""
+        await self.session.sync()  # an old picture would be one of topics that are not there yet, and so of lost data
+        found = await read_cluster_id(self.session)
+        if found != self._cluster_id:
+            raise ConfigError(
+                f"zookeeper.connect={self._settings.connect} leads to the cluster {found or '(none)'} now, not to "
+                f"{self._cluster_id}: nothing of it is believed"
+            )
+        registration, reader = self._require_registration(), self._require_reader()
+        self._is_doubtful = False
+        node = taken = None
+        try:
+            node = await registration.hold() if registration.endpoints is not None else None
+        except ConfigError as fault:
+            taken = fault
+        is_stale, self._all_is_stale = self._all_is_stale, False
+        await (reader.read_all() if is_stale else reader.refresh([paths.broker(self.broker_id)]))
+        if taken is not None:
+            raise taken
+        if node is not None and registration.endpoints is not None:
+            self._joined(node)
+
+    def _joined(self, node: Node) -> None:
+        """Registered, with all that is known up to date; unless that has changed again meanwhile."""
+        now = self.view.node(paths.broker(self.broker_id))
+        if now is None or now.czxid != node.czxid or node.ephemeral_owner != self.session.session_id:
+            self._is_doubtful = True
+            self._clock.call_later(_PAUSE_MS, self._woken.set)
+        elif self.session.is_connected:
+            self._member_session = node.ephemeral_owner
+            self._stand(Standing.MEMBER)
+
+    def _taken_in(self, changed: Sequence[str]) -> None:
+        for listener in tuple(self._path_listeners):
+            listener(changed)
+        self._check_own_node()
+        self._waiting.look()
+
+    def _check_own_node(self) -> None:
+        """Somebody took it away, or ZooKeeper did and has not said so yet: this broker has left for the others."""
+        if self._standing is Standing.MEMBER:
+            node = self.view.node(paths.broker(self.broker_id))
+            if node is None or node.ephemeral_owner != self._member_session:
+                logger.warning("broker %d is not registered any more; registering it again", self.broker_id)
+                self._stand(Standing.FENCED)
+                self._is_doubtful = True
+                self._woken.set()
+
+    def _stand(self, standing: Standing) -> None:
+        if standing is not self._standing:
+            is_well = standing in (Standing.MEMBER, Standing.APART)
+            logger.log(logging.INFO if is_well else logging.WARNING, "broker %d: %s", self.broker_id, standing.value)
+            self._standing = standing
+            self._tell(Change.STANDING, "")
+
+    def _tell(self, change: Change, name: str) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(change, name)
+            except Exception:
+                logger.exception("a listener failed on %s of %s", change.value, name)
+
+    async def _gone(self, path: str, deadline_ms: int) -> bool:
+        await self._require_reader().refresh([path])
+        return await self._waiting.until(lambda: path not in self.view.paths, deadline_ms)
+
+    async def _comes_true(self, condition: Callable[[], bool]) -> bool:
+        return await self._waiting.until(condition, self._clock.monotonic_ms() + self._patience_ms)
+
+    def _require_reader(self) -> ViewReader:
+        assert self._reader is not None, "not started"
+        return self._reader
+
+    def _require_registration(self) -> Registration:
+        assert self._registration is not None, "not started"
+        return self._registration
+
+    def _require_writes(self) -> ClusterWrites:
+        if self._writes is None or self._follower is None:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT, "This broker has left ZooKeeper: it changes nothing any more."
+            )
+        return self._writes
+
+    # -- what is changed
+
+    async def create_topic(self, topic: TopicRecord) -> None:
+        with reaching(self.session):
+            await self._require_writes().create_topic(topic)
+
+    async def delete_topic(self, name: str) -> None:
+        with reaching(self.session):
+            await self._require_writes().delete_topic(name)
+
+    async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
+        with reaching(self.session):
+            await self._require_writes().add_partitions(name, partitions)
+
+    async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
+        with reaching(self.session):
+            await self._require_writes().set_topic_config(name, config)
+
+    async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
+        with reaching(self.session):
+            await self._require_writes().set_broker_config(broker, config)
+
+    async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
+        with reaching(self.session):
+            await self._require_writes().set_leader_epoch(name, partition, leader_epoch)
+
+    async def skip_producer_ids(self, last: int) -> None:
+        with reaching(self.session):
+            self._require_writes()
+            await producer_id_blocks.skip(self.session, self.broker_id, last)
+
+    async def next_producer_id_block(self) -> range:
+        with reaching(self.session):
+            self._require_writes()
+            return await producer_id_blocks.next_block(self.session, self.broker_id)

@@ -1,0 +1,143 @@
+"""What a session with ZooKeeper needs to know, out of the broker's settings; checked before anything is dialled.
+
+Kafka takes credentials from a JAAS file, which Python has not; the zookeeper.digest and zookeeper.sasl.* settings are
+kafkalite's own. Keys and certificates are PEM files: a Java key store is converted once with keytool and openssl.
+Source: org.apache.kafka.server.config.ZkConfigs, kafka.server.KafkaServer.initZkClient (what goes with what).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ssl
+from typing import NamedTuple
+
+from kafkalite.config import BrokerConfig
+from kafkalite.errors import ConfigError
+
+
+class TlsSettings(NamedTuple):
+    """Names of PEM files, or None. `check_host`: the servers' certificates must name them."""
+
+    keystore: str | None = None
+    keystore_password: str | None = None
+    truststore: str | None = None
+    protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    check_host: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Trusts the trust store, or without one whom the system trusts. Raises ConfigError naming a bad file."""
+        context = ssl.create_default_context(cafile=None) if self.truststore is None else _bare_context()
+        context.check_hostname = self.check_host
+        _limit_versions(context, self.protocols)
+        if self.truststore is not None:
+            try:
+                context.load_verify_locations(self.truststore)
+            except OSError as fault:
+                raise _bad_file("zookeeper.ssl.truststore.location", self.truststore, fault) from None
+        if self.keystore is not None:
+            # a key that needs a password must not ask for it on the terminal
+            password = self.keystore_password or ""
+            try:
+                context.load_cert_chain(self.keystore, password=lambda: password)
+            except OSError as fault:
+                raise _bad_file("zookeeper.ssl.keystore.location", self.keystore, fault) from None
+        return context
+
+
+class SaslSettings(NamedTuple):
+    mechanism: str
+    username: str | None = None
+    password: str | None = None
+
+
+class ZooKeeperSettings(NamedTuple):
+    """`connect` is host:port,...[/chroot] as in Kafka; times are milliseconds."""
+
+    connect: str
+    session_timeout_ms: int = 18_000
+    connection_timeout_ms: int = 18_000
+    set_acl: bool = False
+    in_flight_max: int = 10
+    digest: str | None = None  # user:password
+    sasl: SaslSettings | None = None
+    tls: TlsSettings | None = None
+
+    @property
+    def servers(self) -> str:
+        """host:port,... without the chroot."""
+        return self.connect.partition("/")[0]
+
+    @property
+    def chroot(self) -> str:
+        """Begins with a slash and does not end with one; empty when everything stands at the top."""
+        parts = [part for part in self.connect.partition("/")[2].split("/") if part]
+        return "".join(f"/{part}" for part in parts)
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ZooKeeperSettings:
+        """Raises ConfigError when settings do not go together or name what is not there."""
+        assert config.zookeeper_connect is not None
+        settings = cls(
+            config.zookeeper_connect,
+            config.zookeeper_session_timeout_ms,
+            config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms,
+            config.zookeeper_set_acl,
+            config.zookeeper_max_in_flight_requests,
+            config.zookeeper_digest,
+            _sasl(config),
+            _tls(config),
+        )
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if self.digest is not None and ":" not in self.digest:
+            raise ConfigError("zookeeper.digest must be user:password")
+        has_key = self.tls is not None and self.tls.keystore is not None
+        if self.set_acl and self.digest is None and self.sasl is None and not has_key:
+            raise ConfigError(
+                "zookeeper.set.acl=true needs credentials: zookeeper.digest, zookeeper.sasl.username, "
+                "or zookeeper.ssl.keystore.location with zookeeper.ssl.client.enable=true"
+            )
+        if self.sasl is not None and importlib.util.find_spec("puresasl") is None:
+            raise ConfigError("zookeeper.sasl.*: SASL needs the Python package pure-sasl; pip install pure-sasl")
+        if self.sasl is not None and self.sasl.mechanism == "GSSAPI" and importlib.util.find_spec("kerberos") is None:
+            raise ConfigError("zookeeper.sasl.mechanism=GSSAPI needs the Python package kerberos; pip install kerberos")
+        if self.tls is not None:
+            self.tls.context()
+
+
+def _sasl(config: BrokerConfig) -> SaslSettings | None:
+    mechanism = config.zookeeper_sasl_mechanism
+    if mechanism == "DIGEST-MD5" and config.zookeeper_sasl_username is None:
+        return None
+    return SaslSettings(mechanism, config.zookeeper_sasl_username, config.zookeeper_sasl_password)
+
+
+def _tls(config: BrokerConfig) -> TlsSettings | None:
+    if not config.zookeeper_ssl_client_enable:
+        return None
+    return TlsSettings(
+        config.zookeeper_ssl_keystore_location,
+        config.zookeeper_ssl_keystore_password,
+        config.zookeeper_ssl_truststore_location,
+        # by default Kafka speaks 1.2 only, and ZooKeeper 3.9.5 takes 1.3 only
+        config.zookeeper_ssl_enabled_protocols or (config.zookeeper_ssl_protocol, "TLSv1.3"),
+        config.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
+    )
+
+
+def _bare_context() -> ssl.SSLContext:
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _limit_versions(context: ssl.SSLContext, protocols: tuple[str, ...]) -> None:
+    versions = [ssl.TLSVersion.TLSv1_3 if each == "TLSv1.3" else ssl.TLSVersion.TLSv1_2 for each in protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _bad_file(setting: str, path: str, fault: OSError) -> ConfigError:
+    if isinstance(fault, ssl.SSLError):
+        return ConfigError(f"{setting}={path}: is not a PEM file that can be read with this password: {fault}")
+    return ConfigError(f"{setting}={path}: {fault.strerror or fault}")

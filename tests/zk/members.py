@@ -1,0 +1,81 @@
+"""Brokers as far as a registry goes: members of a cluster on a real ZooKeeper, with a controller each, and no logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from kafkalite.clock import SystemClock
+from kafkalite.config import BrokerConfig
+from kafkalite.listeners import ListenerConfig
+from kafkalite.replication.controller import Controller
+from kafkalite.zk.registry import Change, Standing
+from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
+from tests.zk.visits import settings_for
+
+LIMIT_S = 30.0
+
+
+def endpoints(broker_id: int, host: str = "here") -> tuple[ListenerConfig, ...]:
+    return (ListenerConfig("PLAINTEXT", host, 9092 + broker_id),)
+
+
+class Member:
+    """`told`: what listeners were told, in order. `session` options are those of ZooKeeperSettings."""
+
+    def __init__(
+        self, connect: str, directory: Path, broker_id: int = 1, session: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.clock = SystemClock(asyncio.get_running_loop())
+        self.registry = ZooKeeperRegistry(
+            settings_for(connect, **(session or {})), [directory], self.clock, broker_id=broker_id, **options
+        )
+        self.told: list[tuple[Change, str]] = []
+        self.controller = Controller(self.registry, self.clock, BrokerConfig())
+        self._news = asyncio.Event()
+        self.registry.listen(self._hear)
+
+    def _hear(self, change: Change, name: str) -> None:
+        self.told.append((change, name))
+        self._news.set()
+
+    async def until(self, probe: Callable[[], Any]) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not probe():
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_standing(self, standing: Standing) -> None:
+        await self.until(lambda: self.registry.standing is standing)
+
+    async def join(self) -> None:
+        await self.registry.register(endpoints(self.registry.broker_id), None)
+        self.controller.start()
+
+    async def stop(self) -> None:
+        if self.registry.standing is not Standing.APART:
+            await self.controller.stop()
+        await self.registry.unregister()
+        await self.registry.stop()
+
+
+@asynccontextmanager
+async def apart(connect: str, directory: Path, broker_id: int = 1, **options: Any) -> AsyncIterator[Member]:
+    """One that has started and is not registered."""
+    member = Member(connect, directory, broker_id, **options)
+    await member.registry.start()
+    try:
+        yield member
+    finally:
+        await member.stop()
+
+
+@asynccontextmanager
+async def member(connect: str, directory: Path, broker_id: int = 1, **options: Any) -> AsyncIterator[Member]:
+    async with apart(connect, directory, broker_id, **options) as one:
+        await one.join()
+        yield one

@@ -1,0 +1,67 @@
+"""Sessions for tests that remember what they were told, and let a test wait for it without sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from kafkalite.zk.session import Connection, ZooKeeperSession, ZooKeeperSettings
+
+SESSION_TIMEOUT_MS = 4_000
+LIMIT_S = 30.0
+
+
+class Visit:
+    """A session with `heard`, the batches of changed paths, and `states`, those of the connection, in order."""
+
+    def __init__(self, settings: ZooKeeperSettings) -> None:
+        self.heard: list[list[str]] = []
+        self.states: list[Connection] = []
+        self._news = asyncio.Event()
+        self.session = ZooKeeperSession(
+            asyncio.get_running_loop(), settings, changed=self._changed, connection=self._connection
+        )
+
+    @property
+    def paths(self) -> set[str]:
+        return {path for batch in self.heard for path in batch}
+
+    async def until(self, probe: Callable[[], Any]) -> None:
+        """What the session tells next makes it true, or what comes after that."""
+        async with asyncio.timeout(LIMIT_S):
+            while not probe():
+                self._news.clear()
+                await self._news.wait()
+
+    async def until_states(self, *states: Connection) -> None:
+        await self.until(lambda: tuple(self.states) == states)
+
+    def forget(self) -> None:
+        self.heard.clear()
+        self.states.clear()
+
+    def _changed(self, paths: Iterable[str]) -> None:
+        self.heard.append(list(paths))
+        self._news.set()
+
+    def _connection(self, state: Connection) -> None:
+        self.states.append(state)
+        self._news.set()
+
+
+def settings_for(connect: str, **others: Any) -> ZooKeeperSettings:
+    return ZooKeeperSettings(
+        connect, **{"session_timeout_ms": SESSION_TIMEOUT_MS, "connection_timeout_ms": 20_000, **others}
+    )
+
+
+@asynccontextmanager
+async def visit(connect: str, **settings: Any) -> AsyncIterator[Visit]:
+    visitor = Visit(settings_for(connect, **settings))
+    await visitor.session.start()
+    try:
+        yield visitor
+    finally:
+        await visitor.session.stop()
