@@ -1,0 +1,222 @@
+"""What the controller writes to ZooKeeper: fenced, in pieces that ZooKeeper takes.
+
+The office is claimed by one transaction that makes /controller, which lives with the session, and raises
+/controller_epoch. Whatever is written in office carries a check of that node's version, so that who lost the office
+without knowing it writes nothing. Writes are steps, each done as a whole or not at all; many steps travel in one
+transaction (ZooKeeper takes a megabyte), and one that is refused, because its node has changed meanwhile, is taken out
+and does not keep back the others.
+
+Kafka sends each write as a transaction of its own with that check, some hundred of them in flight; one for many steps
+costs ZooKeeper one round and one sync of its log.
+Source: kafka.zk.KafkaZkClient (registerControllerAndIncrementControllerEpoch, wrapRequestWithControllerEpochCheck,
+createTopicPartitionStatesRaw, deleteTopicZNode, deleteTopicConfigs, deleteTopicDeletions).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    OperationFailed,
+    SetData,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.zk.session import ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+_BATCH_BYTES_MAX = 512 * 1024  # of one transaction; ZooKeeper's jute.maxbuffer is 1 MiB, for all that is around it too
+_BATCH_OPERATIONS_MAX = 1000  # some 20 ms of ZooKeeper's time, in which it answers nobody else
+_OPERATION_BYTES = 80  # around path and data: header, lengths, access list
+_TOPIC_PARTITIONS_MAX = 250  # of a topic that are made, or deleted, in one step: two or three operations each
+_REFUSALS_MAX = 8  # what is known is so stale then that the rest is not worth trying
+_CLAIM_ATTEMPTS = 5
+
+
+class ControllerMoved(Exception):
+    """Somebody else is, or was, the controller: what this one knows no longer counts."""
+
+
+class Step(NamedTuple):
+    """Operations that are done together or not at all."""
+
+    operations: tuple[Operation, ...]
+
+
+async def claim(session: ZooKeeperSession, broker_id: int, controller_json: bytes) -> ControllerStore | None:
+    """Become the controller: the store to write with, or None if another one is. Raises Unavailable (the claim may have
+    been granted then, and the next call finds that), and ValueError if the epoch so far is no number."""
+    for _ in range(_CLAIM_ATTEMPTS):
+        controller, epoch_node = await session.read([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+        try:
+            if epoch_node is None:
+                await session.write([Create(paths.CONTROLLER_EPOCH, znodes.controller_epoch_text(0))])
+                continue
+            epoch = znodes.parse_controller_epoch(epoch_node.data)
+            if controller is not None:
+                # Ours from a claim whose answer was lost; one of an earlier session of ours is as good as another's.
+                ours = controller.ephemeral_owner == session.session_id
+                return ControllerStore(session, epoch, epoch_node.version) if ours else None
+            await session.write(
+                [
+                    Create(paths.CONTROLLER, controller_json, ephemeral=True),
+                    SetData(paths.CONTROLLER_EPOCH, znodes.controller_epoch_text(epoch + 1), epoch_node.version),
+                ]
+            )
+            return ControllerStore(session, epoch + 1, epoch_node.version + 1)
+        except (NodeExists, BadVersion, NoNode) as lost:
+            logger.debug("broker %d lost a race for the controller: %s", broker_id, lost)
+    return None
+
+
+class ControllerStore:
+    """Writes in the name of the controller of one `epoch`. What is written raises ControllerMoved when there is a
+    newer one, and Unavailable when nobody knows what was written."""
+
+    def __init__(self, session: ZooKeeperSession, epoch: int, epoch_version: int) -> None:
+        self.epoch = epoch
+        self._session = session
+        self._check = Check(paths.CONTROLLER_EPOCH, epoch_version)
+
+    async def carry_out(self, steps: Sequence[Step]) -> list[Step]:
+        """Do all the steps, in order. Comes back with those that were refused: what they rest on has changed."""
+        refused: list[Step] = []
+        for batch in _batches(steps):
+            while batch and len(refused) <= _REFUSALS_MAX:
+                failed = await self._write(batch)
+                if failed is None:
+                    batch.clear()
+                else:
+                    refused.append(batch.pop(failed))
+            refused += batch
+        return refused
+
+    async def _write(self, batch: Sequence[Step]) -> int | None:
+        """One transaction. The index of the step that was refused, or None if all is done."""
+        operations: list[Operation] = [self._check]
+        for step in batch:
+            operations += step.operations
+        try:
+            await self._session.write(operations)
+            return None
+        except OperationFailed as failure:
+            if failure.index == 0:
+                raise ControllerMoved(f"the controller epoch is no longer {self.epoch}") from None
+            logger.debug("refused to the controller: %s", failure)
+            at = 1
+            for index, step in enumerate(batch):
+                at += len(step.operations)
+                if failure.index < at:
+                    return index
+            raise
+
+    async def resign(self) -> None:
+        """Leave the office to another one. Nothing happens if it was lost already."""
+        try:
+            await self._session.write([self._check, Delete(paths.CONTROLLER)])
+        except OperationFailed as failure:
+            logger.debug("nothing to resign from: %s", failure)
+
+    async def creations(self, states: Mapping[tuple[str, int], bytes]) -> list[Step]:
+        """The steps that make state nodes, by topic and partition, and whatever is missing above them: an earlier
+        controller, or Kafka's, may have made some of it."""
+        by_topic: dict[str, list[int]] = {}
+        for name, number in states:
+            by_topic.setdefault(name, []).append(number)
+        parents = await self._session.read([paths.partitions(name) for name in by_topic])
+        begun = [name for name, node in zip(by_topic, parents, strict=True) if node is not None]
+        there = set(begun)
+        candidates = [paths.partition(name, number) for name in begun for number in by_topic[name]]
+        found = await self._session.read(candidates)
+        there |= {path for path, node in zip(candidates, found, strict=True) if node is not None}
+        steps = []
+        for name, numbers in by_topic.items():
+            above: list[Operation] = [] if name in there else [Create(paths.partitions(name))]
+            for first in range(0, len(numbers), _TOPIC_PARTITIONS_MAX):
+                operations = above
+                above = []
+                for number in numbers[first : first + _TOPIC_PARTITIONS_MAX]:
+                    if paths.partition(name, number) not in there:
+                        operations.append(Create(paths.partition(name, number)))
+                    operations.append(Create(paths.state(name, number), states[name, number]))
+                steps.append(Step(tuple(operations)))
+        return steps
+
+    async def deletions(self, names: Sequence[str]) -> list[Step]:
+        """The steps that take away topics: states first, then the topic and its settings, and last the node that asks
+        for it, so that a deletion that was broken off is taken up again. A small topic goes in one step."""
+        found = await self._session.read([paths.config(paths.CONFIG_TOPICS, name) for name in names])
+        configured = {name for name, node in zip(names, found, strict=True) if node is not None}
+        trees = await self._trees([paths.topic(name) for name in names])
+        steps = []
+        for name in names:
+            tree = trees[paths.topic(name)]
+            below = [Delete(path) for path in reversed(tree[1:])]
+            last = [Delete(path) for path in tree[:1]]
+            if tree and name in configured:  # a tool writes the settings of a new topic before the topic
+                last.append(Delete(paths.config(paths.CONFIG_TOPICS, name)))
+            last.append(Delete(paths.delete_topic(name)))
+            while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
+                piece, below = below[:_TOPIC_PARTITIONS_MAX], below[_TOPIC_PARTITIONS_MAX:]
+                steps.append(Step(tuple(piece)))
+            steps.append(Step((*below, *last)))
+        return steps
+
+    async def read(self, wanted: Sequence[str]) -> list[Node | None]:
+        """What stands at each path now."""
+        return await self._session.read(wanted)
+
+    async def children(self, path: str) -> list[str]:
+        """The paths below `path`; none if it is not there."""
+        (names,) = await self._session.children([path])
+        return [f"{path}/{name}" for name in sorted(names or ())]
+
+    async def _trees(self, roots: Sequence[str]) -> dict[str, list[str]]:
+        """Each root with all that is below it, parents first; an empty list if it is not there."""
+        trees: dict[str, list[str]] = {root: [] for root in roots}
+        level = [(root, root) for root in roots]
+        while level:
+            found = await self._session.children([path for _, path in level])
+            deeper = []
+            for (root, path), names in zip(level, found, strict=True):
+                if names is not None:
+                    trees[root].append(path)
+                    deeper += [(root, f"{path}/{name}") for name in names]
+            level = deeper
+        return trees
+
+
+def removals(nodes: Iterable[str]) -> list[Step]:
+    """The steps that take away nodes that have nothing below them."""
+    return [Step((Delete(path),)) for path in nodes]
+
+
+def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    batch: list[Step] = []
+    operations = size_bytes = 0
+    for step in steps:
+        step_bytes = sum(_OPERATION_BYTES + len(each.path) + len(_data(each)) for each in step.operations)
+        operations += len(step.operations)
+        size_bytes += step_bytes
+        if batch and (size_bytes > _BATCH_BYTES_MAX or operations > _BATCH_OPERATIONS_MAX):
+            yield batch
+            batch, operations, size_bytes = [], len(step.operations), step_bytes
+        batch.append(step)
+    if batch:
+        yield batch
+
+
+def _data(operation: Operation) -> bytes:
+    return operation.data if isinstance(operation, Create | SetData) else b""

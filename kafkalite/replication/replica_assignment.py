@@ -1,0 +1,125 @@
+"""Where the replicas of new partitions go: round robin over the live brokers, racks taking turns.
+
+The first replicas walk through the brokers from `start_index` on, one each; the further replicas of a partition stand
+at a distance from the first one that grows by one with every round (`shift`), so that the partitions of a dead broker
+are not all taken over by the same neighbour. With racks the brokers are first put in an order in which the racks take
+turns, and a rack that has a replica is passed over as long as another one has none. A topic begins at a random broker;
+partitions that are added go on where those that are there left off.
+
+Unlike Kafka, which refuses to create topics then (with an unknown server error), brokers of which only some have a rack
+are treated as if none had one, as kafka-topics does with RackAwareMode.Safe.
+Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers, KIP-36; kafka.zk.AdminZkClient for added partitions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from kafkalite.errors import ErrorCode, KafkaError
+
+REPLICATION_FACTOR_MAX = 1  # nobody copies records yet: a second replica would be a promise that is not kept
+
+Racks = Mapping[int, str | None]
+"""The rack of each live broker by its id."""
+
+
+def check_replication_factor(replication_factor: int) -> None:
+    """INVALID_REPLICATION_FACTOR for more replicas than can be kept."""
+    if replication_factor > REPLICATION_FACTOR_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {replication_factor} is not possible: kafkalite keeps one copy of each partition.",
+        )
+
+
+def assign_replicas(
+    racks: Racks,
+    partition_count: int,
+    replication_factor: int,
+    *,
+    start_index: int | None = None,
+    shift: int | None = None,
+    first_partition: int = 0,
+) -> dict[int, tuple[int, ...]]:
+    """The replicas of `partition_count` partitions from `first_partition` on, the preferred leader first.
+
+    `start_index` is the place of partition 0 among the brokers, `shift` the distance between replicas at first; both
+    are random unless given. INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    """
+    if partition_count <= 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if replication_factor <= 0:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    if replication_factor > len(racks):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {replication_factor} larger than available brokers: {len(racks)}.",
+        )
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    rack_aware = len(known) == len(racks)
+    brokers = rack_alternated(known) if rack_aware else sorted(racks)
+    start_index = random.randrange(len(brokers)) if start_index is None else start_index
+    shift = random.randrange(len(brokers)) if shift is None else shift
+    assignment = {}
+    for partition in range(first_partition, first_partition + partition_count):
+        if partition > 0 and partition % len(brokers) == 0:
+            shift += 1  # another round: other neighbours than in the last one
+        first = (partition + start_index) % len(brokers)
+        if rack_aware:
+            assignment[partition] = _across_racks(brokers, known, first, shift, replication_factor)
+        else:
+            others = _others(brokers, first, shift)
+            assignment[partition] = (brokers[first], *(next(others) for _ in range(replication_factor - 1)))
+    return assignment
+
+
+def assign_added_partitions(
+    racks: Racks, existing: Mapping[int, Sequence[int]], partition_count: int
+) -> dict[int, tuple[int, ...]]:
+    """The replicas of `partition_count` partitions behind the `existing` ones, which go on with their spread and have
+    as many replicas as partition 0. Errors as of `assign_replicas`."""
+    leader, replication_factor = existing[0][0], len(existing[0])
+    start_index = next((index for index, broker in enumerate(sorted(racks)) if broker >= leader), 0)
+    return assign_replicas(
+        racks,
+        partition_count,
+        replication_factor,
+        start_index=start_index,
+        shift=start_index,
+        first_partition=len(existing),
+    )
+
+
+def rack_alternated(racks: Mapping[int, str]) -> list[int]:
+    """The brokers in an order in which racks take turns: by name, and by id within each."""
+    waiting: dict[str, list[int]] = {rack: [] for rack in sorted(set(racks.values()))}
+    for broker in sorted(racks):
+        waiting[racks[broker]].append(broker)
+    return [broker for turn in zip_longest(*waiting.values()) for broker in turn if broker is not None]
+
+
+def _others(brokers: Sequence[int], first: int, shift: int) -> Iterator[int]:
+    """The brokers other than the one at `first`, again and again, beginning `shift` places behind it."""
+    count = len(brokers)
+    while True:
+        yield brokers[(first + 1 + shift % (count - 1)) % count]
+        shift += 1
+
+
+def _across_racks(
+    brokers: Sequence[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
+) -> tuple[int, ...]:
+    """Passes over a rack that has a replica while another one has none. Ends, since there are no more replicas than
+    brokers."""
+    rack_count = len(set(racks.values()))
+    replicas = [brokers[first]]
+    served = {racks[brokers[first]]}
+    others = _others(brokers, first, shift * rack_count)
+    while len(replicas) < replication_factor:
+        broker = next(others)
+        if broker not in replicas and (racks[broker] not in served or len(served) == rack_count):
+            replicas.append(broker)
+            served.add(racks[broker])
+    return tuple(replicas)

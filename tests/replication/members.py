@@ -1,0 +1,145 @@
+"""Brokers as the controller sees them: each a registry and a candidate, and nothing else, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kazoo.client import KazooClient
+
+from kafkalite.clock import SystemClock
+from kafkalite.config import BrokerConfig
+from kafkalite.listeners import ListenerConfig
+from kafkalite.names import random_uuid
+from kafkalite.replication.controller import Controller
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import Create, Operation
+from kafkalite.zk.registry import Standing
+from kafkalite.zk.session import ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
+
+PATIENCE_S = 30.0
+ENDPOINTS = (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092),)  # nobody dials them
+
+
+class Place(NamedTuple):
+    """Where a cluster is: its zookeeper.connect, and a directory for those of its brokers."""
+
+    connect: str
+    directory: Path
+
+
+class Member:
+    """A broker that is registered and stands for election from `start` to `stop`."""
+
+    def __init__(
+        self, place: Place, broker_id: int, session_timeout_ms: int = 6000, config: BrokerConfig | None = None
+    ) -> None:
+        directory = place.directory / str(broker_id)
+        directory.mkdir(exist_ok=True)
+        clock = SystemClock(asyncio.get_running_loop())
+        settings = ZooKeeperSettings(connect=place.connect, session_timeout_ms=session_timeout_ms)
+        self.broker_id = broker_id
+        self.registry = ZooKeeperRegistry(settings, [directory], clock, broker_id=broker_id)
+        self.view = self.registry.view
+        self.controller = Controller(self.registry, clock, config or BrokerConfig())
+        self._moved = asyncio.Event()
+        self.registry.listen(lambda change, name: self._moved.set())
+        self.registry.listen_paths(lambda changed: self._moved.set())
+
+    @property
+    def session(self) -> ZooKeeperSession:
+        return self.registry.session
+
+    @property
+    def standing(self) -> Standing:
+        return self.registry.standing
+
+    @property
+    def is_controller(self) -> bool:
+        return self.controller.epoch is not None
+
+    async def start(self) -> Member:
+        await self.registry.start()
+        await self.registry.register(ENDPOINTS, None)
+        self.controller.start()
+        return self
+
+    async def stop(self) -> None:
+        await self.controller.stop()
+        await self.registry.unregister()
+        await self.registry.stop()
+
+    async def vanish(self) -> None:
+        """As with kill -9, but for the session, whose nodes go at once."""
+        task = self.controller._task
+        assert task is not None
+        task.cancel()
+        await asyncio.wait([task])
+        await self.registry.stop()
+
+    async def until(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
+        """Wait until something is so, in this member's view or elsewhere."""
+        deadline = asyncio.get_running_loop().time() + limit_s
+        while not probe():
+            assert asyncio.get_running_loop().time() < deadline, f"waited {limit_s:g} s for {what}"
+            self._moved.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._moved.wait(), 0.05)  # what no view shows is looked at now and then
+
+    async def until_gone(self, *gone: str) -> None:
+        """Wait until ZooKeeper itself has none of these."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while any(await self.session.read(gone)):
+            assert asyncio.get_running_loop().time() < deadline, f"waited {PATIENCE_S:g} s for the end of {gone}"
+
+    def leaders(self, name: str) -> dict[int, int]:
+        return {number: known.value.leader for number, known in self.view.states.get(name, {}).items()}
+
+    def epochs(self, name: str) -> dict[int, int]:
+        return {number: known.value.leader_epoch for number, known in self.view.states.get(name, {}).items()}
+
+
+@asynccontextmanager
+async def cluster(place: Place, *broker_ids: int) -> AsyncIterator[list[Member]]:
+    """Members of one cluster, started one after the other: the first is the controller."""
+    members: list[Member] = []
+    try:
+        for broker_id in broker_ids:
+            members.append(await Member(place, broker_id).start())
+            await members[0].until(lambda: members[0].is_controller, "a controller")
+        yield members
+    finally:
+        for member in members:
+            await member.stop()
+
+
+def topic(name: str, replicas: list[tuple[int, ...]], with_id: bool = True) -> list[Operation]:
+    """What an admin tool writes for a new topic."""
+    topic_id = random_uuid() if with_id else None
+    return [
+        Create(paths.config(paths.CONFIG_TOPICS, name), znodes.config_json({})),
+        Create(paths.topic(name), znodes.topic_json(znodes.TopicNode(dict(enumerate(replicas)), topic_id))),
+    ]
+
+
+async def expire(member: Member) -> None:
+    """Its session ends, on the side of the servers, and the member hears of it."""
+    door = member.session._door
+    assert door is not None
+    identity = (door.session_id, door._client._session_passwd)
+
+    def take_over() -> None:
+        thief = KazooClient(member.session.settings.servers, client_id=identity)
+        thief.start(20)
+        thief.stop()
+        thief.close()
+
+    session_id = member.session.session_id
+    await asyncio.get_running_loop().run_in_executor(None, take_over)
+    await member.until(
+        lambda: member.session.session_id != session_id and member.standing is Standing.MEMBER, "a new session"
+    )
