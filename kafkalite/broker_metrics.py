@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.coordinator.group_state import GroupState
 from kafkalite.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.zk.registry import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
@@ -81,12 +82,18 @@ _CLEANING_COLUMNS = (
 
 
 def broker_metrics(
-    topics: Topics, logs: LogManager, groups: GroupCoordinator, server: Server, cleaner: LogCleaner
+    topics: Topics,
+    logs: LogManager,
+    groups: GroupCoordinator,
+    server: Server,
+    cleaner: LogCleaner,
+    is_controller: Callable[[], bool] = lambda: True,
 ) -> Metrics:
-    """Everything there is to tell."""
+    """Everything there is to tell. What is of the whole cluster only its controller tells, others say 0, as Kafka's do:
+    whoever adds up all brokers has it once."""
     metrics = Metrics()
     _tell_of_process(metrics)
-    metrics.table(_BROKER_COLUMNS, (), partial(_broker, topics))
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, topics, is_controller))
     directories = logs.directories
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -148,17 +155,22 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(topics: Topics) -> Iterator[Row | None]:
-    everything = offline = since_pause = 0
+def _broker(topics: Topics, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
+    here = offline = since_pause = of_all = leaderless = 0
     names = list(topics)
     for topic in names:
-        offline += sum([partition.is_offline for partition in topic.partitions.values()])
-        everything += len(topic.partitions)
-        since_pause += 1 + len(topic.partitions)
+        led, states = topic.partitions, topic.states
+        broken = sum([partition.is_offline for partition in led.values()])
+        offline += broken
+        here += len(led)
+        of_all += len(states)
+        leaderless += broken + sum([state.leader == NO_LEADER and index not in led for index, state in states.items()])
+        since_pause += 1 + len(states)
         if since_pause >= _PER_PAUSE:
             since_pause = 0
             yield None
-    yield Row((), (everything, everything - offline, offline, offline, len(names), everything))
+    of_cluster = (leaderless, len(names), of_all) if is_controller() else (0, 0, 0)
+    yield Row((), (here, here - offline, offline, *of_cluster))
 
 
 def _processors(server: Server) -> Iterator[Row]:

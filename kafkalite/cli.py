@@ -71,6 +71,13 @@ def _parser(first: str = "") -> argparse.ArgumentParser:
         metavar="DIR[,DIR]",
         help="take over the data directories of an Apache Kafka that is stopped: its broker id, cluster and topics",
     )
+    command.add_argument(
+        *("-n", "--brokers"),
+        type=int,
+        metavar="COUNT",
+        help="run so many brokers that are one cluster: ids and ports are counted up, data lie in directories below "
+        "the one that is configured; with a small ZooKeeper of their own, unless zookeeper.connect names one",
+    )
     command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
     command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
     command.add_argument(
@@ -82,6 +89,7 @@ def _parser(first: str = "") -> argparse.ArgumentParser:
     )
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `cluster.member`
     command = commands.add_parser("log", help="look into data directories: dump, verify, count")
     if first == "log":
         from kafkalite.inspection.commands import add_arguments
@@ -103,6 +111,11 @@ def _parser(first: str = "") -> argparse.ArgumentParser:
 
 def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -> BrokerConfig:
     """What file, environment and command line say together, the later winning. Raises ConfigError."""
+    return BrokerConfig.load(_properties(options, environment))
+
+
+def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """The same as text by Kafka's names."""
     properties = read_properties(options.config) if options.config else {}
     properties.update(read_environment(environment))
     for override in options.override:
@@ -115,7 +128,7 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -
     if options.data_dir is not None or options.adopt is not None:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data_dir or options.adopt
-    if options.adopt is not None:
+    if options.adopt is not None and options.brokers is None:
         from kafkalite.adoption import identity
 
         found = identity(BrokerConfig.load(properties).data_dirs)
@@ -124,7 +137,7 @@ def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -
     if options.port is not None or options.host is not None:
         properties["listeners"] = _one_listener(properties, options.host, options.port)
         properties.pop("advertised.listeners", None)  # it told of the address that is replaced here
-    return BrokerConfig.load(properties)
+    return properties
 
 
 def _one_listener(properties: Mapping[str, str], host: str | None, port: int | None) -> str:
@@ -141,20 +154,30 @@ def _one_listener(properties: Mapping[str, str], host: str | None, port: int | N
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run a broker until a signal. Returns the exit code."""
-    config = configuration(options, os.environ)
-    import asyncio
+    """Run a broker, or several, until a signal. Returns the exit code."""
     import logging
 
-    import uvloop
-
+    properties = _properties(options, os.environ)
+    config = BrokerConfig.load(properties)
+    who = f"broker {config.broker_id} " if options.lifeline is not None else ""  # several speak on one stderr
     logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        stream=sys.stderr,
+        level=options.log_level.upper(),
+        format=f"%(asctime)s {who}%(levelname)s %(name)s: %(message)s",
     )
     _raise_file_limit()
     try:
+        if options.brokers is not None:
+            from kafkalite.cluster.command import serve_cluster
+
+            serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
+            return 0
+        import asyncio
+
+        import uvloop
+
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, adopts=options.adopt is not None))
+            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline))
     except KeyboardInterrupt:  # before the loop took over signals
         return 130
     except OSError as error:
@@ -163,7 +186,8 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(config: BrokerConfig, *, adopts: bool = False) -> None:
+async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | None = None) -> None:
+    """`lifeline` is a pipe that nobody writes to: when its other end is gone, so is whoever was to stop this broker."""
     import asyncio
     import gc
     import signal
@@ -182,6 +206,13 @@ async def _serve(config: BrokerConfig, *, adopts: bool = False) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    if lifeline is not None:
+
+        def on_end() -> None:
+            loop.remove_reader(lifeline)
+            told_to_stop.set()
+
+        loop.add_reader(lifeline, on_end)
     broker = Broker(config=config, adopt=adopts)
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(told_to_stop.wait())

@@ -1,4 +1,7 @@
-"""The topic behind the group coordinator: made when first needed, loaded at start, appended to by the coordinator.
+"""The topic behind the group coordinator: made when first needed, read when it is led, appended to by the coordinator.
+
+The coordinator owns exactly the partitions that this broker leads: one that is newly led is read first (`led`), and its
+groups are forgotten when it is led no longer (`resigned`).
 
 Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
 """
@@ -37,6 +40,8 @@ class GroupTopic:
         self._coordinator: GroupCoordinator | None = None
         self._making: asyncio.Task[None] | None = None
         self._is_handed_over = False  # the coordinator knows of the topic's partitions
+        self._unread: dict[int, Partition] = {}  # that are led, in the order in which they came to be
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
@@ -44,7 +49,10 @@ class GroupTopic:
 
         That there is a topic of the name does not say so: a client may have created it.
         """
-        return self._making is None and self._is_handed_over
+        coordinator = self._coordinator
+        if self._making is not None or coordinator is None or not self._is_handed_over:
+            return False
+        return coordinator.partition_count == self._topics.partition_count(GROUP_METADATA_TOPIC)
 
     def attach(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -75,38 +83,87 @@ class GroupTopic:
                 "segment.bytes": str(self._config.offsets_topic_segment_bytes),
             },
         )
-        await self.load()
+        topic, coordinator = self._topics.by_name[GROUP_METADATA_TOPIC], self._coordinator
+        assert coordinator is not None
+        known = coordinator.owned | coordinator.loading
+        await self._load(topic, [one for index, one in topic.partitions.items() if index not in known])
 
     async def load(self) -> None:
-        """Read every partition into the coordinator, which answers 'loading' for a partition until it is read.
-
-        About `TURN_BYTES` at a time, so that others are served meanwhile.
-        """
+        """Read every partition that is led here into the coordinator, which answers 'loading' for it meanwhile."""
         topic = self._topics.by_name.get(GROUP_METADATA_TOPIC)
-        coordinator = self._coordinator
-        if topic is None or coordinator is None:
-            return
-        self._is_handed_over = True
-        coordinator.partition_count = len(topic.partitions)
-        for index in topic.partitions:
-            coordinator.start_loading(index)
-        for partition in list(topic.partitions.values()):
-            if partition.is_offline:  # nobody is told that its groups have no offsets: they are loading, for good
-                logger.error("%s-%d is offline, and its groups with it", topic.name, partition.index)
-                continue
-            # each step goes on with what the one before managed: better old groups than none until the next restart
-            name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
-            stored = StoredGroups()
-            with _reported("read to its end", name):
-                await _read(partition, stored)
-            with _reported("decoded", name):
-                for _ in stored.finish_in_turns():
-                    await asyncio.sleep(0)
-            with _reported("taken over", name):
-                coordinator.install(partition.index, stored)
+        if topic is not None and self._coordinator is not None:
+            await self._load(topic, list(topic.partitions.values()))
+
+    async def _load(self, topic: Topic, partitions: list[Partition]) -> None:
+        for partition in partitions:
+            self.led(partition)
+        self._know_count()
+        if self._reading is not None:
+            try:
+                await asyncio.shield(self._reading)
+            except asyncio.CancelledError:
+                self._reading.cancel()
+                raise
         if "cleanup.policy" not in topic.overrides:
             with _reported("made compact", topic.name):
                 await self._make_compact(topic)
+
+    def led(self, partition: Partition) -> None:
+        """A partition that this broker leads from now on: its groups are here as soon as it is read."""
+        coordinator = self._coordinator
+        if partition.topic != GROUP_METADATA_TOPIC or coordinator is None:
+            return
+        self._know_count()
+        coordinator.start_loading(partition.index)
+        if partition.is_offline:  # nobody is told that its groups have no offsets: they are loading, for good
+            logger.error("%s-%d is offline, and its groups with it", partition.topic, partition.index)
+            return
+        self._unread[partition.index] = partition
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read_all())
+
+    def resigned(self, partition: Partition) -> None:
+        """A partition that this broker leads no longer: its groups are another's, or the topic is gone."""
+        if partition.topic == GROUP_METADATA_TOPIC and self._coordinator is not None:
+            self._unread.pop(partition.index, None)
+            self._coordinator.unload(partition.index)
+
+    async def close(self) -> None:
+        """Read no further."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    def _know_count(self) -> None:
+        """By the number of all partitions, wherever they are led, a group finds its own."""
+        count = self._topics.partition_count(GROUP_METADATA_TOPIC)
+        if count and self._coordinator is not None:
+            self._coordinator.partition_count = count
+            self._is_handed_over = True
+
+    async def _read_all(self) -> None:
+        """About `TURN_BYTES` at a time, so that others are served meanwhile."""
+        try:
+            while self._unread:
+                partition = self._unread.pop(next(iter(self._unread)))
+                await self._read_one(partition)
+        finally:
+            self._reading = None
+
+    async def _read_one(self, partition: Partition) -> None:
+        """Each step goes on with what the one before managed: better old groups than none until the next restart."""
+        assert self._coordinator is not None
+        name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
+        stored = StoredGroups()
+        with _reported("read to its end", name):
+            await _read(partition, stored)
+        with _reported("decoded", name):
+            for _ in stored.finish_in_turns():
+                await asyncio.sleep(0)
+        if self._topics.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
+            return  # led no longer, or anew: then it is read anew
+        with _reported("taken over", name):
+            self._coordinator.install(partition.index, stored)
 
     async def _make_compact(self, topic: Topic) -> None:
         """Whoever created the topic by hand has not thought of this, and retention would delete groups."""
@@ -117,7 +174,7 @@ class GroupTopic:
         """Write one batch of (key, value) to partition `index`; `done` learns how it went."""
         partition = self._topics.partition(GROUP_METADATA_TOPIC, index)
         if partition is None:
-            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            done(self._topics.why_not(GROUP_METADATA_TOPIC, index))
             return
 
         def appended(error: KafkaError | None) -> None:

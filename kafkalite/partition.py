@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _NO_OFFSET = -2  # no client asks for it
+_ENOUGH_BYTES = 1 << 40  # for whoever waits: of what was appended under another leader epoch nobody knows the size
 
 
 class CallSoon(Protocol):
@@ -91,9 +92,11 @@ class Partition:
         self.index = index
         self.log = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.end_offset
+        self.high_watermark = log.committed_offset
         self.waiters: dict[Waiter, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind it, size in bytes) of each batch
+        if log.end_offset > log.committed_offset:
+            self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
         self._unanswered: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # with the offset they wait for
         log.on_commit = self._committed
         log.on_new_start = self.wake_all

@@ -180,7 +180,8 @@ def test_the_compose_file_holds_together():
     yaml = pytest.importorskip("yaml")
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     services = compose["services"]
-    assert {"kafkalite", "zookeeper", "spark"} == services.keys()
+    members = [f"broker{number}" for number in (1, 2, 3)]
+    assert {"kafkalite", "zookeeper", "spark", *members} == services.keys()
     stages = re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     for service in services.values():
         assert ("image" in service) != ("build" in service)
@@ -191,3 +192,8 @@ def test_the_compose_file_holds_together():
     config = BrokerConfig.load(read_environment(services["kafkalite"]["environment"]))
     assert config.warnings == ()
     assert [each.port for each in config.listeners] == [9092, 19092] and config.data_dirs == ("/data",)
+    for number, name in enumerate(members, start=1):
+        config = BrokerConfig.load(read_environment(services[name]["environment"]))
+        assert (config.warnings, config.broker_id, config.zookeeper_connect) == ((), number, "zookeeper:2181")
+        assert services[name]["profiles"] == ["cluster"]
+        assert services[name]["ports"] == [f"{9191 + number}:{config.listeners[1].port}"]

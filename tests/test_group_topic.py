@@ -193,9 +193,10 @@ def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> No
         loading = asyncio.ensure_future(broker.group_topic.load())
         await asyncio.sleep(0)
         heard = set()
-        while not loading.done():
+        while broker.coordinator.loading:
             heard.add(broker.committed("g"))
             await asyncio.sleep(0)
+        await loading
         assert heard == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
         assert broker.committed("g") == 7
 

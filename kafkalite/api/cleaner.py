@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.hosted_topics import Topic
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,
@@ -20,7 +21,7 @@ from kafkalite.protocol.messages.cleaner import (
     RunCleanerResponse,
 )
 from kafkalite.protocol.messages.log_dirs import LogCleaning
-from kafkalite.topics import PARTITION_COUNT_MAX, Topic
+from kafkalite.topic_rules import PARTITION_COUNT_MAX
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanStats
@@ -64,11 +65,17 @@ def _wanted(services: Services, request: RunCleanerRequest) -> list[int]:
             f"cleanup.policy of {topic.name} is '{','.join(policy)}'; set it to 'compact' (or 'compact,delete')",
         )
     partitions = sorted(topic.partitions if asked is None else set(asked))
-    missing = [index for index in partitions if index not in topic.partitions]
+    missing = [index for index in partitions if index not in topic.states]
     if missing:
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{topic.name} has {len(topic.partitions)} partitions, counted from 0; there is no {_listed(missing)}",
+            f"{topic.name} has {len(topic.states)} partitions, counted from 0; there is no {_listed(missing)}",
+        )
+    elsewhere = [index for index in partitions if index not in topic.partitions]
+    if elsewhere:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{topic.name}-{_listed(elsewhere)} is led by another broker: ask it",
         )
     _refuse_offline(topic, partitions)
     return partitions

@@ -38,6 +38,7 @@ TOPIC = 2
 BROKER = 4
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 ALL_BROKERS = ""
+_DIGITS_MAX = 10
 
 _Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
 Settings = Mapping[str, str]
@@ -98,7 +99,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
         return topic_config_entries(services, topic.overrides)
     if resource.resource_type != BROKER:
         raise _unknown_type(resource.resource_type)
-    _check_broker(services, resource.resource_name)
+    _check_is_this_broker(services, resource.resource_name)
     entries = services.config.describe()
     if resource.resource_name == ALL_BROKERS:
         return _changed_for_all(entries)
@@ -222,7 +223,7 @@ def _alter_one(
         return services.topics.change_overrides(name, change, validate_only=validate_only)
     if kind != BROKER:
         raise _unknown_type(kind)
-    _check_broker(services, name)
+    _check_is_a_broker(services, name)
     return _alter_broker(services, name, change, validate_only)
 
 
@@ -249,7 +250,14 @@ def _check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
 
-def _check_broker(services: Services, name: str) -> None:
+def _check_is_a_broker(services: Services, name: str) -> None:
+    """Settings of other brokers may be changed by any of them, also while those are away; Kafka has its clients ask
+    each broker for itself."""
+    if not (services.registry.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
+        _check_is_this_broker(services, name)
+
+
+def _check_is_this_broker(services: Services, name: str) -> None:
     if name not in (ALL_BROKERS, str(services.broker_id)):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.network.complaints import Complaints
+from kafkalite.zk.registry import NO_LEADER
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
     from kafkalite.network.peer import Peer
     from kafkalite.topics import Topics
-    from kafkalite.zk.registry import Registry
+    from kafkalite.zk.legacy_offsets import LegacyOffsets
+    from kafkalite.zk.registry import BrokerRecord, Registry
 
 
 logger = logging.getLogger(__name__)
@@ -52,6 +54,7 @@ class Services:
         "ensure_group_topic",
         "group_topic_is_ready",
         "groups",
+        "legacy_offsets",
         "logs",
         "loop",
         "producer_ids",
@@ -81,6 +84,7 @@ class Services:
         ensure_group_topic: Callable[[], Awaitable[None]],
         reconfigure: Callable[[str, Callable[[Mapping[str, str]], dict[str, str]], bool], Awaitable[None]],
         cleaner: Callable[[], LogCleaner],
+        legacy_offsets: LegacyOffsets | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -99,6 +103,7 @@ class Services:
         self.ensure_group_topic = ensure_group_topic
         self.reconfigure = reconfigure
         self._cleaner = cleaner
+        self.legacy_offsets = legacy_offsets  # None: there is no ZooKeeper
         self.cleaner_runs = 0  # that clients have asked for and that are not done
 
     @property
@@ -110,9 +115,46 @@ class Services:
         host, port = self._endpoint(peer)
         return BrokerEndpoint(self.broker_id, host, port, self.config.broker_rack)
 
-    def brokers_for(self, peer: Peer) -> Iterable[BrokerEndpoint]:
-        """All live brokers as `peer` reaches them."""
-        return (self.endpoint_for(peer),)
+    def brokers_for(self, peer: Peer) -> list[BrokerEndpoint]:
+        """All live brokers as `peer` reaches them. One that has no listener of the name that `peer` came in on is left
+        out; in a cluster this broker is told as the others tell it too."""
+        if not self.registry.is_shared:
+            return [self.endpoint_for(peer)]
+        found = (_endpoint(broker, peer.listener_name) for broker in self.registry.brokers.values())
+        return [each for each in found if each is not None]
+
+    def broker_for(self, peer: Peer, broker_id: int) -> BrokerEndpoint | None:
+        """One live broker as `peer` reaches it; None if it cannot."""
+        return self.broker_finder(peer)(broker_id)
+
+    def broker_finder(self, peer: Peer) -> Callable[[int], BrokerEndpoint | None]:
+        """`broker_for` of one peer, for keeping: it does not hold the peer."""
+        me = self.endpoint_for(peer)
+        registry, listener_name = self.registry, peer.listener_name
+
+        def find(broker_id: int) -> BrokerEndpoint | None:
+            if not registry.is_shared:
+                return me if broker_id == me.broker_id else None
+            broker = registry.brokers.get(broker_id)
+            return None if broker is None else _endpoint(broker, listener_name)
+
+        return find
+
+    def leader_of(self, topic: str, index: int) -> tuple[int, int]:
+        """The id and the epoch of a partition's leader, as far as this broker knows: (-1, -1) for no partition."""
+        partition = self.topics.partition(topic, index)
+        if partition is not None:
+            return self.broker_id, partition.leader_epoch
+        record = self.registry.topics.get(topic)
+        state = record.partitions.get(index) if record is not None else None
+        return (state.leader, state.leader_epoch) if state is not None else (NO_LEADER, NO_LEADER)
+
+
+def _endpoint(broker: BrokerRecord, listener_name: str) -> BrokerEndpoint | None:
+    for each in broker.endpoints:
+        if each.name == listener_name:
+            return BrokerEndpoint(broker.broker_id, each.host, each.port, broker.rack)
+    return None
 
 
 class Call:

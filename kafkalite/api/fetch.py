@@ -47,7 +47,7 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
         context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-    reader = _Reader(services, request, context, call.api_version, partial(services.endpoint_for, call.peer))
+    reader = _Reader(services, request, context, call.api_version, partial(services.broker_for, call.peer))
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
     if call.api_version < FIRST_VERSION_OF_BATCHES:
@@ -61,11 +61,15 @@ def fetch(services: Services, request: FetchRequest, call: Call) -> FetchRespons
 
 
 def answer_now(
-    services: Services, request: FetchRequest, version: int, wanted: WantedPartition, endpoint: BrokerEndpoint
+    services: Services,
+    request: FetchRequest,
+    version: int,
+    wanted: WantedPartition,
+    find: Callable[[int], BrokerEndpoint | None],
 ) -> FetchResponse:
     """What there is for a fetch of one partition, without a session, however little."""
     context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
-    reader = _Reader(services, request, context, version, lambda: endpoint)
+    reader = _Reader(services, request, context, version, find)
     return reader.response(reader.read()[0])
 
 
@@ -122,7 +126,7 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
 class _Reader:
     """Reads what one request wants, as often as need be."""
 
-    __slots__ = ("_by_id", "_context", "_endpoint", "_is_old", "_isolation", "_services", "_version", "max_bytes")
+    __slots__ = ("_by_id", "_context", "_find", "_is_old", "_isolation", "_services", "_version", "max_bytes")
 
     def __init__(
         self,
@@ -130,12 +134,12 @@ class _Reader:
         request: FetchRequest,
         context: FetchContext,
         version: int,
-        endpoint: Callable[[], BrokerEndpoint],
+        find: Callable[[int], BrokerEndpoint | None],
     ) -> None:
         self._services = services
         self._context = context
         self._by_id = context.by_id
-        self._endpoint = endpoint
+        self._find = find
         self._isolation = request.isolation_level
         self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._version = version
@@ -217,7 +221,7 @@ class _Reader:
                 try:
                     data.records = await old.convert(partition, region, wanted.fetch_offset, wanted.max_bytes) or None
                 except KafkaError as error:
-                    data = self._refused(partition, wanted, error.code)
+                    data = self._refused(wanted, error.code)
             size_bytes += len(data.records or b"")
             urgent = urgent or data.error_code != 0
             found.append((wanted, data))
@@ -229,7 +233,8 @@ class _Reader:
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if topic is None or partition is None:
             known = wanted.topic or not self._by_id
-            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+            topics = self._services.topics
+            code = topics.why_not(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
         elif self._by_id and wanted.topic_id is not topic.topic_id:
             code = ErrorCode.INCONSISTENT_TOPIC_ID
         elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
@@ -238,17 +243,17 @@ class _Reader:
             try:
                 return partition, self._read_one(partition, wanted, budget, min_one)
             except KafkaError as error:
-                return partition, self._refused(partition, wanted, error.code)
-        return None, _failure(wanted.index, code)
+                return partition, self._refused(wanted, error.code)
+        return None, self._refused(wanted, code)
 
-    def _refused(self, partition: Partition, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+    def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
         told = code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
             told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
         data = _failure(wanted.index, told)
         if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
-            me = self._services.broker_id
-            data.current_leader = LeaderIdAndEpoch(leader_id=me, leader_epoch=partition.leader_epoch)
+            leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         return data
 
     def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
@@ -301,8 +306,12 @@ class _Reader:
             session.served(with_data)
         response = FetchResponse(session_id=context.session_id, responses=topics)
         if told_leader:
-            it = self._endpoint()
-            response.node_endpoints = [NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)]
+            leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
+            response.node_endpoints = [
+                NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
+                for it in map(self._find, sorted(leaders))
+                if it is not None
+            ]
         return response
 
 

@@ -39,10 +39,12 @@ from kafkalite.protocol.messages.fetch import (
 from kafkalite.protocol.primitives import write_uvarint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalite.api.context import BrokerEndpoint, Services
+    from kafkalite.hosted_topics import Topic
     from kafkalite.network.peer import Peer
     from kafkalite.region import FileRegion, Part
-    from kafkalite.topics import Topic
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""
@@ -103,14 +105,16 @@ class FetchLane:
     """
 
     __slots__ = (
-        "_api", "_by_id", "_by_name", "_endpoint", "_layouts", "_routes", "_services", "_version", "_write_length",
+        "_api", "_by_id", "_by_name", "_find", "_layouts", "_routes", "_services", "_version", "_write_length",
     )  # fmt: skip
 
-    def __init__(self, services: Services, frame: memoryview, version: int, endpoint: BrokerEndpoint) -> None:
+    def __init__(
+        self, services: Services, frame: memoryview, version: int, find: Callable[[int], BrokerEndpoint | None]
+    ) -> None:
         self._services = services
         self._version = version
         self._by_id = version >= FIRST_VERSION_BY_ID
-        self._endpoint = endpoint
+        self._find = find
         self._by_name = services.topics.by_name
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
@@ -177,7 +181,7 @@ class FetchLane:
         (named,) = request.topics
         wanted = WantedPartition((route.topic, route.index), named, named.partitions[0])
         wanted.topic, wanted.topic_id = route.topic, route.topic_id
-        response = answer_now(self._services, request, self._version, wanted, self._endpoint)
+        response = answer_now(self._services, request, self._version, wanted, self._find)
         return response_frame(response, self._version, header.correlation_id)
 
     def _may_serve(self, route: _Route, topic: Topic, partition: Partition) -> bool:
@@ -273,7 +277,7 @@ def remember(
     key = frame[1]
     lane = peer.lanes.get(key)
     if not isinstance(lane, FetchLane) or not lane.is_of(frame):
-        lane = peer.lanes[key] = FetchLane(services, frame, version, services.endpoint_for(peer))
+        lane = peer.lanes[key] = FetchLane(services, frame, version, services.broker_finder(peer))
     lane.learn(frame, request, client_id)
 
 

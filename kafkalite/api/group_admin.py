@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 from kafkalite.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from kafkalite.api.context import Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.messages.group_admin import (
     Coordinator,
     DeleteGroupsRequest,
@@ -86,7 +87,12 @@ def _coordinator(
         fault = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_fault))
     if fault is not None:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=fault.code, error_message=fault.message)
-    broker = services.endpoint_for(call.peer)
+    leader, _ = services.leader_of(GROUP_METADATA_TOPIC, services.groups.partition_for(key))
+    broker = services.broker_for(call.peer, leader)
+    if broker is None:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        message = "nobody leads the group's partition at the moment, or not on this listener"
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
     return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
 
 

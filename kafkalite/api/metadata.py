@@ -13,9 +13,11 @@ from collections.abc import Awaitable, Iterable
 from uuid import UUID
 
 from kafkalite.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kafkalite.api.context import Call, Services
+from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.hosted_topics import Topic
 from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
+from kafkalite.partition import Partition
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -27,13 +29,13 @@ from kafkalite.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkalite.topics import Topic
+from kafkalite.zk.registry import NO_LEADER, PartitionRecord
 
 logger = logging.getLogger(__name__)
 
 FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
 FIRST_VERSION_BY_ID = 12
-NO_LEADER = -1  # of a partition whose data directory has failed
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
 _CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
 
@@ -90,7 +92,9 @@ async def _create_and_answer(
             elif name not in INTERNAL_TOPICS:
                 await services.topics.ensure(name, services.config.num_partitions, {})
         except KafkaError as error:
-            faults[name] = error.code
+            # what cannot be made now may be there later, and every client asks again for that
+            cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
+            faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
             if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                 logger.warning("topic %s could not be created on demand: %s", name, error)
     return _answer(services, request, call, names, faults)
@@ -108,10 +112,12 @@ def _answer(
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in unknown_ids
     ]
+    brokers = services.brokers_for(call.peer)
+    describer = _Describer(services, call, brokers)
     for name in names:
         topic = services.topics.by_name.get(name)
         if topic is not None:
-            topics.append(_topic(services, topic, _topic_operations(request)))
+            topics.append(describer.topic(topic, _topic_operations(request)))
         else:
             code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if topic_name_fault(name) is not None:
@@ -128,10 +134,10 @@ def _answer(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in services.brokers_for(call.peer)
+            for broker in brokers
         ],
         cluster_id=services.registry.cluster_id,
-        controller_id=services.broker_id,
+        controller_id=services.registry.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -143,26 +149,60 @@ def _topic_operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
 
 
-def _topic(services: Services, topic: Topic, operations: int) -> MetadataResponseTopic:
-    me = services.broker_id
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[
-            MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if partition.is_offline else ErrorCode.NONE,
-                partition_index=partition.index,
-                leader_id=NO_LEADER if partition.is_offline else me,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=[me],
-                isr_nodes=[me],
-                offline_replicas=[me] if partition.is_offline else [],
-            )
-            for partition in topic.partitions.values()
-        ],
-        topic_authorized_operations=operations,
-    )
+class _Describer:
+    """Tells one client of topics. What this broker leads is told as it is here, the rest as the registry has it."""
+
+    def __init__(self, services: Services, call: Call, brokers: Iterable[BrokerEndpoint]) -> None:
+        self._me = services.broker_id
+        self._reachable = {broker.broker_id for broker in brokers}  # by this client
+        self._is_shared = services.registry.is_shared
+        self._alive = services.registry.brokers if self._is_shared else self._reachable
+        self._version = call.api_version
+
+    def topic(self, topic: Topic, operations: int) -> MetadataResponseTopic:
+        led = topic.partitions
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.internal,
+            partitions=[self._partition(index, state, led.get(index)) for index, state in topic.states.items()],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(self, index: int, state: PartitionRecord, led: Partition | None) -> MetadataResponsePartition:
+        me, alive = self._me, self._alive
+        leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
+        if not self._is_shared:  # whatever number this broker had when the topic was made
+            replicas = isr = (me,)
+        offline = [replica for replica in replicas if replica not in alive]
+        if led is not None:
+            leader, epoch = me, led.leader_epoch
+            if led.is_offline:
+                leader = NO_LEADER
+                offline = [replica for replica in replicas if replica not in alive or replica == me]
+        elif leader == me:  # not yet, or no longer
+            leader = NO_LEADER
+        code = ErrorCode.NONE
+        if leader not in self._reachable:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            if leader in alive and self._version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND:
+                code = ErrorCode.LISTENER_NOT_FOUND
+            leader = NO_LEADER
+        if not self._version and not self._reachable.issuperset(replicas):
+            # clients of old look every replica up among the brokers
+            replicas = tuple(replica for replica in replicas if replica in self._reachable)
+            isr = tuple(replica for replica in isr if replica in self._reachable)
+            if code is ErrorCode.NONE:
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=list(replicas),
+            isr_nodes=list(isr),
+            offline_replicas=offline,
+        )
 
 
 def describe_cluster(services: Services, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
@@ -174,7 +214,7 @@ def describe_cluster(services: Services, request: DescribeClusterRequest, call: 
         )
     return DescribeClusterResponse(
         cluster_id=services.registry.cluster_id,
-        controller_id=services.broker_id,
+        controller_id=services.registry.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in services.brokers_for(call.peer)

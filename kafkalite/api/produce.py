@@ -7,9 +7,12 @@ Source: kafka.server.KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
-from kafkalite.api.context import Call, Services
+from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.hosted_topics import Topic
 from kafkalite.log.conversion import to_batch
 from kafkalite.log.partition_log import AppendResult
 from kafkalite.log.validate import InvalidRecords, Rules
@@ -19,12 +22,14 @@ from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
+    ProduceLeaderIdAndEpoch,
+    ProduceNodeEndpoint,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalite.topics import Topic
 
+FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel, or a batch all the same
 _AS_IF_FROM_VERSION = 7  # what came with an older one may have any codec, as at Kafka
 _WITH_MESSAGE = (  # those that Kafka explains from v8 on
@@ -64,7 +69,10 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
             try:
                 if services.clock.monotonic_ms() > ends_ms:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-                answers.append(_append(topic, data, now_ms, version, call.client_id, uncommitted))
+                partition = topic.partitions.get(data.index) if topic is not None else None
+                if topic is None or partition is None:
+                    raise KafkaError(services.topics.why_not(name, data.index))
+                answers.append(_append(topic, partition, data, now_ms, version, call.client_id, uncommitted))
             except KafkaError as error:
                 failed = True
                 answers.append(failure(data.index, error, topic))
@@ -75,20 +83,20 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
             raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
         return None
     response = ProduceResponse(responses=responses)
+    if failed and version >= FIRST_VERSION_WITH_LEADERS:
+        tell_leaders(services, response, services.broker_finder(call.peer))
     return answer_when_committed(services, response, uncommitted, request.timeout_ms) if uncommitted else response
 
 
 def _append(
-    topic: Topic | None,
+    topic: Topic,
+    partition: Partition,
     data: PartitionProduceData,
     now_ms: int,
     version: int,
     client_id: str | None,
     uncommitted: list[Uncommitted],
 ) -> PartitionProduceResponse:
-    partition = topic.partitions.get(data.index) if topic is not None else None
-    if topic is None or partition is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.internal and client_id != _ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is internal and takes no client's records")
     records = data.records
@@ -104,6 +112,24 @@ def _append(
     if result.last_offset >= partition.high_watermark:
         uncommitted.append(Uncommitted(answer, partition, result.last_offset))
     return answer
+
+
+def tell_leaders(
+    services: Services, response: ProduceResponse, find: Callable[[int], BrokerEndpoint | None]
+) -> ProduceResponse:
+    """`response` with the leaders of those partitions that are not led here, and where those brokers are (KIP-951)."""
+    endpoints = {}
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = services.leader_of(topic.name, partition.index)
+                partition.current_leader = ProduceLeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                if (it := find(leader)) is not None:
+                    endpoints[leader] = ProduceNodeEndpoint(
+                        node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack
+                    )
+    response.node_endpoints = list(endpoints.values())
+    return response
 
 
 def success(index: int, result: AppendResult, partition: Partition) -> PartitionProduceResponse:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalite.api.configs import topic_config_entries
@@ -33,39 +34,80 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from kafkalite.replication.replica_assignment import check_replication_factor
 
 DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
+_CHANGES_AT_ONCE = 100
+_TIMEOUT_MS_MIN = 1_000  # in less time nothing is begun
+_Wanted = TypeVar("_Wanted")
+_Done = TypeVar("_Done")
 
 
 async def create_topics(services: Services, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     doubled = _doubled(topic.name for topic in request.topics)
-    results = []
-    answered: set[str] = set()
+    wanted: dict[str, CreatableTopic] = {}
     for topic in request.topics:
-        if topic.name in answered:
-            continue
-        answered.add(topic.name)
+        wanted.setdefault(topic.name, topic)
+
+    async def create(topic: CreatableTopic) -> CreatableTopicResult:
         try:
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results.append(await _create(services, topic, request.validate_only))
+            return await _in_time(services, request.timeout_ms, _create(services, topic, request.validate_only))
         except KafkaError as error:
-            results.append(
-                CreatableTopicResult(
-                    name=topic.name,
-                    error_code=error.code,
-                    error_message=error.message,
-                    num_partitions=-1,
-                    replication_factor=-1,
-                    configs=[],
-                )
+            return CreatableTopicResult(
+                name=topic.name,
+                error_code=error.code,
+                error_message=error.message,
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=[],
             )
-    return CreateTopicsResponse(topics=results)
+
+    return CreateTopicsResponse(topics=await _each(services, create, list(wanted.values())))
+
+
+async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
+    """What comes of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
+    KafkaError(REQUEST_TIMED_OUT), and what was begun may come to its end all the same."""
+    if not services.registry.is_shared:
+        return await work
+    task = asyncio.ensure_future(work)
+    is_late = False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    timer = services.clock.call_later(max(timeout_ms, _TIMEOUT_MS_MIN), give_up)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_late:
+            message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def _each(
+    services: Services, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]
+) -> list[_Done]:
+    """What `do` makes of each. In a cluster the controller has to see each change; several wait for that together."""
+    if not services.registry.is_shared:
+        return [await do(one) for one in all_of]
+    done: list[_Done] = []
+    for at in range(0, len(all_of), _CHANGES_AT_ONCE):
+        done += await asyncio.gather(*map(do, all_of[at : at + _CHANGES_AT_ONCE]))
+    return done
 
 
 async def _create(services: Services, wanted: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
     overrides = _overrides(wanted)
+    assigned: dict[int, list[int]] | None = None
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
             raise KafkaError(
@@ -81,8 +123,10 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
         partition_count = len(assigned)
     else:
         partition_count = services.config.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
-        _check_replication_factor(wanted.replication_factor)
-    topic = await services.topics.create(wanted.name, partition_count, overrides, validate_only=validate_only)
+        _check_replication_factor(services, wanted.replication_factor)
+    topic = await services.topics.create(
+        wanted.name, partition_count, overrides, assignment=assigned, validate_only=validate_only
+    )
     result = CreatableTopicResult(
         name=wanted.name,
         num_partitions=partition_count,
@@ -112,21 +156,35 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
     return overrides
 
 
-def _check_replication_factor(factor: int) -> None:
+def _check_replication_factor(services: Services, factor: int) -> None:
     if factor == 0 or factor < DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
-    if factor > 1:
+    broker_count = len(services.registry.brokers) if services.registry.is_shared else 1
+    if factor > broker_count:
         raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor: {factor} larger than available brokers: 1."
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {factor} larger than available brokers: {broker_count}.",
         )
+    check_replication_factor(factor)
 
 
 def _check_replicas(services: Services, broker_ids: list[int]) -> None:
-    if broker_ids != [services.broker_id]:
+    if not services.registry.is_shared:
+        if broker_ids != [services.broker_id]:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {services.broker_id}",
+            )
+        return
+    unknown = [broker_id for broker_id in broker_ids if broker_id not in services.registry.brokers]
+    if unknown:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {services.broker_id}",
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.",
         )
+    if not broker_ids or len(set(broker_ids)) < len(broker_ids):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {broker_ids}: each broker once, at least one")
+    check_replication_factor(len(broker_ids))
 
 
 async def delete_topics(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
@@ -137,7 +195,7 @@ async def delete_topics(services: Services, request: DeleteTopicsRequest, call: 
         return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
     names: Counter[str] = Counter()
     ids: Counter[UUID] = Counter()
-    results = []
+    results: list[DeletableTopicResult | str | UUID] = []  # what is to be said, or deleted
     for state in states:
         if state.name is not None and state.topic_id == ZERO_UUID:
             names[state.name] += 1
@@ -156,27 +214,30 @@ async def delete_topics(services: Services, request: DeleteTopicsRequest, call: 
             said = "The topic is named by its id as well."
             results.append(_not_deleted(name, topic.topic_id, ErrorCode.INVALID_REQUEST, said))
         else:
-            results.append(await _delete(services, name))
+            results.append(name)
     for topic_id, count in ids.items():
         if count > 1:
             results.append(_not_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
         elif topic_id not in named_too:
-            results.append(await _delete(services, topic_id))
-    return DeleteTopicsResponse(responses=results)
+            results.append(topic_id)
+
+    async def delete(one: DeletableTopicResult | str | UUID) -> DeletableTopicResult:
+        return one if isinstance(one, DeletableTopicResult) else await _delete(services, one, request.timeout_ms)
+
+    return DeleteTopicsResponse(responses=await _each(services, delete, results))
 
 
-async def _delete(services: Services, name_or_id: str | UUID) -> DeletableTopicResult:
+async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int) -> DeletableTopicResult:
     try:
         for name in INTERNAL_TOPICS:
             internal = services.topics.by_name.get(name)
             if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
-        topic = await services.topics.delete(name_or_id)
+        topic = await _in_time(services, timeout_ms, services.topics.delete(name_or_id))
     except KafkaError as error:
         if isinstance(name_or_id, str):
             return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
         return _not_deleted(None, name_or_id, error.code, error.message)
-    services.groups.topic_deleted(topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
 
@@ -188,32 +249,34 @@ async def create_partitions(
     services: Services, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
     doubled = _doubled(topic.name for topic in request.topics)
-    results = []
-    answered: set[str] = set()
+    wanted: dict[str, CreatePartitionsTopic] = {}
     for topic in request.topics:
-        if topic.name in answered:
-            continue
-        answered.add(topic.name)
+        wanted.setdefault(topic.name, topic)
+
+    async def add(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
-            _check_added(services, topic)
-            await services.topics.add_partitions(topic.name, topic.count, validate_only=request.validate_only)
-            results.append(CreatePartitionsTopicResult(name=topic.name))
-        except KafkaError as error:
-            results.append(
-                CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+            replicas = _checked_replicas(services, topic)
+            work = services.topics.add_partitions(
+                topic.name, topic.count, replicas=replicas, validate_only=request.validate_only
             )
-    return CreatePartitionsResponse(results=results)
+            await _in_time(services, request.timeout_ms, work)
+            return CreatePartitionsTopicResult(name=topic.name)
+        except KafkaError as error:
+            return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+    return CreatePartitionsResponse(results=await _each(services, add, list(wanted.values())))
 
 
-def _check_added(services: Services, wanted: CreatePartitionsTopic) -> None:
+def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
+    """Those of each new partition; None if they are to be chosen."""
     if wanted.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
     if wanted.assignments is None:
-        return
+        return None
     topic = services.topics.by_name.get(wanted.name)
-    added = wanted.count - (len(topic.partitions) if topic is not None else 0)
+    added = wanted.count - (len(topic.states) if topic is not None else 0)
     if added > 0 and len(wanted.assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -221,6 +284,7 @@ def _check_added(services: Services, wanted: CreatePartitionsTopic) -> None:
         )
     for assignment in wanted.assignments:
         _check_replicas(services, list(assignment.broker_ids))
+    return [list(assignment.broker_ids) for assignment in wanted.assignments]
 
 
 async def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:

@@ -51,7 +51,8 @@ class DataDirectories:
     def __init__(
         self, data_dirs: Sequence[str | Path], broker_id: int, files: Files, lane: Callable[[], Background]
     ) -> None:
-        """Make them if need be and lock them. Raises ConfigError with one line for the operator."""
+        """Make them if need be and lock them. `broker_id` -1: whosever they are. Raises ConfigError with one line for
+        the operator."""
         self._all = [DataDirectory(path, files, lane()) for path in _distinct(data_dirs)]
         try:
             self._enter()
@@ -101,6 +102,11 @@ class DataDirectories:
         return self._meta.cluster_id
 
     @property
+    def stored_broker_id(self) -> int | None:
+        """The broker that they name."""
+        return self._meta.broker_id
+
+    @property
     def was_used_by_another(self) -> bool:
         """Whether, by the marks in the directories, another broker ran on them since our last stop."""
         return any(directory.was_used_by_another for directory in self.online)
@@ -148,7 +154,7 @@ class DataDirectories:
         """Before anybody writes anything."""
         for directory in self.online:
             meta, path = directory.meta, directory.path_of(META_PROPERTIES)
-            if meta is not None and meta.broker_id not in (None, broker_id):
+            if meta is not None and meta.broker_id not in (None, broker_id) and broker_id >= 0:
                 raise ConfigError(
                     f"{path} says that the directory belongs to broker {meta.broker_id}, but broker.id is "
                     f"{broker_id}; set broker.id={meta.broker_id}, or use another data directory (log.dirs)"

@@ -100,10 +100,12 @@ class LogManager:
         topic_config_for: Callable[[str], TopicConfig],
         topic_id_of: TopicIdOf = lambda topic: None,
         *,
+        broker_id: int | None = None,
         from_another: bool = False,
         tell_every_s: float = TELL_EVERY_S,
     ) -> None:
-        """Take possession for `cluster_id`, and open every log; after an unclean stop, recover them.
+        """Take possession for `cluster_id` (and `broker_id`, if the settings do not say it), and open every log; after
+        an unclean stop, recover them.
 
         `from_another`: another broker left them, with settings that nobody knows. The next start hears of it too, in
         case that this one is killed before `settled`.
@@ -111,7 +113,8 @@ class LogManager:
         Raises ConfigError for a directory of another cluster or broker, StorageError.
         """
         started = time.perf_counter()
-        self.directories.claim(cluster_id, self._config.broker_id, self._clock.wall_ms())
+        broker_id = self._config.broker_id if broker_id is None else broker_id
+        self.directories.claim(cluster_id, broker_id, self._clock.wall_ms())
         self._takes_over = from_another
         self.directories.begin(takes_over=from_another)
         holdings = self.directories.look(topic_id_of)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
-import kafkalite.broker
+import kafkalite.broker_rooms
 from kafkalite.api.produce_lane import ProduceLane
 from kafkalite.broker import Broker
 from kafkalite.clock import ManualClock
@@ -414,7 +414,7 @@ def test_a_stop_waits_for_the_disk_as_its_producers_do(beside: Callable[..., Non
 def test_a_stop_that_cannot_wait_longer_acknowledges_nothing(
     beside: Callable[..., None], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafkalite.broker, "_STOP_GRACE_MS", 1)
+    monkeypatch.setattr(kafkalite.broker_rooms, "_STOP_GRACE_MS", 1)
     close = LogManager.close
 
     def opened_first(logs: LogManager) -> None:

@@ -296,8 +296,8 @@ def test_groups(tell: Callable[..., None]) -> None:
                 group_id=f"simple{v}", topics=[OffsetCommitRequestTopic(name="t", partitions=[one])]
             )
 
-        for answer in (await ask_in_every_version(asker, "OffsetCommit", commit)).values():
-            assert answer.topics[0].partitions[0].error_code == 0
+        for v, answer in (await ask_in_every_version(asker, "OffsetCommit", commit)).items():
+            assert answer.topics[0].partitions[0].error_code == (0 if v else ErrorCode.UNSUPPORTED_VERSION)
 
         def fetch(v: int) -> OffsetFetchRequest:
             one = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
@@ -306,8 +306,11 @@ def test_groups(tell: Callable[..., None]) -> None:
             )
 
         for v, answer in (await ask_in_every_version(asker, "OffsetFetch", fetch)).items():
-            where = answer.groups[0] if v >= 8 else answer
-            assert (where.topics[0].partitions[0].committed_offset, where.topics[0].partitions[0].metadata) == (5, "m")
+            [found] = (answer.groups[0] if v >= 8 else answer).topics[0].partitions
+            if v == 0:
+                assert (found.committed_offset, found.error_code) == (-1, ErrorCode.UNSUPPORTED_VERSION)
+            else:
+                assert (found.committed_offset, found.metadata, found.error_code) == (5, "m", 0)
         described = await ask_in_every_version(
             asker, "DescribeGroups", lambda v: DescribeGroupsRequest(groups=["g0", "no"])
         )

@@ -277,6 +277,7 @@ def ecosystem_of(item: pytest.Item) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-compatibility", action="store_true", help="write the outcome to docs/compatibility.md")
+    parser.addoption("--record-znodes", action="store_true", help="write anew what Apache Kafka leaves in ZooKeeper")
 
 
 @pytest.hookimpl(wrapper=True)

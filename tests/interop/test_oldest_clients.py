@@ -8,12 +8,8 @@ format v1); kcat that does not ask. Each writes with every codec, and reads what
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 import time
-import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +17,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.reference import ReferenceUnavailable
-from bench.reference.jars import java
 from tests.interop.conftest import kcat_version
+from tests.interop.old_clients import KAFKA, old_java_program, python_with
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ECOSYSTEM = "Before 0.11"
 HERE = Path(__file__).parent
 CODECS = ("none", "gzip", "snappy", "lz4")
-INSTALL_LIMIT_S = 600.0
 KAFKA_PYTHON = "1.4.7"
-KAFKA = "0.8.2.2"
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 Row = tuple[str | None, str | None]  # key and value
@@ -82,23 +75,8 @@ def texts(messages: list[Any]) -> list[Row]:
 
 
 @pytest.fixture(scope="session")
-def old_java(cache: Callable[[str], Path]) -> list[str]:
-    """The command up to the verb; the program is compiled by `java` itself as it starts."""
-    try:
-        words = [java()]
-    except ReferenceUnavailable as reason:
-        pytest.skip(str(reason))
-    jars = cache("java") / f"kafka-{KAFKA}"
-    if not jars.is_dir():
-        maven = shutil.which("mvn") or pytest.skip("no mvn on this machine")
-        partial = jars.with_suffix(".partial")
-        pom = HERE / "java" / f"pom-{KAFKA}.xml"
-        command = [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"Maven cannot fetch Kafka {KAFKA}: {done.stdout[-300:]}")
-        partial.rename(jars)
-    return [*words, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", str(HERE / "java" / "OldClient.java")]
+def old_java() -> list[str]:
+    return old_java_program("OldClient.java")
 
 
 def test_the_java_clients_of_0_8_2(
@@ -148,27 +126,11 @@ def test_a_fetch_size_that_is_too_small_is_told(
 
 
 @pytest.fixture(scope="session")
-def old_python(cache: Callable[[str], Path]) -> Iterator[str]:
+def old_python() -> str:
     """An interpreter with kafka-python 1.4 and the codecs."""
-    home = cache("python") / f"kafka-python-{KAFKA_PYTHON}"
-    interpreter = home / "bin" / "python"
-    stamp = home / "complete"
-    if not stamp.exists():
-        if sys.version_info >= (3, 12):
-            pytest.skip(f"kafka-python {KAFKA_PYTHON} does not run on Python 3.12 and later")
-        venv.create(home, with_pip=True, clear=True)
-        wanted = [f"kafka-python=={KAFKA_PYTHON}", "lz4", "xxhash", "python-snappy"]
-        done = subprocess.run(
-            [interpreter, "-m", "pip", "install", "-q", *wanted],
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_LIMIT_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            pytest.skip(f"pip cannot install kafka-python {KAFKA_PYTHON}: {done.stderr[-300:]}")
-        stamp.touch()
-    yield str(interpreter)
+    return python_with(
+        f"kafka-python-{KAFKA_PYTHON}", f"kafka-python=={KAFKA_PYTHON}", "lz4", "xxhash", "python-snappy"
+    )
 
 
 @pytest.mark.parametrize("version", [(0, 8, 2), (0, 9), (0, 10), (0, 10, 1)], ids=lambda v: ".".join(map(str, v)))

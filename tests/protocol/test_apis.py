@@ -14,7 +14,7 @@ from kafkalite.protocol.apis import API_OF_REQUEST, APIS
 
 def test_the_ranges_are_these() -> None:
     promised = """
-        Produce 0-11, Fetch 0-17, ListOffsets 0-9, Metadata 0-12, OffsetCommit 1-9, OffsetFetch 1-9,
+        Produce 0-11, Fetch 0-17, ListOffsets 0-9, Metadata 0-12, OffsetCommit 0-9, OffsetFetch 0-9,
         FindCoordinator 0-6, JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-5,
         ListGroups 0-5, DeleteGroups 0-2, ApiVersions 0-4, CreateTopics 0-7, DeleteTopics 0-6, CreatePartitions 0-3,
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,

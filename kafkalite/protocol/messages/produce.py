@@ -40,7 +40,7 @@ class PartitionProduceResponse(Message):
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", mostly_empty=True)
     error_message: str | None = string("8+", nullable="8+")
-    # Told with NOT_LEADER_OR_FOLLOWER (KIP-951), which a broker that leads everything has no reason to answer.
+    # Told with NOT_LEADER_OR_FOLLOWER (KIP-951).
     current_leader: ProduceLeaderIdAndEpoch | None = struct(ProduceLeaderIdAndEpoch, "10+", tag=0)
 
 

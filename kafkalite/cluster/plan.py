@@ -1,0 +1,121 @@
+"""What each of several brokers on one machine is told, made from what one would be told.
+
+    broker.id         counted up from the configured one (0)
+    listeners         ports counted up from the configured ones; port 0 stays any free one. advertised.listeners and
+                      metrics.listener likewise
+    log.dirs          a directory `broker<id>` in each that is configured; the first has the `zookeeper` of our own, too
+
+The name of such a directory has no dash in front of its number: with one it would be a partition's, should anybody
+ever take the directory around it for a broker's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kafkalite.config import BrokerConfig
+from kafkalite.errors import ConfigError
+from kafkalite.listeners import ListenerConfig, metrics_listener
+from kafkalite.log.names import META_PROPERTIES
+
+BROKERS_MAX = 100  # each is a process of 30 MB
+OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network is in between (Kafka's default: 18 s)
+_PORT_MAX = 65_535
+
+
+class MemberPlan(NamedTuple):
+    """One broker: its number and all its settings, as text by Kafka's names. `adopts`: it takes over what is in its
+    directories when it is begun for the first time."""
+
+    broker_id: int
+    properties: Mapping[str, str]
+    adopts: bool = False
+
+
+class ClusterPlan(NamedTuple):
+    """`directory` has what is common to all. `connect` is the ZooKeeper that was named, empty if none was."""
+
+    members: tuple[MemberPlan, ...]
+    directory: str
+    connect: str
+
+
+def plan(properties: Mapping[str, str], count: int, *, adopts: bool = False) -> ClusterPlan:
+    """The brokers that `properties`, which are meant for one, make of themselves. With `adopts` those that have data
+    take them over. Raises ConfigError."""
+    if not 1 <= count <= BROKERS_MAX:
+        raise ConfigError(f"-n {count} must be from 1 to {BROKERS_MAX} brokers")
+    config = BrokerConfig.load(properties)
+    first_id = max(0, config.broker_id)
+    members = tuple(MemberPlan(first_id + i, _of_member(properties, config, first_id + i, i)) for i in range(count))
+    if adopts:
+        members = tuple(member._replace(adopts=_has_data(member)) for member in members)
+        if not any(member.adopts for member in members):
+            raise ConfigError(
+                f"--adopt: there is nothing to take over in {members[0].properties['log.dirs']} and further brokers' "
+                f"directories; move that of a single broker to {config.data_dirs[0]}/broker{first_id}"
+            )
+    _check_ports([BrokerConfig.load(member.properties) for member in members])
+    return ClusterPlan(members, config.data_dirs[0], properties.get("zookeeper.connect", "").strip())
+
+
+def with_zookeeper(member: MemberPlan, connect: str) -> MemberPlan:
+    """The same broker on a ZooKeeper of our own."""
+    own = {"zookeeper.session.timeout.ms": str(OWN_SESSION_TIMEOUT_MS), **member.properties}
+    return member._replace(properties={**own, "zookeeper.connect": connect})
+
+
+def check_directory(directory: str) -> None:
+    """Raises ConfigError when this is the directory of a single broker, which would seem to have lost its topics."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return  # not there yet; or whoever wants to write there says what is wrong
+    if META_PROPERTIES in names and not any(name.startswith("broker") for name in names):
+        raise ConfigError(
+            f"{directory} holds the data of a single broker; give several brokers another --data-dir. How a single "
+            "broker becomes one of a cluster stands in docs/zookeeper.md"
+        )
+
+
+def _has_data(member: MemberPlan) -> bool:
+    return any(os.path.exists(os.path.join(one, META_PROPERTIES)) for one in member.properties["log.dirs"].split(","))
+
+
+def _of_member(properties: Mapping[str, str], config: BrokerConfig, broker_id: int, step: int) -> dict[str, str]:
+    own = {name: text for name, text in properties.items() if name not in ("node.id", "log.dir")}
+    own["broker.id"] = str(broker_id)
+    own["log.dirs"] = ",".join(os.path.join(directory, f"broker{broker_id}") for directory in config.data_dirs)
+    own["listeners"] = _counted_up(config.listeners, step)
+    if config.advertised_listeners:
+        own["advertised.listeners"] = _counted_up(config.advertised_listeners, step)
+    else:
+        own.pop("advertised.listeners", None)  # it told nothing that a client does not know
+    if config.metrics_listener:
+        own["metrics.listener"] = _step(metrics_listener(config.metrics_listener), step).address
+    return own
+
+
+def _counted_up(listeners: Sequence[ListenerConfig], step: int) -> str:
+    return ",".join(str(_step(listener, step)) for listener in listeners)
+
+
+def _step(listener: ListenerConfig, step: int) -> ListenerConfig:
+    if listener.port + step > _PORT_MAX:
+        raise ConfigError(f"listeners: {listener} leaves no ports to count up to; the last one is {_PORT_MAX}")
+    return listener._replace(port=listener.port + step if listener.port else 0)
+
+
+def _check_ports(configs: Sequence[BrokerConfig]) -> None:
+    taken: dict[int, int] = {}
+    for config in configs:
+        told = [*config.listeners, *([metrics_listener(config.metrics_listener)] if config.metrics_listener else [])]
+        for port in {listener.port for listener in told} - {0}:
+            if port in taken:
+                raise ConfigError(
+                    f"listeners: with {len(configs)} brokers every port is counted up, and {port} would be wanted by "
+                    f"broker {taken[port]} and by broker {config.broker_id}; leave {len(configs)} ports between two"
+                )
+            taken[port] = config.broker_id
