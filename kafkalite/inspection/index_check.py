@@ -147,7 +147,7 @@ def _check_times(scan: SegmentScan, index: Index, lasts: Array, latest: Array, i
             *_tell(index, disorder & ~outside & ~too_early & ~too_late, "it does not ascend"),
         ]
     if not is_last and len(known) and not faults:
-        last = int(timestamp[-1]) if len(timestamp) else -1
+        last = int(timestamp[-1]) if len(timestamp) else 0  # an entry of time 0 at the first offset looks like padding
         if int(known[-1]) > last:
             faults.append(
                 Fault(index.path, "", f"it does not know the latest record of its segment, of {int(known[-1])}")
