@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.leftovers import none_outlive_this_process
 from tests.zookeeper import ZooKeeper, without_zookeeper
 
 _numbers = itertools.count()
+
+
+def pytest_configure() -> None:
+    none_outlive_this_process()
 
 
 @pytest.fixture(scope="session")

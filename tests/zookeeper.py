@@ -8,41 +8,22 @@
 
 from __future__ import annotations
 
-import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Self
+
+from kafkalite.zk.own_zookeeper import find_jars, find_java, what_is_missing
 
 TICK_MS = 100  # sessions from 200 ms on
 START_LIMIT_S = 60.0
 
-
-def jars() -> Path | None:
-    spec = find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    directory = Path(next(iter(spec.submodule_search_locations))) / "jars"
-    return directory if next(directory.glob("zookeeper-3*.jar"), None) else None
-
-
-def java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return (shutil.which(str(Path(home) / "bin" / "java")) if home else None) or shutil.which("java")
-
-
-def without_zookeeper() -> str | None:
-    """Why there is no ZooKeeper here; None when there is."""
-    if java() is None:
-        return "no java on this machine"
-    return None if jars() is not None else "no PySpark with ZooKeeper's jars"
+without_zookeeper = what_is_missing
 
 
 def free_port() -> int:
@@ -101,7 +82,7 @@ class ZooKeeper:
             "zookeeper.extendedTypesEnabled": "true",
             **self.properties,
         }
-        executable = java()
+        executable = find_java()
         assert executable is not None
         with self.output.open("ab") as sink:
             self._process = subprocess.Popen(
@@ -109,13 +90,13 @@ class ZooKeeper:
                     executable,
                     *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
                     *(f"-D{key}={value}" for key, value in properties.items()),
-                    *("-cp", f"{jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)),
+                    *("-cp", f"{find_jars()}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the tests
             )
         try:
             self._await_serving()

@@ -3,8 +3,8 @@
 After an orderly stop a log costs 70 us and no look into its files, so threads would only be in the way. After another
 one everything above the recovery points is read, and each directory has num.recovery.threads.per.data.dir hands for
 it: reading and checksums run outside the interpreter's lock. Who waits is told every few seconds how far it is. In a
-start that takes long, a log that is done is brought to the disk at once and the checkpoints say so: should the start be
-killed, the next one need not read that log again.
+start that takes long, a log that took some reading is brought to the disk at once and the checkpoints say so: should
+the start be killed, the next one need not read that log again.
 Source: kafka.log.LogManager.loadLogs (KAFKA-10471, KIP-831).
 """
 
@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
@@ -28,6 +29,7 @@ from kafkalite.log.recovery import Known
 logger = logging.getLogger(__name__)
 
 TELL_EVERY_S = 5.0
+_WORTH_A_SYNC_BYTES = 1 << 20  # to read less again is quicker than to have the disk sync the files of a log
 
 
 class Found(NamedTuple):
@@ -64,7 +66,8 @@ class Loading:
         self._tell_every_s = tell_every_s
         self._began_s = time.monotonic()
         self._is_stopped = False
-        self._sizes: list[int] = []  # of what was read again; threads only append
+        self._sizes: list[int] = []  # of what was read again; threads only append, here and to `_done`
+        self._done: deque[tuple[Found, PartitionLog | StorageError]] = deque()  # what became of logs, to be settled
 
     @property
     def read_bytes(self) -> int:
@@ -109,49 +112,70 @@ class Loading:
     # after a stop that was not orderly
 
     async def _recover(self, unclean: list[Found]) -> None:
-        pools = {
-            one.directory.path: ThreadPoolExecutor(self._threads, thread_name_prefix="kafkalite-recovery")
-            for one in unclean
-        }
-        of: dict[asyncio.Future[PartitionLog | StorageError], Found] = {}
+        """Each directory's hands take from its line. The owner's thread is not woken for every single log."""
+        lines: dict[str, deque[Found]] = {}
+        for one in unclean:
+            lines.setdefault(one.directory.path, deque()).append(one)
+        pools = [ThreadPoolExecutor(self._threads, thread_name_prefix="kafkalite-recovery") for _ in lines]
+        hands: set[asyncio.Future[None]] = set()
         try:
-            for one in unclean:
-                work: Future[PartitionLog | StorageError] = pools[one.directory.path].submit(self._recover_one, one)
-                waiting = asyncio.wrap_future(work)
-                waiting.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen in any case
-                of[waiting] = one
-            await self._see_through(of)
+            for pool, line in zip(pools, lines.values(), strict=True):
+                for _ in range(self._threads):
+                    hand = asyncio.wrap_future(pool.submit(self._recover_all, line))
+                    hand.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # seen in any case
+                    hands.add(hand)
+            await self._see_through(hands, unclean)
         finally:
             self._is_stopped = True  # and those that are under way end at the next segment
-            for pool in pools.values():
+            for pool in pools:
                 pool.shutdown(cancel_futures=True)
 
-    async def _see_through(self, of: dict[asyncio.Future[PartitionLog | StorageError], Found]) -> None:
-        waiting = set(of)
-        while waiting:
-            done, waiting = await asyncio.wait(waiting, timeout=self._tell_every_s, return_when=asyncio.FIRST_EXCEPTION)
-            for each in done:
-                self._settle(of[each], each.result())
-            if waiting:
+    async def _see_through(self, hands: set[asyncio.Future[None]], unclean: list[Found]) -> None:
+        count = 0
+        while hands:
+            ended, hands = await asyncio.wait(hands, timeout=self._tell_every_s, return_when=asyncio.FIRST_EXCEPTION)
+            while self._done:
+                count += 1
+                self._settle(*self._done.popleft())
+            for hand in ended:
+                hand.result()
+            if hands:
                 logger.info(
                     "recovering after an unclean stop: %d of %d logs done, %.1f MiB read so far",
-                    len(of) - len(waiting),
-                    len(of),
+                    count,
+                    len(unclean),
                     self.read_bytes / (1 << 20),
                 )
-                self._write_down({one.directory.path: one.directory for one in of.values()})
+                self._write_down({one.directory.path: one.directory for one in unclean})
+
+    def _recover_all(self, line: deque[Found]) -> None:
+        """On a thread, beside others that take from the same line."""
+        while True:
+            try:
+                one = line.popleft()
+            except IndexError:
+                return
+            self._done.append((one, self._recover_one(one)))
 
     def _recover_one(self, one: Found) -> PartitionLog | StorageError:
         """On a thread. An error of the disk is returned; any other ends the start."""
         if self._is_stopped:
             raise _Stopped
+        sizes: list[int] = []
+
+        def was_read(size_bytes: int) -> None:
+            sizes.append(size_bytes)
+            self._sizes.append(size_bytes)
+            if self._is_stopped:
+                raise _Stopped
+
         try:
-            log = self._open(one._replace(known=one.known._replace(was_read=self._was_read)))
+            log = self._open(one._replace(known=one.known._replace(was_read=was_read)))
         except StorageError as error:
             if _is_of_the_disk(error, one.directory):
                 return error
             raise
-        if time.monotonic() - self._began_s > self._tell_every_s:
+        if sum(sizes) >= _WORTH_A_SYNC_BYTES and time.monotonic() - self._began_s > self._tell_every_s:
             try:
                 log.flush()
             except StorageError as error:
@@ -160,11 +184,6 @@ class Loading:
                     return error
                 logger.warning("%s", error)
         return log
-
-    def _was_read(self, size_bytes: int) -> None:
-        self._sizes.append(size_bytes)
-        if self._is_stopped:
-            raise _Stopped
 
     def _write_down(self, directories: dict[str, DataDirectory]) -> None:
         """Move the recovery points of the logs that are done; all else stays as it was found."""

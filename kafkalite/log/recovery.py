@@ -215,8 +215,9 @@ class _Loader:
             size_bytes = segments[at].size_bytes
             lost, end_offset = self._recover(segments[at], end_offset)
             self.was_read(size_bytes)
-            if end_offset == self.recovery_point:
-                # should it be rolled now, the next start would not look at it
+            if end_offset == self.recovery_point and size_bytes:
+                # should it be rolled now, the next start would not look at it; an empty one is not rolled, and most of
+                # 10,000 logs may be empty: three syncs each are a minute on a busy disk
                 self._files.sync_all(segments[at].files())
             snapshot = self._producers.take_snapshot(end_offset)
             if snapshot is not None:

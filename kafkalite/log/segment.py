@@ -403,7 +403,8 @@ class Segment:
         self._rebuilt_bytes = self.record_count = self.control_record_count = self.uncounted_bytes = 0
         self.identity = None
         self.is_noted = False
-        self.open_for_append()
+        if self.size_bytes:  # else nothing comes, and the files have their final form
+            self.open_for_append()
 
     def write_again(self, size_bytes: int) -> None:
         """Write the first `size_bytes` once more, as they are: then the next fsync takes them along. Raises OSError."""

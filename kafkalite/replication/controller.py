@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.clock import Clock, Timer
@@ -80,6 +80,7 @@ class Controller:
         self._all_dirty = True
         self._sweep = True  # look at what stands outside of topics: notices, requests of old tools
         self._housekeeping = Housekeeping(registry.view, clock)
+        self._nameless: dict[str, float] = {}  # topics without an id, and since when
         self._waiting: list[str] = []  # topics that cannot be deleted yet
         self._pause_ms = 0.0
         self._again: Timer | None = None
@@ -213,7 +214,7 @@ class Controller:
         """Look at what has changed, and write what follows from it. False if something was refused."""
         await self._registry.catch_up()
         names = self._take_dirty()
-        refused = await store.carry_out([step for name in names if (step := duties.topic_id_step(self._view, name))])
+        refused = await store.carry_out(list(self._ids_due(names)))
         refused += await self._write_states(store, names)
         refused += await self._delete_topics(store)
         self._dirty |= dict.fromkeys(reversed(_topics_of(refused)))  # first what was not even tried
@@ -223,6 +224,14 @@ class Controller:
             await self._housekeeping.sweep(store)
             self._sweep |= not await self._housekeeping.answer(store)
         return not refused and not self._sweep
+
+    def _ids_due(self, names: Iterable[str]) -> Iterator[Step]:
+        now_ms, live = self._clock.monotonic_ms(), duties.live_brokers(self._view)
+        self._nameless = {name: self._nameless.get(name, now_ms) for name in self._view.without_id}
+        for name in names:
+            overdue = now_ms - self._nameless.get(name, now_ms) >= _ROUND_MS
+            if (step := duties.topic_id_step(self._view, name, live, overdue)) is not None:
+                yield step
 
     def _take_dirty(self) -> list[str]:
         if self._all_dirty:
@@ -248,6 +257,8 @@ class Controller:
             refused.extend(await store.carry_out(await store.creations(states)))
             first.clear()
             elected.clear()
+            nonlocal live  # when all are started side by side, the others come while the first of them writes
+            live = duties.live_brokers(self._view)
 
         for name in names:
             for due in duties.states_due(self._view, name, live, self._unclean(name), store.epoch):

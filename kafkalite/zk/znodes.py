@@ -190,7 +190,8 @@ def parse_config(data: bytes) -> dict[str, str]:
         return {}
     source = js.parse(data)
     return {
-        js.as_text(name, "a name"): js.as_text(value, name) for name, value in js.object_of(source, "config").items()
+        js.as_text(name, "a name"): js.as_text(value, js.shown(name))
+        for name, value in js.object_of(source, "config").items()
     }
 
 
@@ -308,7 +309,9 @@ def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:
     js.integer(source, "version", 1, 2)
     status = js.integer(source, "status", 0, 1)
     levels = {
-        js.as_text(name, "a feature"): js.integer(js.as_object(level, name), "max_version_level", 1, (1 << 15) - 1)
+        js.as_text(name, "a feature"): js.integer(
+            js.as_object(level, js.shown(name)), "max_version_level", 1, (1 << 15) - 1
+        )
         for name, level in js.object_of(source, "features").items()
     }
     return bool(status), levels

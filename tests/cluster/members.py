@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -296,7 +295,3 @@ def session_password(session_id: int) -> bytes:
         state = (state * 0x5DEECE66D + 0xB) & mask
         password += (state >> 16).to_bytes(4, "little")
     return bytes(password)
-
-
-def elapsed_s(since: float) -> float:
-    return time.monotonic() - since

@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 from tests.cluster.load import Load
 from tests.cluster.members import Cluster, exists
-from tests.cluster.test_killed import assert_usable, told
+from tests.cluster.test_killed import ROUNDS_JUDGED, SLOW_MACHINE_S, assert_usable, told
 from tests.patience import until
+
+REGISTERED_S = 1.0
 
 
 def test_a_session_that_expires_is_replaced_and_nothing_acknowledged_is_lost(
@@ -44,6 +46,8 @@ def test_a_session_that_expires_is_replaced_and_nothing_acknowledged_is_lost(
     ports = {partition: cluster.members[leader].port for partition, leader in led.items()}
     count = sum(load.check(ports) for load in loads.values())
     assert_usable(cluster, topic)
+    if rounds >= ROUNDS_JUDGED:
+        assert max(registered_s) < REGISTERED_S + SLOW_MACHINE_S, f"registered again after {told(registered_s)}"
     report(
         f"{rounds} sessions ended under living brokers, {count} records acknowledged, none lost; registered again "
         f"after {told(registered_s)}, the cluster whole after {told(whole_s)}"

@@ -1,8 +1,8 @@
 """One of three brokers is killed with -9 under load, again and again, and comes back.
 
-Judged: the others see it within the session timeout and a second, another controller is there within two seconds of
-the old one's end, nobody who works with the other partitions fails, nothing that was acknowledged is lost, and at the
-end every partition is led and every group usable. Told: how long things took.
+Judged: nobody who works with the other partitions fails, nothing that was acknowledged is lost, and at the end every
+partition is led and every group usable. In the long form also: the others see it within the session timeout and a
+second, and another controller is there within two seconds of the old one's end. Told: how long things took.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.patience import until
 SEEN_S = SESSION_TIMEOUT_MS / 1000 + 1
 MOVED_S = 2.0
 SLOW_MACHINE_S = 3.0  # on top, before a test fails for it: the machine has others to serve
+ROUNDS_JUDGED = 100  # by how long they took
 
 
 def test_a_broker_is_killed_and_nothing_acknowledged_is_lost(
@@ -82,6 +83,8 @@ def test_a_broker_is_killed_and_nothing_acknowledged_is_lost(
         f"clients of the other partitions: p99 {p99_ms(before):.1f} ms before, {p99_ms(during):.1f} ms while one is "
         f"away ({len(before)} and {len(during)} records), longest {max(one.seconds for one in during) * 1000:.0f} ms"
     )
+    if rounds < ROUNDS_JUDGED:
+        return
     assert max(seen_s) < SEEN_S + SLOW_MACHINE_S, f"seen after {told(seen_s)}"
     assert max(moved_s) < MOVED_S + SLOW_MACHINE_S, f"another controller after {told(moved_s)}"
 

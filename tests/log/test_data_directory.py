@@ -16,6 +16,7 @@ import pytest
 from kafkalite.clock import ManualClock
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ConfigError, StorageError
+from kafkalite.log import loading
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files, Job
 from kafkalite.log.log_manager import LogManager
@@ -31,12 +32,13 @@ CONFIG = TopicConfig()
 
 
 class Disks(Files):
-    """The machine's disks. `broken[path]` is the errno of every change below `path`; `opened` counts."""
+    """The machine's disks. `broken[path]` is the errno of every change below `path`; `opened` and `synced` count."""
 
     def __init__(self) -> None:
         super().__init__()
         self.broken: dict[str, int] = {}
         self.opened: list[str] = []
+        self.synced: list[str] = []
         self._paths: dict[int, str] = {}
 
     def _touch(self, path: str) -> None:
@@ -65,6 +67,7 @@ class Disks(Files):
 
     def fsync(self, fd: int) -> None:
         self._touch(self._paths[fd])
+        self.synced.append(self._paths[fd])
         super().fsync(fd)
 
     def listdir(self, path: str) -> list[str]:  # type: ignore[override]
@@ -528,6 +531,18 @@ class TestALongRecovery:
         assert any(line in caplog.text for line in told)
         assert [log.end_offset for log in manager.logs.values()] == [2] * 6
 
+    @pytest.mark.parametrize("much_bytes", [1, 1 << 20])
+    def test_waits_for_the_disk_only_where_there_was_much_to_read(
+        self, killed: Machine, much_bytes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(loading, "_WORTH_A_SYNC_BYTES", much_bytes)
+        killed.disks.synced.clear()
+        manager = killed.start(load=False)
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, tell_every_s=0))
+        assert [log.end_offset for log in manager.logs.values()] == [2] * 6
+        synced = {os.path.dirname(path) for path in killed.disks.synced if path.endswith(".log")}
+        assert len(synced) == (6 if much_bytes == 1 else 0)
+
     def test_that_is_stopped_goes_on_where_it_was(self, killed: Machine) -> None:
         async def stopped() -> None:
             manager = killed.start(load=False)
@@ -554,6 +569,24 @@ class TestALongRecovery:
 
 def machine_marks(machine: Machine) -> list[str]:
     return [path for path in machine.paths if os.path.exists(f"{path}/.kafka_cleanshutdown")]
+
+
+def test_an_empty_log_is_recovered_without_waiting_for_the_disk(machine: Machine) -> None:
+    """Of thousands of partitions most may be empty, and a sync takes milliseconds."""
+    create(machine.start(machine.paths[0]), "orders", 20)
+    for _ in range(2):
+        machine.kill()
+        machine.disks.opened.clear()
+        machine.disks.synced.clear()
+        manager = machine.start(machine.paths[0])
+        assert [log.end_offset for log in manager.logs.values()] == [0] * 20
+        assert [path for path in machine.disks.synced if "/orders-" in path] == []
+        assert len([path for path in machine.disks.opened if "/orders-" in path]) <= 20 * 5
+    write(manager.logs["orders", 7], "a", "b")
+    machine.kill()
+    assert machine.start(machine.paths[0]).logs["orders", 7].end_offset == 2
+    machine.close()
+    assert machine.start(machine.paths[0]).logs["orders", 7].end_offset == 2
 
 
 def test_a_clean_start_looks_into_few_files(machine: Machine) -> None:

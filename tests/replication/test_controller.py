@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kafkalite.clock import ManualClock
 from kafkalite.config import BrokerConfig
-from kafkalite.replication import duties
+from kafkalite.replication import controller, duties
 from kafkalite.replication.controller import Controller
+from kafkalite.replication.controller_store import ControllerStore, Step
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import Create, Delete, SetData
 from kafkalite.zk.registry import NO_LEADER
@@ -59,6 +61,36 @@ def test_a_new_topic_gets_states_and_each_broker_leads_its_own(tell: Tell) -> No
             await one.until(lambda: one.leaders("orders").get(5) == 2, "the added partition")
 
     tell(story)
+
+
+def test_a_broker_that_comes_while_others_are_seen_to_counts_at_once(
+    tell: Tell, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All are started side by side: what the first would write of the others' partitions is written for nothing."""
+    caplog.set_level("INFO", "kafkalite.replication")
+    monkeypatch.setattr(controller, "_WRITTEN_AT_ONCE", 1)
+    carry_out = ControllerStore.carry_out
+
+    async def story(place: Place) -> None:
+        async with cluster(place, 1) as (one,):
+            (node,) = await one.session.read([paths.broker(1)])
+            assert node is not None
+
+            async def beside_a_start(store: ControllerStore, steps: Sequence[Step]) -> list[Step]:
+                refused = await carry_out(store, steps)
+                if steps and 2 not in one.view.brokers:
+                    await one.session.write([Create(paths.broker(2), node.data, ephemeral=True)])
+                    await one.until(lambda: 2 in one.view.brokers, "the other broker")
+                return refused
+
+            monkeypatch.setattr(ControllerStore, "carry_out", beside_a_start)
+            await one.session.write(topic("orders", [(1,), (2,), (2,)]))
+            await one.until(lambda: one.leaders("orders").get(0) == 1, "the first state")
+            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2, 2: 2}, "states")
+
+    tell(story)
+    told = [record.getMessage() for record in caplog.records if "live brokers" in record.getMessage()]
+    assert told == ["live brokers [1, 2]: 3 new partitions, 0 with another leader, 0 that nobody can lead now"]
 
 
 def test_a_topic_of_an_old_tool_gets_an_id(tell: Tell) -> None:

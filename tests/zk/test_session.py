@@ -204,13 +204,11 @@ def test_a_lost_connection_comes_back_with_the_same_session_and_its_watches(cut,
             one.forget()
             cut.cut()
             await one.until_states(SUSPENDED)
-            began = time.monotonic()
-            for work in (one.session.read(["/"]), one.session.write([Delete("/tree")]), one.session.children(["/"])):
+            reading, writing = one.session.read(["/"]), one.session.write([Delete("/tree")])
+            for work in (reading, writing, one.session.children(["/"]), one.session.watch_tree("/later")):
                 with pytest.raises(Unavailable, match=cut.connect):
-                    await work
-            with pytest.raises(Unavailable):
-                await one.session.watch_tree("/later")
-            assert time.monotonic() - began < 0.1 and not one.session.is_connected
+                    work.send(None)  # at once, without a turn of the loop
+            assert not one.session.is_connected
             cut.mend()
             await one.until_states(SUSPENDED, CONNECTED)
             assert one.session.session_id == session_id and one.session.is_connected
@@ -279,7 +277,7 @@ def test_a_server_that_says_nothing_any_more_is_given_up_within_the_session_time
                 return_exceptions=True,
             )
             assert [type(each) for each in asked] == [Unavailable] * 5
-            assert time.monotonic() - began < 1.5 + 2  # on a busy machine
+            assert time.monotonic() - began < 1.5 + 10  # on a busy machine
             await one.until(lambda: one.states == [CONNECTED, SUSPENDED])
             cut.mend()
             await one.until(lambda: one.states[-1] is CONNECTED)
@@ -378,7 +376,7 @@ def test_stop_leaves_no_thread_and_takes_the_ephemeral_nodes_along(zookeeper, cu
                 await asyncio.sleep(0)
                 began = time.monotonic()
                 await one.session.stop()
-                assert time.monotonic() - began < 3
+                assert time.monotonic() - began < 10, "half of a session's time"
                 if how != "connected":
                     with pytest.raises(Unavailable):
                         await asked
@@ -417,7 +415,7 @@ def test_a_server_that_swallows_packets_holds_up_no_stop():
             connect = f"127.0.0.1:{deaf.getsockname()[1]}"
             with pytest.raises(ConfigError, match="no ZooKeeper answers"):
                 await Visit(settings_for(connect, session_timeout_ms=30_000, connection_timeout_ms=300)).session.start()
-            assert time.monotonic() - began < 3 and door_threads() == []
+            assert time.monotonic() - began < 15 and door_threads() == [], "half of a session's time"
 
         asyncio.run(story())
 

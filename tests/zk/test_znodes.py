@@ -176,6 +176,19 @@ def test_nonsense_is_refused(name):
         assert type(refused.value) is not RecursionError and len(str(refused.value)) < 300
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("parse_feature", b'{"version":2,"status":1,"features":{"\\n":null}}'),
+        ("parse_config", b'{"version":1,"config":{"\\n":1}}'),
+    ],
+)
+def test_a_name_that_others_chose_breaks_no_line_of_the_log(name, data):
+    with pytest.raises(ValueError, match=r"'\\n' is not") as refused:
+        PARSERS[name](data)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", PARSERS)
 def test_whatever_is_wrong_in_it_a_node_is_read_or_refused(name):
     @settings(max_examples=30)
@@ -213,7 +226,7 @@ def test_every_parser_is_tried():
         (znodes.parse_topic, b'{"version":3,"partitions":{"0":[true]}}', "something else than integers"),
         (znodes.parse_topic, b'{"version":3,"partitions":{},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}', "is none"),
         (znodes.parse_topic, b'{"version":3,"partitions":{},"topic_id":"x"}', "base64|Kafka id"),
-        (znodes.parse_config, b'{"version":1,"config":{"a":1}}', "a is not a text but 1"),
+        (znodes.parse_config, b'{"version":1,"config":{"a":1}}', "'a' is not a text but 1"),
         (znodes.parse_config, b'{"version":1,"config":{"a":"\\ud800"}}', "half of one"),
         (znodes.parse_broker, b'{"version":5,"endpoints":["A://h"]}', "NAME://HOST:PORT"),
         (znodes.parse_producer_id_block, b'{"broker":1,"block_start":"5","block_end":"4"}', "from 5 to 4"),
