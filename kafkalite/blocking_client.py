@@ -69,12 +69,25 @@ class BlockingClient:
     def ask(self, request: Message, version: int, timeout_s: float | None = None) -> Any:
         """The answer, for which there is `timeout_s` if that is given. Raises Unanswered; the connection is of no use
         then."""
+        self.send(request, version)
+        return self.receive(type(request), version, timeout_s)
+
+    def send(self, request: Message, version: int) -> None:
+        """The first half of `ask`, for whoever asks several brokers and wants them to work side by side."""
         self._correlation_id += 1
-        timeout_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + timeout_s
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(request_frame(request, version, self._correlation_id, _CLIENT_ID))
+        except TimeoutError:
+            raise Unanswered(f"{self.address} does not answer within {self._timeout_s:g} s") from None
+        except OSError as error:
+            raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
+
+    def receive(self, kind: type[Message], version: int, timeout_s: float | None = None) -> Any:
+        """The other half: the answer to what was sent last, a request of this kind."""
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
+        try:
             size = int.from_bytes(self._receive(4, deadline), "big")
             if size > _ANSWER_BYTES_MAX:
                 raise Unanswered(f"what listens on {self.address} is no Kafka broker")
@@ -84,7 +97,7 @@ class BlockingClient:
         except OSError as error:
             raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
         try:
-            correlation_id, response = decode_response(type(request), version, memoryview(frame))
+            correlation_id, response = decode_response(kind, version, memoryview(frame))
         except Malformed as error:
             raise Unanswered(f"the answer of {self.address} makes no sense: {error}") from error
         if correlation_id != self._correlation_id:

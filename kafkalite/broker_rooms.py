@@ -23,6 +23,7 @@ from kafkalite.compaction import Compaction
 from kafkalite.config import BrokerConfig
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.producer_ids import ProducerIds
+from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
 from kafkalite.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.background import Hands
@@ -31,7 +32,7 @@ from kafkalite.log.retention import RetentionCheck
 from kafkalite.network.server import Listener, NetworkLimits, Server
 from kafkalite.running_config import RunningConfig
 from kafkalite.topics import Topics
-from kafkalite.zk.embedded import EmbeddedRegistry, place_of_registry
+from kafkalite.zk.embedded import EmbeddedRegistry, check_is_no_member, place_of_registry
 from kafkalite.zk.registry import Registry, TopicRecord
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ class Rooms:
             logs=self.logs,
             topics=self.topics,
             groups=self.groups,
-            producer_ids=ProducerIds(self.registry.next_producer_id_block),
+            producer_ids=ProducerIds(
+                self.registry.next_producer_id_block,
+                self.registry.skip_producer_ids if self._member is not None else None,  # ids are not counted here
+                self.logs.highest_producer_id,
+            ),
             readers=readers,
             sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             broker_id=self.broker_id,
@@ -171,6 +176,8 @@ class Rooms:
             self._member = Member(config, self.clock, directories, adopts=self._adopts)
             self.registry = self._member.registry
         else:
+            if not self._adopts:
+                check_is_no_member([directory.path for directory in self.logs.online])
             self.registry = EmbeddedRegistry(
                 place_of_registry(
                     [directory.path for directory in self.logs.online],
@@ -185,6 +192,9 @@ class Rooms:
         self._undo.append(self.registry.stop)
         if self._member is not None:  # which may have been given a number just now
             self.broker_id = self._member.registry.broker_id
+            await self._member.check_is_free()
+            if self._adopts:
+                await self._adopt_into(self._member)
 
     async def _join(self) -> None:
         """Be known to the others, if there are any, and lead what this broker is to lead."""
@@ -249,6 +259,29 @@ class Rooms:
         if directories.stored_cluster_id is not None or adopted.records or adopted.gone:
             self.adopted = adopted
         return adopted.records
+
+    async def _adopt_into(self, member: Member) -> None:
+        """The topics in the directories that ZooKeeper does not know, which may have lost its data. Raises ConfigError
+        when they are not whole: what others have of them would begin empty here."""
+        directories, known = self.logs.directories, member.registry.view.assignments
+        unknown = {name: topic for name, topic in directories.stored_topics().items() if name not in known}
+        if not unknown:
+            return
+        adopted = adopt(unknown, {}, self.broker_id, some_are_offline=bool(directories.offline))
+        fault = None
+        if directories.offline:
+            fault = f"--adopt needs all of log.dirs: {directories.offline[0].failure}"
+        for name, indexes in adopted.missing.items():
+            some = ", ".join(map(str, indexes[:8])) + (", ..." if len(indexes) > 8 else "")
+            fault = (
+                f"--adopt: ZooKeeper does not know of {name}, whose partitions {some} are not in log.dirs but with "
+                f"other brokers: give ZooKeeper its data back, or move {name}-* out of log.dirs"
+            )
+        if fault is not None:
+            await member.registry.unfound()
+            raise ConfigError(fault)
+        await member.registry.adopt(adopted.records)
+        self.adopted = adopted
 
     def _when_offline(self, keys: Sequence[tuple[str, int]], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""

@@ -1,7 +1,7 @@
 """`kafkalite cleaner status` and `kafkalite cleaner run`: see compaction and steer it, on a running broker.
 
-Status travels in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). What
-comes back becomes one table, or one JSON object a line.
+Status travels in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). Of a
+cluster each broker is asked for what it leads. What comes back becomes one table, or one JSON object a line.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.cleaner.status import CleaningState
+from kafkalite.cluster_client import NO_LEADER, ClusterClient, Key, require_topics
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
@@ -31,7 +32,6 @@ _DEFAULT_ADDRESS = "localhost:9092"
 _ANSWER_S = 10.0
 _TIMEOUT_S_MAX = 86_400.0
 _PARTITIONS_MAX = 200  # asked for at once; the broker serves nobody else meanwhile
-Key = tuple[str, int]
 Found = dict[Key, LogCleaning]
 
 
@@ -94,7 +94,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
         "--bootstrap",
         default=_DEFAULT_ADDRESS,
         metavar="HOST:PORT",
-        help=f"a running broker (default: {_DEFAULT_ADDRESS})",
+        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
     )
     command.add_argument("--json", action="store_true", help="one JSON object a line")
 
@@ -102,8 +102,8 @@ def _add_common(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """`kafkalite cleaner`. Returns the exit code: 1 if something failed or could not be told. Raises ConfigError."""
     try:
-        with BlockingClient(options.bootstrap_server, _ANSWER_S) as client:
-            return _status(client, options) if options.cleaner_command == "status" else _run(client, options)
+        with ClusterClient(options.bootstrap_server, _ANSWER_S) as cluster:
+            return _status(cluster, options) if options.cleaner_command == "status" else _run(cluster, options)
     except Unanswered as error:
         print(f"kafkalite: {error}", file=sys.stderr)
         return 1
@@ -115,8 +115,8 @@ def run(options: argparse.Namespace) -> int:
 # status
 
 
-def _status(client: BlockingClient, options: argparse.Namespace) -> int:
-    found, complaints = asked(client, options.topics)
+def _status(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    found, complaints = asked_of_all(cluster, options.topics)
     if options.json:
         for (topic, index), one in sorted(found.items()):
             print(_json_of_status(topic, index, one))
@@ -130,27 +130,42 @@ def _status(client: BlockingClient, options: argparse.Namespace) -> int:
     return 1 if complaints or any(one.error for one in found.values()) else 0
 
 
-def asked(client: BlockingClient, topics: Sequence[str]) -> tuple[Found, list[str]]:
+def asked_of_all(cluster: ClusterClient, topics: Sequence[str]) -> tuple[Found, list[str]]:
     """What is known of every compacted partition, or of those of `topics`; and what the operator should know besides.
     Raises Unanswered, ConfigError."""
+    if cluster.is_one:
+        found, complaints = asked(cluster.first, topics, elsewhere=cluster.topics)
+        away = [] if complaints else cluster.not_led(topics)
+    else:
+        require_topics(topics, cluster.topics, cluster.address)
+        told, missing = cluster.ask_leaders(
+            cluster.led_by(topics), lambda client, led: asked(client, topics, only=led, elsewhere=cluster.topics)
+        )
+        found = {key: one for each, _ in told for key, one in each.items()}
+        complaints = list(dict.fromkeys(complaint for _, each in told for complaint in each))
+        away = missing + cluster.not_led(topics)
+    compacted = {topic for topic, _ in found}
+    for topic in topics:
+        if topic not in compacted and not away:
+            raise ConfigError(f"{topic} is not compacted: its cleanup.policy has no 'compact'")
+    return found, complaints + away
+
+
+def asked(
+    client: BlockingClient, topics: Sequence[str], *, only: set[Key] | None = None, elsewhere: set[str] | None = None
+) -> tuple[Found, list[str]]:
+    """The same of one broker: of all that it has, or `only` of that."""
     response = _ask(client, DescribeLogDirsRequest(topics=None))
     failed = [result.log_dir for result in response.results if result.error_code]
     there = dict(_partitions(response))
-    keys = sorted((topic, index) for topic, index in there if not topics or topic in topics)
-    names = {topic for topic, _ in there}
-    for topic in topics:
-        if topic not in names:
-            raise ConfigError(f"there is no topic {topic} in {client.address}")
+    keys = sorted(key for key in there if (not topics or key[0] in topics) and (only is None or key in only))
+    require_topics(topics, {topic for topic, _ in there} | (elsewhere or set()), client.address)
     found: Found = {}
     is_off = False
     for at in range(0, len(keys), _PARTITIONS_MAX):
         response = _ask_of_cleaning(client, keys[at : at + _PARTITIONS_MAX])
         is_off = response.cleaning == CLEANER_IS_OFF
         found.update((key, cleaning) for key, cleaning in _partitions(response) if cleaning is not None)
-    compacted = {topic for topic, _ in found}
-    for topic in topics:
-        if topic not in compacted:
-            raise ConfigError(f"{topic} is not compacted: its cleanup.policy has no 'compact'")
     complaints = [f"{directory} has failed, and what is in it is left out here" for directory in failed]
     if is_off and found:
         complaints.append("nothing is compacted: log.cleaner.enable is false; set it to true and start the broker anew")
@@ -236,18 +251,8 @@ def _json_of_status(topic: str, index: int, one: LogCleaning) -> str:
 # run
 
 
-def _run(client: BlockingClient, options: argparse.Namespace) -> int:
-    request = RunCleanerRequest(
-        topic=options.topic,
-        partitions=options.partition,
-        rolls=options.roll,
-        waits=options.wait,
-        timeout_ms=round(options.timeout * 1000),
-    )
-    response = client.ask(request, _RUN_VERSION, _ANSWER_S + options.timeout if options.wait else None)
-    if response.error_code:
-        raise Unanswered(response.error_message or name_of_error(response.error_code))
-    partitions: list[RunCleanerPartition] = response.partitions
+def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
+    partitions, complaints = _run_everywhere(cluster, options)
     if options.json:
         for one in partitions:
             print(_json_of_run(options.topic, one, waited=options.wait))
@@ -258,7 +263,67 @@ def _run(client: BlockingClient, options: argparse.Namespace) -> int:
     for one in failed[:5]:
         why = one.message or name_of_error(one.error_code)
         print(f"kafkalite: {options.topic}-{one.partition_index}: {why}", file=sys.stderr)
-    return 1 if failed else 0
+    for complaint in complaints:
+        print(f"kafkalite: {complaint}", file=sys.stderr)
+    return 1 if failed or complaints else 0
+
+
+def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tuple[list[RunCleanerPartition], list[str]]:
+    """What became of each partition, and what the operator should know besides. The brokers work side by side. Raises
+    Unanswered, before anything is begun if the topic or a partition is not there."""
+    if cluster.is_one:
+        cluster.first.send(_request(options, options.partition), _RUN_VERSION)
+        partitions = _outcome(cluster.first, options)
+        return partitions, cluster.not_led([options.topic]) if options.partition is None else []
+    there = {index: place for (topic, index), place in cluster.places.items() if topic == options.topic}
+    wanted = sorted(there if options.partition is None else set(options.partition))
+    missing = [index for index in wanted if index not in there]
+    if not there:
+        raise Unanswered(f"there is no topic {options.topic} in {cluster.address}")
+    if missing:
+        raise Unanswered(f"{options.topic} has {len(there)} partitions, counted from 0; there is no {missing[0]}")
+    led: dict[int, set[Key]] = {}
+    for index in wanted:
+        if there[index].leader != NO_LEADER:
+            led.setdefault(there[index].leader, set()).add((options.topic, index))
+
+    def begin(client: BlockingClient, keys: set[Key]) -> BlockingClient:
+        client.send(_request(options, sorted(index for _, index in keys)), _RUN_VERSION)
+        return client
+
+    begun, complaints = cluster.ask_leaders(led, begin) if led else ([], [])
+    done: list[RunCleanerPartition] = []
+    for client in begun:
+        try:
+            done += _outcome(client, options)
+        except Unanswered as error:
+            complaints.append(str(error))
+    if begun and not done:
+        raise Unanswered(complaints[0])
+    idle = [index for index in wanted if there[index].leader == NO_LEADER]
+    return sorted(done, key=lambda one: one.partition_index), complaints + (
+        cluster.not_led([options.topic]) if idle else []
+    )
+
+
+def _request(options: argparse.Namespace, partitions: list[int] | None) -> RunCleanerRequest:
+    return RunCleanerRequest(
+        topic=options.topic,
+        partitions=partitions,
+        rolls=options.roll,
+        waits=options.wait,
+        timeout_ms=round(options.timeout * 1000),
+    )
+
+
+def _outcome(client: BlockingClient, options: argparse.Namespace) -> list[RunCleanerPartition]:
+    """What comes back of a run that was begun. Raises Unanswered."""
+    patience_s = _ANSWER_S + options.timeout if options.wait else None
+    response = client.receive(RunCleanerRequest, _RUN_VERSION, patience_s)
+    if response.error_code:
+        raise Unanswered(response.error_message or name_of_error(response.error_code))
+    partitions: list[RunCleanerPartition] = response.partitions
+    return partitions
 
 
 _RUN_COLUMNS = ("topic", "partition", "result", "seconds", "kept records", "kept bytes", "tombstones dropped", "why")

@@ -132,7 +132,9 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         from kafkalite.adoption import identity
 
         found = identity(BrokerConfig.load(properties).data_dirs)
-        if found.broker_id is not None and not {"broker.id", "node.id"} & properties.keys():
+        # with ZooKeeper that is taken from there anyway, and may be one that was made up
+        is_alone = not properties.get("zookeeper.connect", "").strip()
+        if found.broker_id is not None and is_alone and not {"broker.id", "node.id"} & properties.keys():
             properties["broker.id"] = str(found.broker_id)
     if options.port is not None or options.host is not None:
         properties["listeners"] = _one_listener(properties, options.host, options.port)
@@ -172,6 +174,9 @@ def serve(options: argparse.Namespace) -> int:
 
             serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
             return 0
+        from kafkalite.cluster.plan import check_is_not_of_several
+
+        check_is_not_of_several(config.data_dirs[0])
         import asyncio
 
         import uvloop

@@ -86,7 +86,12 @@ def _zookeeper_servers(text: str) -> str | None:
         host, colon, port = server.rpartition(":") if not server.endswith("]") else (server, "", "")
         if not colon:
             host, port = server, str(_ZOOKEEPER_PORT)
-        if not host or not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
+        is_bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
+        if (
+            not host
+            or not is_bare
+            or not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
+        ):
             raise ValueError("must be host:port, or several with commas between them, and then perhaps a /chroot")
         found.append(f"{host}:{port}")
     chroot = chroot.rstrip("/")
@@ -381,6 +386,7 @@ class BrokerConfig(Settings):
                 raise ConfigError(f"{name}={_quote(text)} {fault}") from None
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
+        warnings += _one_copy(values)
         _settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
@@ -490,6 +496,23 @@ def _topic_conflict(values: Mapping[str, Any]) -> str | None:
     """What is wrong between a topic's settings that are each well by themselves."""
     low, high = values["min_compaction_lag_ms"], values["max_compaction_lag_ms"]
     return f"min.compaction.lag.ms ({low}) must not be above max.compaction.lag.ms ({high})" if low > high else None
+
+
+def _one_copy(values: Mapping[str, Any]) -> list[str]:
+    """Warnings of settings that ask for more copies than there are: such files are common, and are to start."""
+    found = []
+    for name, what in (("default.replication.factor", "new topics"), ("offsets.topic.replication.factor", "the topic")):
+        if (factor := values.get(name.replace(".", "_"), 1)) > 1:
+            found.append(
+                f"{name}={factor} has no effect: kafkalite keeps one copy of each partition, and {what} will have "
+                "1 replica"
+            )
+    if (replicas := values.get("min_insync_replicas", 1)) > 1:
+        found.append(
+            f"min.insync.replicas={replicas} asks for more copies than the one that kafkalite keeps: a topic with "
+            "1 replica takes acks=all with that one, as in Apache Kafka"
+        )
+    return found
 
 
 def _settle_identity(values: dict[str, Any]) -> None:

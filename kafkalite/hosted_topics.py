@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 32  # made before the loop gets to serve others
 _LEADS = (Standing.MEMBER, Standing.CUT_OFF)
+_KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class Topic:
@@ -66,6 +67,7 @@ class HostedTopics:
         self._new: dict[str, Topic] = {}  # being made: nobody knows of them yet, but their first logs are there
         self._offline: dict[tuple[str, int], str] = {}  # logs that are in directories that failed, and why those did
         self._cut: set[tuple[str, int]] = set()  # logs that lost bytes, until they are led with a new epoch
+        self._unclear: set[tuple[str, int]] = set()  # logs that wait for the registry to say what their topics are
         self._defaults: TopicConfig | None = None  # what holds for a topic without settings of its own
         self._is_loaded = False
         self.when_led: Callable[[Partition], object] = lambda partition: None
@@ -119,9 +121,15 @@ class HostedTopics:
         """Take over what registry and disk hold at start: the registry decides.
 
         After an unclean stop a log may be left of a topic that was deleted; it is set aside, also when there is a new
-        topic of that name. A log that had to be cut gets a new leader epoch, so that a client that has read more than
-        is there now finds out (KIP-320). Epochs that only the log knew are written down: they never go back.
+        topic of that name. One whose topic the registry does not tell clearly stays as it is until it does. A log that
+        had to be cut gets a new leader epoch, so that a client that has read more than is there now finds out
+        (KIP-320). Epochs that only the log knew are written down: they never go back.
         """
+        logs = self._logs.logs.items()
+        held = {key: log.topic_id for key, log in logs if self._registry.is_unclear(key[0])}
+        if held:  # loaded with the defaults: their own settings come with `_add`
+            self._unclear.update(held)
+            await self._registry.return_ids(held)
         records = list(self._registry.topics.values())
         self._set_aside_unknown(records)
         self._tell_of_missing(records)
@@ -140,7 +148,10 @@ class HostedTopics:
         known = {(record.name, index): record.topic_id for record in records for index in record.partitions}
         for key, log in list(self._logs.logs.items()):
             topic_id = known.get(key)
-            if topic_id is None:
+            if topic_id is None and self._registry.is_unclear(key[0]):
+                logger.warning("%s-%d stays as it is until the registry says more clearly what its topic is", *key)
+                log.config = TopicConfig.build(_KEEPS_ALL, self._config)
+            elif topic_id is None:
                 logger.warning(
                     "%s-%d is not in the registry, and is set aside: was its topic deleted? If another broker made it "
                     "here, take the rest of its directory's name away again and start with --adopt",
@@ -184,7 +195,7 @@ class HostedTopics:
             return None
         record = self._registry.topics.get(name)
         if record is None or record.topic_id != topic.topic_id:
-            self._forget(topic)
+            self._forget(topic, is_ordered=self._registry.is_deletion_ordered(name))
             return None
         for index, partition in list(topic.partitions.items()):
             state = record.partitions.get(index)
@@ -213,7 +224,7 @@ class HostedTopics:
             led, fault = await self._open_all(topic)
             self._new.pop(name, None)
             if self._registry.topics.get(name) is None:
-                self._forget(topic)
+                self._forget(topic, is_ordered=self._registry.is_deletion_ordered(name))
                 return
             self._add(topic)
             self.resign(name)  # what has changed since
@@ -257,6 +268,8 @@ class HostedTopics:
         if self._is_loaded:
             self._set_aside_if_foreign(self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
+        if self._registry.is_shared and log.topic_id is None:  # of a time before there were ids
+            log.set_topic_id(topic.topic_id)
         # an epoch never goes backwards, whichever of registry and log remembers more
         epoch = max(state.leader_epoch, log.latest_epoch, 0)
         if key in self._cut:
@@ -308,9 +321,12 @@ class HostedTopics:
         partition.retire()
         self.when_resigned(partition)
 
-    def _forget(self, topic: Topic) -> None:
-        """The topic is gone, or was never whole: for clients at once, its files a little later."""
+    def _forget(self, topic: Topic, *, is_ordered: bool = True) -> None:
+        """The topic is gone, or was never whole: for clients at once, its files a little later. If nobody asked for
+        that, they are kept, and so are the offsets that groups have in it."""
         known = self.by_name.get(topic.name) is topic
+        if not is_ordered:
+            logger.warning("topic %s has vanished from the registry, though nobody ordered its deletion", topic.name)
         if known:
             del self.by_name[topic.name]
             del self.by_id[topic.topic_id]
@@ -324,10 +340,10 @@ class HostedTopics:
             if log is not None and log.topic_id not in (None, topic.topic_id):
                 continue  # of another topic of that name
             try:
-                self._logs.delete(topic.name, index)
+                (self._logs.delete if is_ordered else self._logs.set_aside)(topic.name, index)
             except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
                 logger.error("%s", error)
-        if known:
+        if known and is_ordered:
             self.when_deleted(topic.name)
 
     # settings
@@ -350,6 +366,10 @@ class HostedTopics:
     def _add(self, topic: Topic) -> None:
         self.by_name[topic.name] = topic
         self.by_id[topic.topic_id] = topic
+        for key in self._unclear and [(topic.name, index) for index in topic.states]:
+            if key in self._unclear and (log := self._logs.get(*key)) is not None:
+                log.config = topic.config
+            self._unclear.discard(key)
 
     def _topic_of(self, record: TopicRecord) -> Topic:
         return Topic(record, self._config_of(record.name, record.config))

@@ -98,11 +98,17 @@ class Member:
     def reconfigure(self, config: BrokerConfig) -> None:
         self._controller.config = config
 
+    async def check_is_free(self) -> None:
+        """Before the directories are anybody's: raises ConfigError when another broker has this one's number."""
+        ports = {listener.name: listener.port for listener in self._config.listeners}
+        await self.registry.check_is_free(await endpoints_to_tell(self._config, ports))
+
     async def join(self, topics: Topics, ports: Mapping[str, int]) -> None:
         """Be known to the others. Returns when that is led which this broker is to lead, or after a while: who leads
         is for a controller to say, and there may be none. Raises ConfigError when a live broker has this id."""
         self._following = following = Following(self.registry, topics, self.registry.broker_id)
         following.start()
+        self._doubt.session_timeout_ms = self.registry.session.session_timeout_ms  # what the servers agreed to
         self._doubt.start()
         await self.registry.register(await endpoints_to_tell(self._config, ports), self._config.broker_rack)
         self._controller.start()
@@ -120,8 +126,14 @@ class Member:
 
     async def _ask_peers(self) -> int | None:
         registry = self.registry
-        brokers = registry.brokers.values()
-        return await who_misses_us(registry.broker_id, registry.cluster_id, brokers, self._clock, _ANSWER_WITHIN_MS)
+        brokers = dict(registry.brokers)
+        us = brokers.pop(registry.broker_id, None)
+        if us is None:
+            return None
+        listener = self._config.inter_broker_listener_name
+        return await who_misses_us(
+            us, registry.cluster_id, brokers.values(), self._clock, _ANSWER_WITHIN_MS, listener=listener
+        )
 
 
 async def _within(clock: Clock, timeout_ms: float, work: Awaitable[None]) -> bool:
@@ -154,7 +166,7 @@ class Doubt:
     ) -> None:
         self._registry = registry
         self._clock = clock
-        self._session_timeout_ms = session_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
         self._ask_peers = ask_peers
         self._fence = fence
         self._timer: Timer | None = None
@@ -177,7 +189,7 @@ class Doubt:
             return
         if self._registry.standing is Standing.CUT_OFF:
             if self._timer is None and self._asking is None:
-                self._timer = self._clock.call_later(self._session_timeout_ms, self._begin_asking)
+                self._timer = self._clock.call_later(self.session_timeout_ms, self._begin_asking)
             return
         self._cancel()
 

@@ -1,8 +1,8 @@
 """`kafkalite topic describe`: exactly how many records and bytes topics, partitions and segments hold.
 
 A running broker says what it knows (DescribeLogDirs, with our own tagged fields); where it has yet to count, it is
-asked again. A data directory that no broker runs on is counted by the code of `kafkalite log count`. Both give the same
-partitions, and those become one table, or one JSON object a line.
+asked again. Of a cluster each broker is asked for what it leads. A data directory that no broker runs on is counted by
+the code of `kafkalite log count`. All give the same partitions, and those become one table, or one JSON object a line.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.cluster_client import ClusterClient, Key, require_topics
 from kafkalite.errors import ConfigError
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
@@ -31,7 +32,6 @@ _DEFAULT_ADDRESS = "localhost:9092"
 _PAUSE_S = (0.05, 0.5)  # between questions, at first and at most
 _ELEMENTS_MAX = 50_000  # of an answer: what is asked for at once
 _PARTITIONS_MAX = 200  # the same; the broker takes 0.07 ms for each, and serves nobody else meanwhile
-Key = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -71,9 +71,11 @@ class Partition:
 class Described:
     """What was found, and what the operator should know besides."""
 
-    def __init__(self, partitions: Iterable[Partition], complaints: Sequence[str] = ()) -> None:
+    def __init__(self, partitions: Iterable[Partition], failed: Sequence[str] = ()) -> None:
+        """`failed`: what could not be looked at, each a sentence."""
         self.partitions = sorted(partitions, key=lambda one: (one.topic, one.index))
-        self.complaints = list(complaints)
+        self.failed = tuple(failed)
+        self.complaints = list(failed)
         missing = [f"{one.topic}-{one.index}" for one in self.partitions if one.counts.live_records is None]
         counting = sum(one.is_counting for one in self.partitions)
         if counting:
@@ -94,7 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command.add_argument("topics", nargs="*", metavar="TOPIC", help="only these (default: all)")
     place = command.add_mutually_exclusive_group()
     place.add_argument(
-        "--bootstrap", "--bootstrap-server", metavar="HOST:PORT", help=f"a running broker (default: {_DEFAULT_ADDRESS})"
+        *("--bootstrap", "--bootstrap-server"),
+        metavar="HOST:PORT",
+        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
     )
     place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a broker that is stopped")
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
@@ -108,8 +112,8 @@ def run(options: argparse.Namespace) -> int:
         if options.data_dir is not None:
             described = from_directories(options.data_dir.split(","), options.topics)
         else:
-            with BlockingClient(options.bootstrap or _DEFAULT_ADDRESS, min(options.timeout, 10.0)) as client:
-                described = from_broker(client, options.topics, options.timeout, segments=options.segments)
+            with ClusterClient(options.bootstrap or _DEFAULT_ADDRESS, min(options.timeout, 10.0)) as cluster:
+                described = from_cluster(cluster, options.topics, options.timeout, segments=options.segments)
     except Unanswered as error:
         print(f"kafkalite: {error}", file=sys.stderr)
         return 1
@@ -121,20 +125,50 @@ def run(options: argparse.Namespace) -> int:
     return 1 if described.complaints else 0
 
 
-# from a running broker
+# from running brokers
 
 
-def from_broker(client: BlockingClient, topics: Sequence[str], timeout_s: float, *, segments: bool) -> Described:
-    """Raises Unanswered, ConfigError for a topic that is not there."""
+def from_cluster(cluster: ClusterClient, topics: Sequence[str], timeout_s: float, *, segments: bool) -> Described:
+    """Of each broker what it leads. Raises Unanswered, ConfigError for a topic that is not there."""
+    if cluster.is_one:
+        described = from_broker(cluster.first, topics, timeout_s, segments=segments, elsewhere=cluster.topics)
+        if not described.complaints:  # else a directory may have failed, and what nobody leads be in it
+            described.complaints += cluster.not_led(topics)
+        return described
+    require_topics(topics, cluster.topics, cluster.address)
     deadline = time.monotonic() + timeout_s
-    complaints = []
+
+    def ask(client: BlockingClient, led: set[Key]) -> Described:
+        left_s = deadline - time.monotonic()
+        return from_broker(client, topics, left_s, segments=segments, only=led, elsewhere=cluster.topics)
+
+    told, complaints = cluster.ask_leaders(cluster.led_by(topics), ask)
+    described = Described(one for each in told for one in each.partitions)
+    failed = [complaint for each in told for complaint in each.failed]
+    described.complaints = [*failed, *described.complaints, *complaints, *cluster.not_led(topics)]
+    return described
+
+
+def from_broker(
+    client: BlockingClient,
+    topics: Sequence[str],
+    timeout_s: float,
+    *,
+    segments: bool,
+    only: set[Key] | None = None,
+    elsewhere: set[str] | None = None,
+) -> Described:
+    """What it has; `only` that, if given. Raises Unanswered, ConfigError for a topic that is neither there nor
+    `elsewhere`."""
+    deadline = time.monotonic() + timeout_s
+    failed = []
     keys: list[Key] = []
     for result in _ask(client, DescribeLogDirsRequest(topics=None)).results:
         if result.error_code:
-            complaints.append(f"{result.log_dir} has failed, and what is in it is left out here")
+            failed.append(f"{result.log_dir} has failed, and what is in it is left out here")
         found = [(topic.name, one.partition_index) for topic in result.topics for one in topic.partitions]
-        keys += [key for key in found if not topics or key[0] in topics]
-    _refuse_missing(topics, {topic for topic, _ in keys}, client.address)
+        keys += [key for key in found if (not topics or key[0] in topics) and (only is None or key in only)]
+    require_topics(topics, {topic for topic, _ in keys} | (elsewhere or set()), client.address)
     partitions: dict[Key, Partition] = {}
     left = sorted(set(keys))
     pause_s, longest_s = _PAUSE_S
@@ -150,7 +184,7 @@ def from_broker(client: BlockingClient, topics: Sequence[str], timeout_s: float,
     if segments:
         for some in _portions(partitions):
             partitions.update(_counted(client, some, COUNTS_OF_SEGMENTS))
-    return Described(partitions.values(), complaints)
+    return Described(partitions.values(), failed)
 
 
 def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:
@@ -213,12 +247,6 @@ def _known(count: int) -> int | None:
     return None if count < 0 else count
 
 
-def _refuse_missing(topics: Iterable[str], found: set[str], where: str) -> None:
-    for topic in topics:
-        if topic not in found:
-            raise ConfigError(f"there is no topic {topic} in {where}")
-
-
 # from the files
 
 
@@ -255,7 +283,7 @@ def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Descr
                     {base: counts(found, 1) for base, found in one.segments.items()},
                 )
             )
-    _refuse_missing(topics, {one.topic for one in partitions}, " and ".join(directories))
+    require_topics(topics, {one.topic for one in partitions}, " and ".join(directories))
     return Described(partitions, complaints)
 
 

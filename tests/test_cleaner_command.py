@@ -29,7 +29,7 @@ from kafkalite.protocol.messages.log_dirs import (
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.protocol.schema import Message
-from tests.test_topic_description import hang_up, listening
+from tests.test_topic_description import METADATA, hang_up, listening, nobody_else
 
 Said = tuple[int, list[str], list[str]]
 
@@ -130,11 +130,17 @@ def test_what_cannot_be_asked_is_refused(say: Callable[..., Said], arguments: tu
 def answers(*responses: Message) -> Callable[[socket.socket], None]:
     """A broker that has these answers, one after another."""
 
+    def asked(connection: socket.socket) -> Any:
+        size = connection.recv(4)
+        frame = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+        return decode_request_header(memoryview(frame))[0]
+
     def serve(connection: socket.socket) -> None:
         for response in responses:
-            size = connection.recv(4)
-            frame = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-            header, _ = decode_request_header(memoryview(frame))
+            header = asked(connection)
+            if header.api_key == METADATA:
+                connection.sendall(nobody_else(header))
+                header = asked(connection)
             connection.sendall(b"".join(response_frame(response, header.api_version, header.correlation_id)))  # type: ignore[arg-type]
 
     return serve

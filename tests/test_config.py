@@ -480,3 +480,27 @@ def test_a_password_is_shown_to_nobody():
     entries = {entry.name: entry for entry in config.describe()}
     assert "sesame" not in repr(entries) and entries["zookeeper.digest"].sensitive
     assert "must be PEM" in fault_of(**{"zookeeper.ssl.truststore.type": "JKS"})
+
+
+@pytest.mark.parametrize("name", ["default.replication.factor", "offsets.topic.replication.factor"])
+def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starting(name: str) -> None:
+    config = BrokerConfig.load({name: "3"})
+    (warning,) = config.warnings
+    assert warning.startswith(f"{name}=3 has no effect: kafkalite keeps one copy of each partition")
+    assert BrokerConfig.load({name: "1", "min.insync.replicas": "1"}).warnings == ()
+
+
+def test_what_acks_of_all_means_here_is_told() -> None:
+    (warning,) = BrokerConfig.load({"min.insync.replicas": "2"}).warnings
+    assert "a topic with 1 replica takes acks=all with that one" in warning
+
+
+@pytest.mark.parametrize("text", ["h:1:2", "[::1", "::1", "h:1,h:2:3", "[::1]:2:3"])
+def test_a_zookeeper_has_one_port(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be host:port"):
+        BrokerConfig.load({"zookeeper.connect": text})
+
+
+def test_zookeepers_with_addresses_of_every_kind() -> None:
+    config = BrokerConfig.load({"zookeeper.connect": "[::1], [::1]:2182,h,10.0.0.1:1/a/b/"})
+    assert config.zookeeper_connect == "[::1]:2181,[::1]:2182,h:2181,10.0.0.1:1/a/b"

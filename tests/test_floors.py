@@ -42,6 +42,7 @@ FLOORS: list[tuple[str, int]] = [
     ("blocking_client", 2),
     ("topic_rules", 1),
     ("loop_thread", 2),
+    ("cluster_client", 3),
     ("running_config", 3),
     ("partition", 3),
     ("cleaner", 3),

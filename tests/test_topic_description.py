@@ -29,6 +29,7 @@ from kafkalite.protocol.messages.log_dirs import (
     DescribeLogDirsTopic,
     PartitionRecordCounts,
 )
+from kafkalite.protocol.messages.metadata import MetadataResponse
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
@@ -38,6 +39,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
 )
 
+METADATA = 3
 Said = tuple[int, list[str], list[str]]
 
 
@@ -203,6 +205,11 @@ def test_whoever_listens_there_the_command_ends(who: Callable[[socket.socket], N
         assert said in complaints[0]
 
 
+def nobody_else(header: Any) -> bytes:
+    """The answer to Metadata of a broker that is alone."""
+    return b"".join(response_frame(MetadataResponse(), header.api_version, header.correlation_id))  # type: ignore[arg-type]
+
+
 def answers(*responses: DescribeLogDirsResponse) -> Callable[[socket.socket], None]:
     """A broker that has these answers; the last one again and again."""
 
@@ -211,6 +218,9 @@ def answers(*responses: DescribeLogDirsResponse) -> Callable[[socket.socket], No
         while size := connection.recv(4):
             frame = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
             header, _ = decode_request_header(memoryview(frame))
+            if header.api_key == METADATA:
+                connection.sendall(nobody_else(header))
+                continue
             response = responses[min(number, len(responses) - 1)]
             number += 1
             connection.sendall(b"".join(response_frame(response, header.api_version, header.correlation_id)))  # type: ignore[arg-type]

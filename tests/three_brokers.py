@@ -34,11 +34,16 @@ class ThreeBrokers:
         self.brokers = {}
         self.crowds: dict[int, Crowd] = {}
         for number in IDS:
-            values = {"port": 0, "zookeeper_connect": connect, "group_initial_rebalance_delay_ms": 0}
+            values = {
+                "broker_id": number,
+                "port": 0,
+                "zookeeper_connect": connect,
+                "group_initial_rebalance_delay_ms": 0,
+            }
             values |= {"offsets_topic_num_partitions": 6, **settings, **own.get(number, {})}
             if "listeners" in values:
                 del values["port"]
-            self.brokers[number] = Broker(data_dir=directory / f"broker-{number}", broker_id=number, **values)
+            self.brokers[number] = Broker(data_dir=directory / f"broker-{number}", **values)
 
     async def start(self, number: int) -> None:
         await self.brokers[number].start()

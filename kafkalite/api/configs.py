@@ -39,6 +39,7 @@ BROKER = 4
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 ALL_BROKERS = ""
 _DIGITS_MAX = 10
+_NUMBERS = ("broker.id", "node.id")
 
 _Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
 Settings = Mapping[str, str]
@@ -103,7 +104,8 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
     entries = services.config.describe()
     if resource.resource_name == ALL_BROKERS:
         return _changed_for_all(entries)
-    return entries
+    number = str(services.broker_id)  # which was made up at the first start if none was configured
+    return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
 
 
 def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:

@@ -142,7 +142,16 @@ def _answer(
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
+        missing_at=_missing_at(services, request.is_missing),
     )
+
+
+def _missing_at(services: Services, broker_id: int) -> int:
+    """Since when another broker that asks is no member any more; -1 if it is one, or this one knows nothing itself."""
+    members = services.registry.brokers
+    if broker_id < 0 or broker_id in members or services.broker_id not in members:
+        return -1
+    return services.registry.last_transaction
 
 
 def _topic_operations(request: MetadataRequest) -> int:

@@ -29,6 +29,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceResponse,
 )
 
+ALL = -1  # acks
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_OF_BATCHES = 3  # before it, message sets v0 and v1 travel, or a batch all the same
 _AS_IF_FROM_VERSION = 7  # what came with an older one may have any codec, as at Kafka
@@ -72,6 +73,8 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
                 partition = topic.partitions.get(data.index) if topic is not None else None
                 if topic is None or partition is None:
                     raise KafkaError(services.topics.why_not(name, data.index))
+                if acks == ALL and topic.config.min_insync_replicas > 1:
+                    _check_replicas(topic, data.index)
                 answers.append(_append(topic, partition, data, now_ms, version, call.client_id, uncommitted))
             except KafkaError as error:
                 failed = True
@@ -86,6 +89,18 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
     if failed and version >= FIRST_VERSION_WITH_LEADERS:
         tell_leaders(services, response, services.broker_finder(call.peer))
     return answer_when_committed(services, response, uncommitted, request.timeout_ms) if uncommitted else response
+
+
+def _check_replicas(topic: Topic, index: int) -> None:
+    """A topic that Kafka made with several replicas is led here without the others, and not every topic may do that:
+    as in Kafka, one that has fewer replicas than it asks for needs only those that it has."""
+    state = topic.states.get(index)
+    wanted = min(topic.config.min_insync_replicas, len(state.replicas)) if state is not None else 0
+    if state is not None and len(state.isr) < wanted:
+        raise KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"{topic.name}-{index} has {len(state.isr)} of the {wanted} replicas that min.insync.replicas asks for",
+        )
 
 
 def _append(

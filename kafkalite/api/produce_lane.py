@@ -21,7 +21,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
-from kafkalite.api.produce import failure, success
+from kafkalite.api.produce import ALL, failure, success
 from kafkalite.errors import KafkaError, Malformed
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.context import Services
+    from kafkalite.hosted_topics import Topic
     from kafkalite.log.partition_log import AppendResult
     from kafkalite.network.peer import Peer, Reply
     from kafkalite.partition import Partition
@@ -198,6 +199,9 @@ def remember(
         or len(topics[0].partition_data) != 1
         or (response is not None and response.responses[0].partition_responses[0].error_code)
         or services.topics.by_name[topics[0].name].internal  # open to some, by client id
+        or (
+            request.acks == ALL and _has_several_replicas(services.topics.by_name[topics[0].name])
+        )  # min.insync.replicas
     ):
         return
     key = frame[1]
@@ -205,6 +209,11 @@ def remember(
     if not isinstance(lane, ProduceLane) or not lane.is_of(frame):
         lane = peer.lanes[key] = ProduceLane(services, frame, version, body_at)
     lane.learn(frame, request)
+
+
+def _has_several_replicas(topic: Topic) -> bool:
+    """All partitions of a topic have as many."""
+    return any(len(state.replicas) > 1 for state in topic.states.values())
 
 
 def _answer(topic: str, partition: PartitionProduceResponse, version: int, correlation_id: int) -> list[Part]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite.config import BrokerConfig
@@ -77,6 +78,16 @@ def check_directory(directory: str) -> None:
         raise ConfigError(
             f"{directory} holds the data of a single broker; give several brokers another --data-dir. How a single "
             "broker becomes one of a cluster stands in docs/zookeeper.md"
+        )
+
+
+def check_is_not_of_several(directory: str) -> None:
+    """Raises ConfigError when a single broker is given the directory of several, whose topics it would not have."""
+    first = next(iter(sorted(Path(directory).glob(f"broker[0-9]*/{META_PROPERTIES}"))), None)
+    if first is not None and not os.path.exists(os.path.join(directory, META_PROPERTIES)):
+        raise ConfigError(
+            f"{directory} holds the data of several brokers, such as {first.parent.name}: start them with -n, or give "
+            "a single broker another --data-dir (log.dirs)"
         )
 
 

@@ -28,7 +28,7 @@ from kafkalite.replication.election import (
     preferred_leadership,
 )
 from kafkalite.zk import json_object, paths, znodes
-from kafkalite.zk.cluster_view import ClusterView, Known
+from kafkalite.zk.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.operations import SetData
 
 
@@ -53,10 +53,15 @@ def live_brokers(view: ClusterView) -> LiveBrokers:
     return {broker_id: broker.epoch for broker_id, broker in view.brokers.items()}
 
 
-def topic_id_step(view: ClusterView, name: str) -> Step | None:
-    """Gives an id to a topic that was made by a tool from before 2.8, and back to one that was changed by it."""
+def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdue: bool) -> Step | None:
+    """Gives an id to a topic that was made by a tool from before 2.8, and back to one that was changed by it. What has
+    states is no new topic, and those who have its records know its id (`zk.topic_ids`): it gets another one only if
+    all of them live and it `is_overdue` that they give it back."""
     known = view.assignments.get(name)
     if known is None or name not in view.without_id:
+        return None
+    is_new = name not in view.states
+    if known.value.topic_id is None and not is_new and not (is_overdue and is_deletable(view, name, live)):
         return None
     data = znodes.topic_json(known.value._replace(topic_id=known.value.topic_id or random_uuid()))
     return Step((SetData(paths.topic(name), data, known.node.version),))
@@ -72,7 +77,7 @@ def states_due(
     for number, replicas in known.value.partitions.items():
         state = view.states.get(name, {}).get(number)
         if state is None:
-            first = first_leadership(replicas, live)
+            first = first_leadership(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if first is None else FirstState(name, number, first)
         else:
             leadership = next_leadership(replicas, _written(state), live, unclean)

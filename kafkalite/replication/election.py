@@ -45,11 +45,11 @@ class Written(NamedTuple):
     transaction_id: int
 
 
-def first_leadership(replicas: Sequence[int], live: LiveBrokers) -> Leadership | None:
-    """Of a partition that nothing was written about: its first live replica leads. None if there is none: nothing is
-    written until one comes, since whoever comes first leads then."""
+def first_leadership(replicas: Sequence[int], live: LiveBrokers, leader_epoch: int = 0) -> Leadership | None:
+    """Of a partition that nothing was written about, or nothing is any more: its first live replica leads. None if
+    there is none: nothing is written until one comes, since whoever comes first leads then."""
     leader = next((replica for replica in replicas if replica in live), None)
-    return None if leader is None else Leadership(leader, 0, (leader,))
+    return None if leader is None else Leadership(leader, leader_epoch, (leader,))
 
 
 def next_leadership(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kafkalite.names import topic_name_fault
+from kafkalite.names import format_uuid, topic_name_fault
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import Node
 from kafkalite.zk.registry import (
@@ -30,6 +30,7 @@ from kafkalite.zk.registry import (
 T = TypeVar("T")
 NO_EPOCH = -1  # of a partition that nothing was written about yet
 _NONE: Mapping[Any, Any] = MappingProxyType({})
+_KEEPS_ALL = MappingProxyType({"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"})
 
 
 class Known(NamedTuple, Generic[T]):
@@ -52,7 +53,8 @@ class ClusterView:
     `topics`, `brokers` and `broker_configs` are what the registry shows. `assignments` has every topic node, also
     those that have no id yet; `without_id` are those whose node has none: one that kafka-topics of 2.7 has changed is
     written without, and keeps the id that it had. `states` every state node, by topic and number. `deletions` are the
-    topics that somebody wants to be gone, as long as the controller has not seen to it.
+    topics that somebody wants to be gone, as long as the controller has not seen to it. `last_epochs` are those of
+    partitions whose states somebody took away while their topics stayed.
     """
 
     def __init__(self) -> None:
@@ -62,10 +64,12 @@ class ClusterView:
         self.assignments: dict[str, Known[znodes.TopicNode]] = {}
         self.without_id: set[str] = set()
         self.states: dict[str, dict[int, Known[znodes.StateNode]]] = {}
+        self.last_epochs: dict[str, dict[int, int]] = {}
         self.registrations: dict[int, Known[znodes.BrokerNode]] = {}
         self.deletions: set[str] = set()
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
+        self.last_transaction = -1  # the youngest that a node was written in
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._nodes: dict[str, Node] = {}
         self._faults: list[Fault] = []
@@ -114,6 +118,7 @@ class ClusterView:
             return
         else:
             self._nodes[path] = node
+            self.last_transaction = max(self.last_transaction, node.mzxid)
         try:
             self._understand(path, node)
         except ValueError as fault:
@@ -145,6 +150,7 @@ class ClusterView:
         if node is None:
             self.assignments.pop(name, None)
             self.without_id.discard(name)
+            self._forget_beside(name)
         else:
             fault = topic_name_fault(name)
             if fault is not None:
@@ -154,15 +160,27 @@ class ClusterView:
             has_id = topic.topic_id is not None
             if not has_id and before is not None and before.node.czxid == node.czxid:
                 topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool that knows no ids
+            if before is not None and before.node.czxid != node.czxid:
+                self._forget_beside(name)
+            elif before is not None and before.value.topic_id not in (None, topic.topic_id):
+                raise ValueError(f"its id was {format_uuid(before.value.topic_id)}, and a topic keeps its id")
             _check_assignment(topic, before.value if before is not None else None)
             self.assignments[name] = Known(topic, node)
             (self.without_id.discard if has_id else self.without_id.add)(name)
         self._changed_topics[name] = None
 
+    def _forget_beside(self, name: str) -> None:
+        """The topic is gone, and what was kept of nodes that went before it."""
+        self.last_epochs.pop(name, None)
+        if paths.config(paths.CONFIG_TOPICS, name) not in self._nodes:
+            self._topic_configs.pop(name, None)
+
     def _take_state(self, name: str, number: int, node: Node | None) -> None:
         if node is None:
             states = self.states.get(name, {})
-            states.pop(number, None)
+            last = states.pop(number, None)
+            if last is not None and name in self.assignments:
+                self.last_epochs.setdefault(name, {})[number] = last.value.leader_epoch
             if not states:
                 self.states.pop(name, None)
         else:
@@ -171,12 +189,12 @@ class ClusterView:
 
     def _take_config(self, entity_type: str, entity: str, node: Node | None) -> None:
         if entity_type == paths.CONFIG_TOPICS:
-            config = znodes.parse_config(node.data) if node is not None else _NONE
-            if node is None:
-                self._topic_configs.pop(entity, None)
-            else:
-                self._topic_configs[entity] = config
             self._changed_topics[entity] = None
+            if node is not None:
+                self._topic_configs.setdefault(entity, _KEEPS_ALL)  # if this cannot be understood, and nothing before
+                self._topic_configs[entity] = znodes.parse_config(node.data)
+            elif entity not in self.assignments:  # else somebody took it away, and the defaults might cost records
+                self._topic_configs.pop(entity, None)
         elif entity_type == paths.CONFIG_BROKERS:
             broker = CLUSTER_DEFAULT if entity == paths.CONFIG_DEFAULT else entity
             config = znodes.parse_config(node.data) if node is not None else _NONE

@@ -97,7 +97,7 @@ class NotEmpty(OperationFailed):
 
 
 class NotAllowed(OperationFailed):
-    """The node's access list does not let this session do that."""
+    """Its access list does not allow that; this broker's credentials are zookeeper.digest or zookeeper.sasl.*."""
 
 
 class BadAcl(OperationFailed):

@@ -62,6 +62,13 @@ class Registration:
             if node is not None and self._is_old(node):
                 await self._clear(path, node)
 
+    async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
+        """Before anything is made on the disk: raises ConfigError when the node is another broker's, one with other
+        addresses than ours are going to be."""
+        (node,) = await self._session.read([self._path])
+        if node is not None and not self._is_ours(node) and not _says(node, endpoints):
+            raise self._taken(node)
+
     async def hold(self, *, patience_ms: int = 0) -> Node:
         """See that the node is there, in this session. Another's that could be an own old one's is waited out for
         `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names who has the number, and
@@ -107,6 +114,9 @@ class Registration:
         await self._session.write([SetData(self._path, data, node.version)])
         (now,) = await self._session.read([self._path])
         return now or node
+
+    def _is_ours(self, node: Node) -> bool:
+        return node.ephemeral_owner == self._session.session_id or self._is_old(node)
 
     def _is_old(self, node: Node) -> bool:
         owner = node.ephemeral_owner

@@ -122,6 +122,25 @@ class Registry(ABC):
     def standing(self) -> Standing:
         """This broker's own."""
 
+    @property
+    def last_transaction(self) -> int:
+        """All that was changed up to here is known, in the cluster's own counting (`BrokerRecord.epoch` is in it)."""
+        return -1
+
+    def is_deletion_ordered(self, name: str) -> bool:
+        """Whether a topic that is gone was asked to be. What merely vanished may come back, and wants its records."""
+        return True
+
+    def is_unclear(self, name: str) -> bool:
+        """Whether something stands there for a topic of this name that is not among `topics`: it has no id yet, or
+        cannot be understood."""
+        return False
+
+    async def return_ids(self, held: Mapping[tuple[str, int], uuid.UUID | None]) -> None:
+        """Give unclear topics their ids back, from those that this broker's logs have (None: they never had one).
+        Raises ConfigError when that cannot be done now."""
+        return
+
     @abstractmethod
     async def start(self) -> None:
         """Load or join. Raises ConfigError, one line, when that cannot be."""

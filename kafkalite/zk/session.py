@@ -2,8 +2,9 @@
 
 Everything of kazoo ends at `kazoo_door`; from its thread come answers, paths that changed and states of the
 connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `changed` has
-told of a write before the write returns. While there is no connection nothing waits: reads and writes raise
-`Unavailable` at once, and those under way do so when the connection goes, at the latest after the session timeout.
+told of a write before the write returns, and of what a read shows before the read returns. While there is no connection
+nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the connection goes, at the
+latest after the session timeout.
 
     CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED with a new session
 
@@ -132,7 +133,8 @@ class ZooKeeperSession:
             await self.stop()
             raise ConfigError(
                 f"zookeeper.connect={connect}: no ZooKeeper answers there within "
-                f"zookeeper.connection.timeout.ms={limit_ms}" + (f" ({trouble})" if trouble else "")
+                f"zookeeper.connection.timeout.ms={limit_ms}{f' ({trouble})' if trouble else ''}: start it, or correct "
+                "the setting; without it this broker is a cluster by itself"
             ) from None
         except (ConfigError, OperationFailed) as fault:
             await self.stop()
@@ -220,6 +222,7 @@ class ZooKeeperSession:
         finally:
             for _, future in under_way:
                 drop(future)
+        self._tell_now()
         return result
 
     async def _ask(self, request: Request, path: str) -> Answer:
@@ -293,7 +296,9 @@ class ZooKeeperSession:
         self._lose()
         if not self._first.done():
             if state is Connection.AUTH_FAILED:
-                self._first.set_exception(ConfigError("ZooKeeper refuses the credentials"))
+                self._first.set_exception(
+                    ConfigError("ZooKeeper refuses the credentials; correct zookeeper.sasl.* or zookeeper.digest")
+                )
             return
         servers = self.settings.servers
         if state is Connection.EXPIRED:
@@ -349,7 +354,7 @@ class ZooKeeperSession:
         except OperationFailed as fault:
             if fault.code != UNIMPLEMENTED:
                 raise
-            raise ConfigError("kafkalite needs ZooKeeper 3.6 or newer") from None
+            raise ConfigError("it is too old: kafkalite needs ZooKeeper 3.6 or newer") from None
         for path, node in zip(paths, bulk_read.nodes(paths, answer), strict=True):
             if node is None:
                 write = Write([Create(path)], "", self.settings.set_acl)

@@ -2,8 +2,9 @@
 
 Reading and taking in happen under one lock, so what was read first is also taken in first. Listeners are told when
 memory has it. What comes in between goes through the same door: whoever wrote something reads it back here, and then
-knows that all who listen on this broker have heard of it. The 14,000 nodes of 2,000 topics with 5 partitions take 0.4 s
-of processor time at first, 0.1 s when nothing has changed.
+knows that all who listen on this broker have heard of it. That somebody asked for a topic's deletion is remembered
+from the first word of it (`ordered`), for the request goes together with the topic. The 14,000
+nodes of 2,000 topics with 5 partitions take 0.4 s of processor time at first, 0.1 s when nothing has changed.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class ViewReader:
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
         self._unreadable: set[str] = set()
+        self.last_transaction = -1  # nothing older is missing in the view
+        self.ordered: set[str] = set()  # topics whose deletion somebody asked for, until they are there anew
 
     async def watch(self) -> None:
         for tree in WATCHED:
@@ -58,7 +61,9 @@ class ViewReader:
 
     def note(self, changed: Iterable[str]) -> bool:
         """The session has told of these. Whether there is something to read again."""
-        self._changed.update((path, None) for path in changed if is_of_interest(path))
+        of_interest = [path for path in changed if is_of_interest(path)]
+        self._changed.update(dict.fromkeys(of_interest))
+        self.ordered.update(name for path in of_interest if (name := paths.deleted_topic_of(path)) is not None)
         return bool(self._changed)
 
     async def refresh(self, wanted: Iterable[str] = ()) -> None:
@@ -67,10 +72,13 @@ class ViewReader:
             changed, self._changed = self._changed, {}
             changed.update(dict.fromkeys(wanted))
             try:
+                late = [name for path in changed if (name := paths.topic_of(path)) not in self._view.assignments]
                 await self._read(list(changed))
+                await self._read_states(name for name in late if name is not None)
             except BaseException:
                 self._changed = {**changed, **self._changed}
                 raise
+            self._complete()
 
     async def read_all(self) -> None:
         """First what there is, then the states of the partitions that topics have. Raises Unavailable,
@@ -82,9 +90,28 @@ class ViewReader:
             there = [f"{parent}/{name}" for parent, names in zip(_PARENTS, found, strict=True) for name in names or ()]
             new = [path for path in there if is_of_interest(path)]
             await self._read(list(dict.fromkeys([paths.CONTROLLER, paths.CONTROLLER_EPOCH, *new, *self._view.paths])))
-            topics = self._view.assignments.items()
-            states = (paths.state(name, number) for name, topic in topics for number in topic.value.partitions)
-            await self._read([path for path in states if path not in self._view.paths])
+            await self._read_states(self._view.assignments, of_new=True)
+            self._complete()
+
+    async def _read_states(self, names: Iterable[str], *, of_new: bool = False) -> None:
+        """Of topics that are known since now. What is younger than its topic's node a watch tells of."""
+        known = [(name, topic) for name in dict.fromkeys(names) if (topic := self._view.assignments.get(name))]
+        wanted = [
+            paths.state(name, n) for name, one in known if of_new or one.node.version for n in one.value.partitions
+        ]
+        await self._read([path for path in wanted if path not in self._view.paths])
+
+    def _complete(self) -> None:
+        """What was to be read is in the view. Orders are forgotten of topics that are there and are not to go: somebody
+        thought better of it, or they are others."""
+        if not self._changed:  # the session tells of a change before anything is read that came after it
+            self.last_transaction = self._view.last_transaction
+        settled = self.ordered & self._view.assignments.keys() - self._view.deletions
+        self.ordered -= {
+            name
+            for name in settled
+            if paths.delete_topic(name) not in self._changed and paths.topic(name) not in self._changed
+        }
 
     async def _read(self, wanted: list[str]) -> None:
         nodes = await self._readable(wanted)
@@ -106,6 +133,8 @@ class ViewReader:
                 logger.warning("%s in ZooKeeper may not be read, and is passed over: %s", refusal.path, refusal)
 
     def _apply(self, nodes: Sequence[tuple[str, Node | None]]) -> None:
+        ordered = (paths.deleted_topic_of(path) for path, node in nodes if node is not None)
+        self.ordered.update(name for name in ordered if name is not None)
         changes = self._view.apply(nodes)
         while changes:
             for change, name in changes:

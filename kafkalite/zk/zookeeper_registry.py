@@ -15,19 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from kafkalite.clock import Clock
 from kafkalite.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.listeners import ListenerConfig
-from kafkalite.zk import paths, producer_id_blocks
+from kafkalite.zk import paths, producer_id_blocks, topic_ids
 from kafkalite.zk.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
 from kafkalite.zk.cluster_view import ClusterView
 from kafkalite.zk.cluster_writes import ClusterWrites, reaching
 from kafkalite.zk.journal_handover import JournalHandover, adopt_topics
-from kafkalite.zk.operations import Connection, Node, OperationFailed, Unavailable
+from kafkalite.zk.operations import Connection, Delete, Node, OperationFailed, Unavailable
 from kafkalite.zk.own_sessions import OwnSessions
 from kafkalite.zk.registration import Registration
 from kafkalite.zk.registry import BrokerRecord, Change, Listener, PartitionRecord, Registry, Standing, TopicRecord
@@ -39,6 +40,7 @@ from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
 logger = logging.getLogger(__name__)
 
 _PATIENCE_MS = 30_000  # for the controller to carry out what was written; clients wait as long
+_BELIEVED_WITHIN_MS = 2_000  # a change that is asked for in the first moments of a connection waits as long
 _PAUSE_MS = 500  # before something that went wrong is tried again
 PathListener = Callable[[Iterable[str]], None]
 
@@ -79,6 +81,7 @@ class ZooKeeperRegistry(Registry):
         self._member_session = 0  # the session in which this broker was registered last
         self._waiting = Waiting(clock)
         self._all_is_stale = False  # everything is to be read again
+        self._is_believed = False  # what this connection leads to is our cluster
         self._is_doubtful = False  # and whether this broker is registered is to be looked at
         self._woken = asyncio.Event()
         self._said = ""
@@ -120,6 +123,16 @@ class ZooKeeperRegistry(Registry):
         assert self._session is not None, "not started"
         return self._session
 
+    @property
+    def last_transaction(self) -> int:
+        return self._require_reader().last_transaction
+
+    def is_deletion_ordered(self, name: str) -> bool:
+        return name in self._require_reader().ordered
+
+    def is_unclear(self, name: str) -> bool:
+        return name not in self.view.topics and paths.topic(name) in self.view.paths
+
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
@@ -158,6 +171,7 @@ class ZooKeeperRegistry(Registry):
         await session.sync()
         founds = self._handover.has_journal or self._handover.adopts
         self._cluster_id = await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds)
+        self._is_believed = True
         await session.make_paths(paths.PERSISTENT)
         if self.broker_id < 0:
             self.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
@@ -171,6 +185,24 @@ class ZooKeeperRegistry(Registry):
         self._follower = loop.create_task(self._follow(), name="kafkalite-zookeeper")
         await self._handover.carry_out(self, self.view, session, self.broker_id)
         await reader.refresh()
+
+    async def return_ids(self, held: topic_ids.Held) -> None:
+        try:
+            await self._give_back(topic_ids.held_by(self.view, self.broker_id, held))
+        except (Unavailable, OperationFailed) as fault:
+            raise ConfigError(f"topics have no ids at zookeeper.connect={self._settings.connect}: {fault}") from None
+
+    async def _give_back(self, ids: Mapping[str, uuid.UUID]) -> None:
+        if ids:
+            logger.info("giving their ids back to %s", ", ".join(sorted(ids)))
+            await self._require_reader().refresh(await topic_ids.give_back(self.session, self.view, ids))
+
+    async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
+        """Raises ConfigError when another broker, at other addresses than these, is registered with our number."""
+        try:
+            await self._require_registration().check_is_free(endpoints)
+        except (Unavailable, OperationFailed) as fault:
+            raise ConfigError(f"zookeeper.connect={self._settings.connect}: {fault}") from None
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         registration = self._require_registration()
@@ -206,6 +238,13 @@ class ZooKeeperRegistry(Registry):
             await adopt_topics(topics, self.session, self.view, self.broker_id)
             await self._require_reader().refresh(paths.topic(topic.name) for topic in topics)
 
+    async def unfound(self) -> None:
+        """This broker cannot bring its topics here after all: if there is nothing else, take the cluster's id away, or
+        the next start would believe that there are no topics."""
+        if not (self.view.assignments or self.view.brokers):
+            with suppress(Unavailable, OperationFailed):
+                await self.session.write([Delete(paths.CLUSTER_ID)])
+
     async def stop(self) -> None:
         follower, self._follower = self._follower, None
         if follower is not None:
@@ -230,6 +269,7 @@ class ZooKeeperRegistry(Registry):
 
     def _on_connection(self, connection: Connection) -> None:
         lost_session = self.session.session_id != self._member_session
+        self._is_believed = False
         if connection is Connection.CONNECTED:
             self._all_is_stale = True
             self._woken.set()
@@ -248,6 +288,8 @@ class ZooKeeperRegistry(Registry):
                     await self._take_stock()
                 else:
                     await self._require_reader().refresh()
+                if self.view.without_id:
+                    await self._give_back(topic_ids.remembered(self.view))
                 self._said = ""
             except ConfigError as fault:
                 self._try_again(str(fault))
@@ -276,6 +318,8 @@ class ZooKeeperRegistry(Registry):
                 f"zookeeper.connect={self._settings.connect} leads to the cluster {found or '(none)'} now, not to "
                 f"{self._cluster_id}: nothing of it is believed"
             )
+        self._is_believed = True
+        self._waiting.look()
         registration, reader = self._require_registration(), self._require_reader()
         self._is_doubtful = False
         node = taken = None
@@ -345,45 +389,54 @@ class ZooKeeperRegistry(Registry):
         assert self._registration is not None, "not started"
         return self._registration
 
-    def _require_writes(self) -> ClusterWrites:
+    @asynccontextmanager
+    async def _writing(self) -> AsyncIterator[ClusterWrites]:
+        """For one change. A new connection may lead to another cluster, which is not to be changed."""
         if self._writes is None or self._follower is None:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "This broker has left ZooKeeper: it changes nothing any more."
             )
-        return self._writes
+        with reaching(self.session):
+            if self.session.is_connected and not self._is_believed:
+                deadline_ms = self._clock.monotonic_ms() + _BELIEVED_WITHIN_MS
+                if not await self._waiting.until(lambda: self._is_believed, deadline_ms):
+                    raise Unavailable(f"it has yet to be seen whether it is still that of cluster {self._cluster_id}")
+            yield self._writes
 
     # -- what is changed
 
     async def create_topic(self, topic: TopicRecord) -> None:
-        with reaching(self.session):
-            await self._require_writes().create_topic(topic)
+        async with self._writing() as writes:
+            await writes.create_topic(topic)
 
     async def delete_topic(self, name: str) -> None:
-        with reaching(self.session):
-            await self._require_writes().delete_topic(name)
+        async with self._writing() as writes:
+            if (
+                name in self.view.assignments
+            ):  # a deletion may be carried out without this broker hearing more of it than the end
+                self._require_reader().ordered.add(name)
+            await writes.delete_topic(name)
 
     async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
-        with reaching(self.session):
-            await self._require_writes().add_partitions(name, partitions)
+        async with self._writing() as writes:
+            await writes.add_partitions(name, partitions)
 
     async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
-        with reaching(self.session):
-            await self._require_writes().set_topic_config(name, config)
+        async with self._writing() as writes:
+            await writes.set_topic_config(name, config)
 
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        with reaching(self.session):
-            await self._require_writes().set_broker_config(broker, config)
+        async with self._writing() as writes:
+            await writes.set_broker_config(broker, config)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
-        with reaching(self.session):
-            await self._require_writes().set_leader_epoch(name, partition, leader_epoch)
+        async with self._writing() as writes:
+            await writes.set_leader_epoch(name, partition, leader_epoch)
 
     async def skip_producer_ids(self, last: int) -> None:
-        with reaching(self.session):
-            self._require_writes()
+        async with self._writing():
             await producer_id_blocks.skip(self.session, self.broker_id, last)
 
     async def next_producer_id_block(self) -> range:
-        with reaching(self.session):
-            self._require_writes()
+        async with self._writing():
             return await producer_id_blocks.next_block(self.session, self.broker_id)

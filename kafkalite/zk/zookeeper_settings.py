@@ -100,6 +100,8 @@ class ZooKeeperSettings(NamedTuple):
                 "zookeeper.set.acl=true needs credentials: zookeeper.digest, zookeeper.sasl.username, "
                 "or zookeeper.ssl.keystore.location with zookeeper.ssl.client.enable=true"
             )
+        if self.sasl is not None and self.sasl.mechanism != "GSSAPI" and self.sasl.password is None:
+            raise ConfigError("zookeeper.sasl.username needs zookeeper.sasl.password")
         if self.sasl is not None and importlib.util.find_spec("puresasl") is None:
             raise ConfigError("zookeeper.sasl.*: SASL needs the Python package pure-sasl; pip install pure-sasl")
         if self.sasl is not None and self.sasl.mechanism == "GSSAPI" and importlib.util.find_spec("kerberos") is None:

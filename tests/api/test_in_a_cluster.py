@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.errors import ErrorCode
+from kafkalite.broker import Broker
+from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.configs import (
@@ -50,6 +51,8 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import Create
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zookeeper import ZooKeeper
 
@@ -259,6 +262,83 @@ def test_settings_of_brokers_change_anywhere_and_hold_where_they_are_meant_to(to
         assert await describe(cluster, 1, BROKER, "2") == ErrorCode.INVALID_REQUEST
 
     together(story)
+
+
+def test_acks_of_all_keeps_what_min_insync_replicas_promises(together: Callable[..., None]) -> None:
+    """Nobody copies records here, so a topic of Kafka's with several replicas has one in sync. One with a single
+    replica asks for no more than that one, as in Kafka."""
+
+    async def story(cluster: ThreeBrokers) -> None:
+        session = cluster.rooms(1).registry.session
+        config = znodes.config_json({"min.insync.replicas": "2"})
+        for name, replicas in (("wide", (1, 2)), ("narrow", (1,))):
+            topic = znodes.TopicNode({0: replicas})
+            await session.write(
+                [Create(paths.config("topics", name), config), Create(paths.topic(name), znodes.topic_json(topic))]
+            )
+            await cluster.until(lambda name=name: cluster.leaders(name) == {0: 1} and cluster.is_led(name, 1))
+        for _ in range(3):  # also once the connection knows the request
+            assert (await cluster.produce(1, "narrow", 0)).error_code == NONE
+            assert (await cluster.produce(1, "wide", 0)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert (await cluster.fetch(1, "wide", 0)).high_watermark == 0
+        await alter(cluster, 2, TOPIC, "wide", "min.insync.replicas", "1")
+        await cluster.until(lambda: cluster.topics(1).by_name["wide"].config.min_insync_replicas == 1)
+        for _ in range(3):
+            assert (await cluster.produce(1, "wide", 0)).error_code == NONE
+        await alter(cluster, 2, TOPIC, "wide", "min.insync.replicas", "2")
+        await cluster.until(lambda: cluster.topics(1).by_name["wide"].config.min_insync_replicas == 2)
+        assert (await cluster.produce(1, "wide", 0)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+
+    together(story)
+
+
+def test_a_broker_whose_number_was_made_up_tells_it_and_keeps_it(
+    zookeeper: ZooKeeper, chroot: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        for _ in range(2):
+            async with three_brokers(zookeeper.connect + chroot, tmp_path, {2: {"broker_id": -1}}) as cluster:
+                found = await describe(cluster, 2, BROKER, "1001")
+                assert (found["broker.id"], found["node.id"]) == ("1001", "1001")
+                assert (await describe(cluster, 1, BROKER, "1"))["broker.id"] == "1"
+
+    uvloop.run(story())
+
+
+def test_a_number_that_is_taken_is_told_before_anything_is_made(
+    zookeeper: ZooKeeper, chroot: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with three_brokers(zookeeper.connect + chroot, tmp_path) as cluster:
+            await cluster.create("t", 6)
+            settings = {"zookeeper_connect": zookeeper.connect + chroot, "broker_id": 2, "port": 0}
+            second = Broker(data_dir=tmp_path / "second", **settings)
+            with pytest.raises(ConfigError, match=r"broker.id=2 is taken: the broker at PLAINTEXT://127.0.0.1:\d+ has"):
+                await second.start()
+            left = {path.name for path in (tmp_path / "second").iterdir()}
+            assert "meta.properties" not in left and not any(name.startswith("t-") for name in left)
+            third = Broker(data_dir=tmp_path / "second", **settings | {"broker_id": 4})
+            await third.start()  # the same directory will do with another number
+            await third.stop()
+
+    uvloop.run(story())
+
+
+def test_the_directory_of_a_member_is_not_for_a_broker_by_itself(
+    zookeeper: ZooKeeper, chroot: str, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with three_brokers(zookeeper.connect + chroot, tmp_path) as cluster:
+            await cluster.create("t", 3)
+            await cluster.stop(2)
+            alone = Broker(data_dir=tmp_path / "broker-2", port=0, broker_id=2)
+            with pytest.raises(ConfigError, match=r"belongs to a broker of a cluster, but zookeeper\.connect"):
+                await alone.start()
+            for adopt in (True, False):  # told to, it is one from then on
+                async with Broker(data_dir=tmp_path / "broker-2", port=0, broker_id=2, adopt=adopt) as alone:
+                    assert alone._require().topics.exists("t", 0)
+
+    uvloop.run(story())
 
 
 def test_a_broker_without_the_clients_listener_is_left_out(together: Callable[..., None]) -> None:

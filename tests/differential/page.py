@@ -59,6 +59,17 @@ ELSEWHERE = """
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
 * `broker.id` is 0 and `offsets.topic.replication.factor` 1 where nothing is said.
+
+## What only a cluster shows
+
+* There is one copy of each partition: `default.replication.factor` and `offsets.topic.replication.factor` above 1 are
+  warned of at start and count as 1; a request that names a higher factor is refused with INVALID_REPLICATION_FACTOR.
+* A topic that Kafka made with several replicas is led without the others: `min.insync.replicas` above 1 makes acks=all
+  NOT_ENOUGH_REPLICAS, as in Kafka with one replica in sync. What groups commit is taken all the same.
+* Settings of a broker can be changed at any other one, also while it is away; Kafka has clients go to the broker
+  itself. What they are is told by the broker itself, as in Kafka.
+* A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.
+* A broker that cannot reach ZooKeeper asks the others whether its session is over, and gives way; Kafka leads on.
 """
 
 

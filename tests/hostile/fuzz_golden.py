@@ -19,6 +19,7 @@ from kafkalite.log.message_set import build_set
 from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.header import request_frame
+from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatePartitionsAssignment
 from kafkalite.protocol.primitives import Kind
 from kafkalite.protocol.schema import Field, Message
@@ -129,10 +130,10 @@ def mend_checksums(buffer: bytearray) -> None:
 
 
 def filled(message_type: type[Message], version: int) -> Message:
-    """A message with a value in each field and one element in each array."""
+    """A message with a value in each field and one element in each array; without what is kafkalite's own."""
     values: dict[str, Any] = {}
     for name, field in message_type.__fields__.items():
-        if version not in field.versions:
+        if version not in field.versions or field.tag in (OWN_TAG, CLEANING_TAG):
             continue
         own = f"{message_type.__name__}.{name}"
         if own in _OF_STRUCTS:

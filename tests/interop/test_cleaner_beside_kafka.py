@@ -61,7 +61,7 @@ def kafkalite(tmp_path: Path) -> Iterator[Kafkalite]:
 def start(kafkalite: Kafkalite) -> None:
     """On a directory that Kafka wrote last. What a topic's settings are is in Kafka's metadata, and not taken over."""
     overrides = [word for name, value in CLEANER.items() for word in ("--override", f"{name}={value}")]
-    kafkalite.start("--adopt", kafkalite.data_dirs, *overrides)
+    kafkalite.start("--port", "0", "--adopt", kafkalite.data_dirs, *overrides)
     settings = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in COMPACTED.items()]
     topics = [ConfigResource(ResourceType.TOPIC, name, incremental_configs=settings) for name in TOPICS]
     administer(kafkalite.bootstrap, "incremental_alter_configs", topics)

@@ -63,10 +63,11 @@ class Kafkalite:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        options = options or ("--adopt", self.data_dirs)
+        """With `options`: those of `kafkalite serve`. Without: it takes the directories over, on any free port."""
+        options = options or ("--port", "0", "--adopt", self.data_dirs)
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "kafkalite", "serve", "--port", "0", *options],
+                [sys.executable, "-m", "kafkalite", "serve", *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -317,7 +318,7 @@ def test_each_goes_on_where_the_other_ended(
 
     # who stopped in order here last is seen without being told
     if how == "stop":
-        kafkalite.start("--data-dir", kafkalite.data_dirs, "--override", f"broker.id={BROKER_ID}")
+        kafkalite.start("--port", "0", "--data-dir", kafkalite.data_dirs, "--override", f"broker.id={BROKER_ID}")
     else:
         kafkalite.start()
     assert "forgotten, for they are not there any more: compacted" in kafkalite.said
@@ -332,7 +333,7 @@ def test_a_kafka_on_what_kafkalite_began(kafka: Kafka, kafkalite: Kafkalite, dat
     kafka.start()
     fill(kafka)
     kafka.stop()
-    kafkalite.start("--adopt", kafkalite.data_dirs, "--override", "log.segment.bytes=4096")
+    kafkalite.start("--port", "0", "--adopt", kafkalite.data_dirs, "--override", "log.segment.bytes=4096")
     produce(kafkalite.bootstrap, "kafkalite", 200)
     administer(kafkalite.bootstrap, "delete_records", [TopicPartition("orders", 1, 150)])
     ours = without_internals(everything(kafkalite.bootstrap))
@@ -360,6 +361,6 @@ def test_topics_that_were_made_here_come_to_no_harm_with_kafka(kafka: Kafka, kaf
     kafka.start()
     assert without_internals(everything(kafka.bootstrap)).keys() == {("orders", 0), ("orders", 1), ("orders", 2)}
     kafka.stop()
-    kafkalite.start("--data-dir", kafkalite.data_dirs, "--override", f"broker.id={BROKER_ID}")
+    kafkalite.start("--port", "0", "--data-dir", kafkalite.data_dirs, "--override", f"broker.id={BROKER_ID}")
     assert without_internals(everything(kafkalite.bootstrap)) == ours
     kafkalite.stop()

@@ -45,22 +45,32 @@ def test_each_partition_gets_what_it_lacks() -> None:
 def test_a_topic_that_nobody_knows_has_no_duties() -> None:
     view = view_of({})
     assert list(duties.states_due(view, "another", {1: 50}, False, 3)) == []
-    assert duties.topic_id_step(view, "another") is None
+    assert duties.topic_id_step(view, "another", {1: 50}, True) is None
     assert duties.preferred_state(view, "another", 0, {1: 50}, 3) is None
 
 
 def test_an_id_is_given_once_and_loses_nothing() -> None:
-    assert duties.topic_id_step(view_of({}, (1,)), "orders") is None
+    assert duties.topic_id_step(view_of({}, (1,)), "orders", {1: 50}, True) is None
     view = ClusterView()
     old = b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}'
     view.apply([(paths.topic("orders"), node(old, 4))])
-    step = duties.topic_id_step(view, "orders")
+    step = duties.topic_id_step(view, "orders", {}, False)
     assert step is not None
     (write,) = step.operations
     assert isinstance(write, SetData) and write.version == 4
     topic = znodes.parse_topic(write.data)
     assert topic.topic_id is not None
     assert topic._replace(topic_id=None) == znodes.parse_topic(old)
+
+
+def test_a_topic_with_states_gets_another_id_only_when_all_who_have_it_live_and_had_their_time() -> None:
+    view = ClusterView()
+    old = b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
+    state = znodes.state_json(znodes.StateNode(1, 5, (1,), 2))
+    view.apply([(paths.topic("orders"), node(old, 4)), (paths.state("orders", 0), node(state, 0, 101))])
+    assert duties.topic_id_step(view, "orders", {1, 2}, False) is None
+    assert duties.topic_id_step(view, "orders", {1}, True) is None
+    assert duties.topic_id_step(view, "orders", {1, 2}, True) is not None
 
 
 def test_an_id_that_a_tool_has_left_out_is_put_back() -> None:
@@ -70,7 +80,7 @@ def test_an_id_that_a_tool_has_left_out_is_put_back() -> None:
     before = view.topics["orders"].topic_id
     more = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
     view.apply([(paths.topic("orders"), node(more, 5, 101))])
-    step = duties.topic_id_step(view, "orders")
+    step = duties.topic_id_step(view, "orders", {}, False)
     assert step is not None
     (write,) = step.operations
     assert isinstance(write, SetData) and write.version == 5

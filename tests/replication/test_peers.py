@@ -6,20 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import pytest
+
 from kafkalite.clock import ManualClock, SystemClock
 from kafkalite.listeners import ListenerConfig
+from kafkalite.protocol.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
-from kafkalite.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.replication.peers import who_misses_us
 from kafkalite.zk.registry import BrokerRecord
 
 US, PEER, OTHER = 1, 2, 3
+EPOCH = 100  # of our registration
+NEVER = -1
 CLUSTER = "a-cluster"
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def peer(answer: Answer, broker_id: int = PEER) -> AsyncIterator[BrokerRecord]:
+async def peer(answer: Answer, broker_id: int = PEER, *listeners: str) -> AsyncIterator[BrokerRecord]:
     """A broker that does what `answer` does with the request, and then waits until the other end hangs up."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -35,16 +40,18 @@ async def peer(answer: Answer, broker_id: int = PEER) -> AsyncIterator[BrokerRec
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     try:
-        yield BrokerRecord(broker_id, (ListenerConfig("PLAINTEXT", "127.0.0.1", port),))
+        names = listeners or ("PLAINTEXT",)
+        yield BrokerRecord(broker_id, tuple(ListenerConfig(name, "127.0.0.1", port, "PLAINTEXT") for name in names))
     finally:
         server.close()
 
 
-def says(*members: int, cluster_id: str = CLUSTER) -> Answer:
+def says(missing_at: int, cluster_id: str = CLUSTER) -> Answer:
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
-        header, _ = decode_request_header(memoryview(request))
-        brokers = [MetadataResponseBroker(node_id=each, host="h", port=1) for each in members]
-        response = MetadataResponse(brokers=brokers, cluster_id=cluster_id, controller_id=members[0], topics=[])
+        header, body_at = decode_request_header(memoryview(request))
+        question, _ = decode(MetadataRequest, header.api_version, memoryview(request), body_at)
+        assert question.is_missing == US
+        response = MetadataResponse(brokers=[], cluster_id=cluster_id, topics=[], missing_at=missing_at)
         for part in response_frame(response, header.api_version, header.correlation_id):
             assert isinstance(part, bytes)
             writer.write(part)
@@ -79,34 +86,53 @@ def ask(*answers: Answer) -> int | None:
         if left:
             async with peer(left[0], PEER + len(brokers)) as one:
                 return await with_peers(left[1:], [*brokers, one])
-        return await who_misses_us(US, CLUSTER, brokers, SystemClock(asyncio.get_running_loop()), 10_000)
+        return await who_misses_us(
+            BrokerRecord(US, (), None, EPOCH), CLUSTER, brokers, SystemClock(asyncio.get_running_loop()), 10_000
+        )
 
     return asyncio.run(story())
 
 
-def test_a_peer_that_does_not_count_us_in_is_named() -> None:
-    assert ask(says(PEER, OTHER)) == PEER
+def test_a_peer_that_misses_us_is_named() -> None:
+    assert ask(says(EPOCH)) == PEER
 
 
 def test_a_peer_that_counts_us_in_is_no_reason_to_stop() -> None:
-    assert ask(says(US, PEER)) is None
+    assert ask(says(NEVER)) is None
+
+
+def test_a_peer_that_has_heard_nothing_since_before_we_came_knows_nothing_about_us() -> None:
+    assert ask(says(EPOCH - 1)) is None
 
 
 def test_one_who_knows_better_is_enough() -> None:
-    assert ask(says(US, PEER, OTHER), says(PEER, OTHER)) == OTHER
+    assert ask(says(NEVER), says(EPOCH + 7)) == OTHER
 
 
 def test_a_peer_of_another_cluster_knows_nothing_about_us() -> None:
-    assert ask(says(PEER, OTHER, cluster_id="another")) is None
-
-
-def test_a_peer_that_is_no_member_itself_knows_nothing() -> None:
-    assert ask(says(OTHER)) is None
+    assert ask(says(EPOCH, cluster_id="another")) is None
 
 
 def test_peers_that_hang_up_threaten_or_babble_are_passed_over() -> None:
     assert ask(hangs_up, threatens, babbles) is None
-    assert ask(hangs_up, says(OTHER, 4), threatens) == OTHER
+    assert ask(hangs_up, says(EPOCH), threatens) == OTHER
+
+
+@pytest.mark.parametrize(("listener", "asked"), [(None, 2), ("inside", 1), ("elsewhere", 2)])
+def test_it_asks_where_brokers_ask_each_other_or_else_everywhere(listener: str | None, asked: int) -> None:
+    async def story() -> None:
+        questions: list[bytes] = []
+
+        async def answer(request: bytes, writer: asyncio.StreamWriter) -> None:
+            questions.append(request)
+            writer.close()
+
+        async with peer(answer, PEER, "OUTSIDE", "INSIDE") as one:
+            us, clock = BrokerRecord(US, (), None, EPOCH), SystemClock(asyncio.get_running_loop())
+            assert await who_misses_us(us, CLUSTER, [one], clock, 10_000, listener=listener) is None
+        assert len(questions) == asked
+
+    asyncio.run(story())
 
 
 def test_nobody_to_ask_is_no_answer() -> None:
@@ -117,7 +143,9 @@ def test_a_peer_that_is_silent_is_waited_for_no_longer_than_said() -> None:
     async def story() -> None:
         clock = ManualClock()
         async with peer(says_nothing) as silent:
-            question = asyncio.ensure_future(who_misses_us(US, CLUSTER, [silent], clock, 2000))
+            question = asyncio.ensure_future(
+                who_misses_us(BrokerRecord(US, (), None, EPOCH), CLUSTER, [silent], clock, 2000)
+            )
             await asyncio.sleep(0)
             clock.advance(1999)
             await asyncio.sleep(0)

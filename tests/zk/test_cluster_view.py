@@ -116,6 +116,43 @@ def test_a_topic_that_was_made_again_is_gone_in_between(view):
     assert view.topics["t"].topic_id == OTHER_ID and view.topics["t"].partitions[0].leader == 2
 
 
+def test_another_id_in_the_same_node_is_not_believed(view):
+    view.put({T: as_node(topic([1]), 50, czxid=50)})
+    other = uuid.UUID(int=77)
+    assert view.put({T: as_node(topic([1], topic_id=other), 60, czxid=50)}) == []
+    assert view.topics["t"].topic_id == ID and "keeps its id" in view.take_faults()[0].reason
+    assert view.put({T: as_node(topic([1], [1]), 70, czxid=50)}) == [(Change.PARTITIONS_ADDED, "t")]
+    view.put({T: as_node(topic([1], topic_id=other), 80, czxid=80)})
+    assert view.topics["t"].topic_id == other
+
+
+def test_the_epoch_of_a_state_that_somebody_took_away_is_remembered_as_long_as_the_topic_lives(view):
+    s = "/brokers/topics/t/partitions/0/state"
+    view.put({T: as_node(topic([1]), 50, czxid=50), s: as_node(state(1, 7), 51)})
+    view.put({s: None})
+    assert view.last_epochs == {"t": {0: 7}}
+    view.put({T: None})
+    assert view.last_epochs == {}
+    view.put({T: as_node(topic([1]), 60, czxid=60), s: as_node(state(1, 7), 61)})
+    view.put({T: None, s: None})
+    assert view.last_epochs == {} and view.last_transaction == 61
+
+
+def test_settings_that_vanish_or_are_nonsense_cost_no_records(view):
+    c = "/config/topics/t"
+    view.put({T: as_node(topic([1]), 50, czxid=50), c: as_node(config(**{"retention.ms": "-1"}), 51)})
+    for lost in (None, as_node(b"{", 52)):
+        assert view.put({c: lost}) == [] and view.topics["t"].config == {"retention.ms": "-1"}
+    view.put({c: None, T: None})
+    view.put({T: as_node(topic([1]), 60, czxid=60)})
+    assert view.topics["t"].config == {}, "another topic"
+    fresh = Fed()
+    fresh.put({T: topic([1]), c: b"{"})
+    assert fresh.topics["t"].config["retention.ms"] == "-1"
+    fresh.put({c: config(**{"segment.ms": "7"})})
+    assert fresh.topics["t"].config == {"segment.ms": "7"}
+
+
 def test_what_is_older_never_replaces_what_is_known(view):
     view.put({f"{T}/partitions/0/state": as_node(state(1, 5), 20), T: as_node(topic([1]), 10)})
     assert view.put({f"{T}/partitions/0/state": as_node(state(2, 4), 19), T: as_node(topic([2]), 9)}) == []

@@ -289,7 +289,7 @@ def test_what_a_killed_broker_left_is_taken_away_at_once(place, chroot, cut, tmp
             async with apart(place, tmp_path, session={"session_timeout_ms": 30_000}) as again:
                 assert await witness.session.read(["/brokers/ids/1", "/controller"]) == [None, None]
                 await again.join()
-                assert time.monotonic() - begin < 5
+                assert time.monotonic() - begin < 15, "half of a session's time"
                 (after,) = await witness.session.read(["/brokers/ids/1"])
                 assert after.czxid > before[0].czxid and after.ephemeral_owner == again.registry.session.session_id
 
@@ -388,9 +388,7 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
             assert one.registry.standing is Standing.CUT_OFF and one.registry.topics["t"].partitions[0].leader == 1
             cut.mend()
             await one.until_standing(Standing.FENCED)
-            begin = time.monotonic()
             await one.until_standing(Standing.MEMBER)
-            assert time.monotonic() - begin < 1, "within a second of the new session"
             await two.until(lambda: two.registry.topics["t"].partitions[0].leader == 1)
             assert two.registry.brokers[1].epoch > epoch
             assert two.registry.topics["t"].partitions[0].leader_epoch == 2
@@ -465,6 +463,10 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
                 await said(caplog, "leads to the cluster (none) now")
                 assert one.told == [] and one.registry.topics["precious"].partitions[2].leader == 1
                 assert one.registry.standing is Standing.CUT_OFF
+                with pytest.raises(KafkaError, match="still that of cluster") as caught:
+                    await one.registry.create_topic(topic("t"))
+                assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+                assert await vandal.session.children(["/config/topics"]) == [["precious"]]
 
     asyncio.run(story())
 

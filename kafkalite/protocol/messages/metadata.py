@@ -1,11 +1,16 @@
-"""Metadata (3) and DescribeCluster (60): which brokers there are, and who leads what."""
+"""Metadata (3) and DescribeCluster (60): which brokers there are, and who leads what.
+
+Brokers of kafkalite ask each other for more, in a tagged field of our own (see `log_dirs`): whether the cluster has
+gone on without one of them. Who does not ask is answered as by Apache Kafka, to the byte.
+"""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from kafkalite.protocol.messages.log_dirs import OWN_TAG
 from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, string, uuid
+from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, uuid
 
 AUTHORIZED_OPERATIONS_OMITTED = -2147483648  # the bit field that means "not asked for"
 
@@ -21,6 +26,7 @@ class MetadataRequest(Message, flexible="9+"):
     allow_auto_topic_creation: bool = boolean("4+", default=True)
     include_cluster_authorized_operations: bool = boolean("8-10")
     include_topic_authorized_operations: bool = boolean("8+")
+    is_missing: int = int32("9+", default=-1, tag=OWN_TAG)  # a broker's id
 
 
 class MetadataResponseBroker(Message):
@@ -56,6 +62,8 @@ class MetadataResponse(Message, flexible="9+"):
     controller_id: int = int32("1+", default=-1)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
+    # The transaction of ZooKeeper up to which all is known here, and the broker asked for is none; -1: it is one.
+    missing_at: int = int64("9+", default=-1, tag=OWN_TAG)
 
 
 class DescribeClusterRequest(Message, flexible="0+"):

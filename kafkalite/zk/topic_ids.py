@@ -1,0 +1,62 @@
+"""Ids that are lost from /brokers/topics/T, given back: tools of before 2.8 write the node anew, without what they do
+not know.
+
+Who remembers an id gives it back at once. When nobody has run meanwhile the brokers that have the topic's logs know it,
+from partition.metadata, and give it back when they start; a log that never had an id is of a topic that never had one,
+and then any will do. Only a topic that nothing was decided about yet is new, and has to have its first from the
+controller, which is also who sees to a topic of which nobody has anything (`replication.duties`).
+Source: partition.metadata (KIP-516); Kafka's controller gives such a topic another id, and its brokers refuse it then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkalite.names import random_uuid
+from kafkalite.zk import paths, znodes
+from kafkalite.zk.operations import BadVersion, NoNode, SetData
+
+if TYPE_CHECKING:
+    from kafkalite.zk.cluster_view import ClusterView
+    from kafkalite.zk.session import ZooKeeperSession
+
+Held = Mapping[tuple[str, int], uuid.UUID | None]
+"""Partitions whose logs a broker has, with the ids of their topics, or None if they never had one."""
+
+
+def remembered(view: ClusterView) -> dict[str, uuid.UUID]:
+    """Of the topics whose nodes have no id: those that had one when they were read earlier."""
+    known = {name: view.assignments[name].value.topic_id for name in view.without_id}
+    return {name: topic_id for name, topic_id in known.items() if topic_id is not None}
+
+
+def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUID]:
+    """Of the topics whose nodes have no id: those that a broker can tell by its logs. A log tells nothing when its
+    partition is not the broker's, or nothing was decided about it yet: then it is left of an older topic."""
+    told: dict[str, uuid.UUID | None] = {}
+    for (name, number), topic_id in sorted(held.items(), key=lambda item: item[0]):
+        if name in view.without_id and number in view.states.get(name, {}):
+            replicas = view.assignments[name].value.partitions.get(number, ())
+            told |= {name: told.get(name) or topic_id} if broker_id in replicas else {}
+    return {name: topic_id or random_uuid() for name, topic_id in told.items()}
+
+
+async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[str, uuid.UUID]) -> list[str]:
+    """Write them, unless the nodes have changed meanwhile. Which paths are to be read again. Raises Unavailable,
+    OperationFailed."""
+    written = list(_writes(view, ids))
+    for write in written:
+        with suppress(BadVersion, NoNode):
+            await session.write([write])
+    return [write.path for write in written]
+
+
+def _writes(view: ClusterView, ids: Mapping[str, uuid.UUID]) -> Iterator[SetData]:
+    for name, topic_id in ids.items():
+        known = view.assignments.get(name)
+        if known is not None:
+            data = znodes.topic_json(known.value._replace(topic_id=topic_id))
+            yield SetData(paths.topic(name), data, known.node.version)
