@@ -246,8 +246,8 @@ class RandomLog:
             fd = files.open(segment.path, os.O_WRONLY)
             files.write_fully(fd, bytes(data))
             files.close(fd)
-            segment.begin_rebuild()
             segment.size_bytes = len(data)
+            segment.begin_rebuild()
             for position, header, _ in segment.walk():
                 segment.reindex(position, header)
             segment.end_rebuild(len(data))
