@@ -21,10 +21,11 @@ UNDEFINED = (-1, -1)
 class LeaderEpochs:
     """The epochs of one partition's log. Invariant: `_epochs` and `_starts` ascend strictly and are equally long.
 
-    `latest` is the newest epoch, -1 without any. Methods that change something raise OSError.
+    `latest` is the newest epoch, -1 without any; `was_begun` says that `load` found a file. Methods that change
+    something raise OSError.
     """
 
-    __slots__ = ("_epochs", "_files", "_starts", "latest", "path")
+    __slots__ = ("_epochs", "_files", "_starts", "latest", "path", "was_begun")
 
     def __init__(self, path: str, files: Files) -> None:
         self._files = files
@@ -32,11 +33,14 @@ class LeaderEpochs:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest = -1
+        self.was_begun = False
 
     def load(self) -> None:
         """Take the entries from the file; a corrupt one is logged and counts as empty. Raises OSError."""
         try:
-            entries = decode_entries(self._files.read(self.path), 2)
+            text = self._files.read(self.path)
+            self.was_begun = True
+            entries = decode_entries(text, 2)
             pairs = [(int(epoch), int(start)) for epoch, start in entries]
         except FileNotFoundError:
             return

@@ -207,6 +207,9 @@ class _Loader:
         """Check everything from the segment at index `first` on. (bytes lost, end offset). Raises OSError."""
         segments = self._segments
         base = segments[first].base_offset
+        # Most of 10,000 logs may be empty, and three syncs each are a minute on a busy disk. Only where nothing ever
+        # stood there is nothing that could come back with the power: the first batch of all begins the file of epochs.
+        was_never_written = not self._epochs.was_begun and not any(one.size_bytes for one in segments)
         self._epochs.truncate_from_end(base)  # what the batches say counts
         self.load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         lost_bytes = 0
@@ -215,9 +218,8 @@ class _Loader:
             size_bytes = segments[at].size_bytes
             lost, end_offset = self._recover(segments[at], end_offset)
             self.was_read(size_bytes)
-            if end_offset == self.recovery_point and size_bytes:
-                # should it be rolled now, the next start would not look at it; an empty one is not rolled, and most of
-                # 10,000 logs may be empty: three syncs each are a minute on a busy disk
+            if end_offset == self.recovery_point and not was_never_written:
+                # should it be rolled now, the next start would not look at it
                 self._files.sync_all(segments[at].files())
             snapshot = self._producers.take_snapshot(end_offset)
             if snapshot is not None:

@@ -184,10 +184,12 @@ class ClusterWrites:
         wanted: Sequence[int] = tuple(numbers)
 
         def are_led() -> bool:
-            if name not in self._view.assignments:
-                return True  # deleted again meanwhile
+            known = self._view.assignments.get(name)
+            if known is None or not known.value.partitions.keys() >= set(wanted):
+                return True  # deleted again meanwhile, and perhaps made anew with fewer
             topic = self._view.topics.get(name)
-            return topic is not None and all(self._is_led(topic.partitions[number]) for number in wanted)
+            states = topic.partitions if topic is not None else {}
+            return all(number in states and self._is_led(states[number]) for number in wanted)
 
         if not await self._wait(are_led):
             raise self._not_seen_to(f"Topic '{name}' {what}, but no leaders yet")

@@ -34,9 +34,15 @@ class Waiting:
             self._waiters.pop(future, None)
 
     def look(self) -> None:
+        """A condition that fails is told to who waits for it, and does not keep back the others."""
         for future, condition in list(self._waiters.items()):
-            if not future.done() and condition():
-                future.set_result(True)
+            try:
+                is_true = not future.done() and condition()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                if is_true:
+                    future.set_result(True)
 
     def close(self) -> None:
         """Nobody waits any longer."""
