@@ -6,6 +6,7 @@ broker keeps its port from its first start on, so that clients find it again.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import re
 import signal
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -264,12 +266,24 @@ class Cluster:
 
     def expire(self, broker_id: int) -> None:
         """End the broker's session from the side, as ZooKeeper would that has not heard of it: the broker lives on."""
+        path = f"/brokers/ids/{broker_id}"
         with self.zookeeper_client() as client:
-            session_id = client.get(f"/brokers/ids/{broker_id}")[1].ephemeralOwner
-        other = KazooClient(self.zookeeper.connect, timeout=10.0, client_id=(session_id, session_password(session_id)))
-        other.start(timeout=PATIENCE_S)
-        other.stop()
-        other.close()
+            session_id = client.get(path)[1].ephemeralOwner
+
+            def is_ended() -> bool:
+                """The broker, which is told that its session has moved, may take it back before it is closed."""
+                stat = client.exists(path)
+                if stat is None or stat.ephemeralOwner != session_id:
+                    return True
+                password = session_password(session_id)
+                other = KazooClient(self.zookeeper.connect, timeout=10.0, client_id=(session_id, password))
+                with contextlib.suppress(KazooTimeoutError):
+                    other.start(timeout=PATIENCE_S)
+                other.stop()
+                other.close()
+                return False
+
+            until(is_ended, f"the session of broker {broker_id} to end")
 
 
 def exists(client: KazooClient, path: str) -> bool:
