@@ -275,18 +275,20 @@ class Ledger:
                 if mine and mine[-1].producer_epoch != written.producer_epoch:
                     mine.clear()
                 mine.append(written)
+        missing = self._may_be_missing()
         for producer_id, mine in latest.items():
             last = mine[-1]
             producer = log.producers.get(producer_id)
             if producer is None:
                 # a later one of the same producer has let it go, and was cut off since
-                is_gone = last.data in self._may_be_missing()
+                is_gone = last.data in missing
                 assert is_gone or last.base < max(first, log.start_offset), f"{producer_id} is forgotten: {last}"
                 continue
-            sequence = (last.sequence + last.last - last.base) & SEQUENCE_MASK
-            assert (producer.epoch, producer.last_sequence) == (last.producer_epoch, sequence), (
-                f"producer {producer_id} stands at {producer.epoch}/{producer.last_sequence}, not at {last}"
-            )
+            at = producer.epoch, producer.last_sequence
+            while len(mine) > 1 and mine[-1].data in missing and at != _stand_behind(mine[-1]):
+                mine.pop()  # the same, and an earlier one is there
+            last = mine[-1]
+            assert at == _stand_behind(last), f"producer {producer_id} stands at {at[0]}/{at[1]}, not at {last}"
             remembered = [batch.last_offset for batch in producer.batches]
             offsets = [written.last for written in mine if written.last in remembered or written.data not in self.gone]
             assert remembered == offsets[-len(remembered) :], f"{remembered} of {mine}"
@@ -346,3 +348,8 @@ def state_of(log: PartitionLog) -> object:
 def times_around(random: Random, now_ms: int, count: int) -> list[int]:
     """Timestamps that go back and forth."""
     return [now_ms + random.randint(-500, 500) for _ in range(count)]
+
+
+def _stand_behind(written: Written) -> tuple[int, int]:
+    """Epoch and last sequence of its producer."""
+    return written.producer_epoch, (written.sequence + written.last - written.base) & SEQUENCE_MASK
