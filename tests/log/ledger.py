@@ -151,6 +151,13 @@ class Ledger:
             missing.append({written.data for written in dropped} - found)
         return missing
 
+    def _keep_undecided(self, log: PartitionLog) -> None:
+        """Of what lies before the log's start nobody can tell, and a disk that lost its deletion may bring it back."""
+        for compaction in self.compactions:
+            before = [data for data in compaction.dropped if self._known[data].base < log.start_offset]
+            compaction.dropped = [data for data in before if data not in self.gone]
+        self.compactions = [compaction for compaction in self.compactions if compaction.dropped]
+
     def has_the_same(self, base: int, written: Written) -> bool:
         """Whether the batch at `base` is `written`, or one that its producer cannot tell from it."""
         return any(
@@ -174,7 +181,7 @@ class Ledger:
         path = self._way(log)
         missing = self._find_out(log, {written.data for written in path})
         self.gone.update(*missing)
-        self.compactions.clear()
+        self._keep_undecided(log)
         self._forget_gone(log.end_offset)
         promised = min(self.end, self.cutting_at) if everything else self.promised
         found = {written.data for written in path}
