@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafkalite.clock import SystemClock
 from kafkalite.config import BrokerConfig
 from kafkalite.listeners import ListenerConfig
+from kafkalite.names import random_uuid
 from kafkalite.replication.controller import Controller
-from kafkalite.zk.registry import Change, Standing
+from kafkalite.zk.registry import Change, PartitionRecord, Standing, TopicRecord
+from kafkalite.zk.session import ZooKeeperSession
 from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
 from tests.zk.visits import settings_for
 
@@ -79,3 +84,30 @@ async def member(connect: str, directory: Path, broker_id: int = 1, **options: A
     async with apart(connect, directory, broker_id, **options) as one:
         await one.join()
         yield one
+
+
+def state(broker: int = 1, epoch: int = 0) -> PartitionRecord:
+    return PartitionRecord((broker,), broker, epoch, (broker,), 0)
+
+
+def topic(name: str, count: int = 1, broker: int = 1, **config: str) -> TopicRecord:
+    return TopicRecord(name, random_uuid(), {number: state(broker) for number in range(count)}, config)
+
+
+def leads(one: Member, name: str, broker: int) -> bool:
+    """Whether that broker leads all of the topic, as far as this one knows."""
+    found = one.registry.topics.get(name)
+    return found is not None and all(each.leader == broker for each in found.partitions.values())
+
+
+async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    """Until the log has it."""
+    heard = asyncio.Event()
+    caplog.handler.addFilter(lambda record: words not in record.getMessage() or heard.set() or True)
+    if words not in caplog.text:
+        await asyncio.wait_for(heard.wait(), 20)
+
+
+async def contents(session: ZooKeeperSession, *wanted: str) -> list[object]:
+    """What the nodes say, as values; None where there is none."""
+    return [json.loads(n.data) if n is not None and n.data else n and b"" for n in await session.read(wanted)]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -36,20 +35,9 @@ from kafkalite.zk.session import (
     ZooKeeperSettings,
 )
 from tests.zk.visits import Visit, settings_for, visit
-from tests.zookeeper import Cut, ZooKeeper, free_port
+from tests.zookeeper import ZooKeeper, free_port
 
 CONNECTED, SUSPENDED, EXPIRED = Connection.CONNECTED, Connection.SUSPENDED, Connection.EXPIRED
-
-
-@pytest.fixture
-def place(zookeeper: ZooKeeper, chroot: str) -> str:
-    return zookeeper.connect + chroot
-
-
-@pytest.fixture
-def cut(zookeeper: ZooKeeper) -> Iterator[Cut]:
-    with Cut(zookeeper.connect) as cut:
-        yield cut
 
 
 def door_threads() -> list[str]:
