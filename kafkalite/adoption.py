@@ -14,11 +14,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
 from kafkalite.log.files import Files
 from kafkalite.log.meta_properties import MetaProperties, agreed, read_meta_properties
 from kafkalite.log.names import META_PROPERTIES
-from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
 from kafkalite.zk.registry import PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import time
 from types import TracebackType
 from typing import Any
 
-from kafkalite.errors import ConfigError, ErrorCode, Malformed
+from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.schema import Message
 
 _ANSWER_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20

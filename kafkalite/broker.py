@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafkalite.broker_rooms import Rooms
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
-from kafkalite.known_properties import no_effect
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.known_properties import no_effect
 from kafkalite.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from kafkalite.adoption import Adopted
-    from kafkalite.clock import Clock
+    from kafkalite.common.clock import Clock
 
 
 class Broker:

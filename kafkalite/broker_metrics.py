@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
+from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group_state import GroupState
-from kafkalite.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.zk.registry import NO_LEADER
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt
 from kafkalite.api.context import Services
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.fetch_sessions import FetchSessions
-from kafkalite.clock import Clock, SystemClock, Timer
+from kafkalite.common.clock import Clock, SystemClock, Timer
+from kafkalite.common.errors import ConfigError
 from kafkalite.compaction import Compaction
-from kafkalite.config import BrokerConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.producer_ids import ProducerIds
-from kafkalite.errors import ConfigError
 from kafkalite.group_topic import GroupTopic
-from kafkalite.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.background import Hands
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.retention import RetentionCheck
@@ -210,7 +210,7 @@ class Rooms:
 
     async def _start_metrics(self, where: ListenerConfig) -> None:
         from kafkalite.broker_metrics import broker_metrics, health
-        from kafkalite.metrics import CONTENT_TYPE
+        from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.network.metrics_endpoint import MetricsEndpoint
 
         metrics = broker_metrics(

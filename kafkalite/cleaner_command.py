@@ -16,7 +16,7 @@ from typing import Any
 from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.cluster_client import NO_LEADER, ClusterClient, Key, require_topics
-from kafkalite.errors import ConfigError, ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,

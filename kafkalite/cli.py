@@ -11,9 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError, StorageError
-from kafkalite.properties import annotated, read_environment, read_properties
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import annotated, read_environment, read_properties
 
 if TYPE_CHECKING:
     import argparse

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from kafkalite.blocking_client import BlockingClient, Unanswered, parse_address
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.messages.metadata import MetadataRequest
 
 _METADATA_VERSION = 9

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.messages import FromWorker
     from kafkalite.cleaner.worker_process import Worker
-    from kafkalite.clock import Clock, Timer
-    from kafkalite.config import BrokerConfig
+    from kafkalite.common.clock import Clock, Timer
+    from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.data_directory import Key
     from kafkalite.log.log_manager import LogManager
 

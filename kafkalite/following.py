@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import KafkaError
+from kafkalite.common.errors import KafkaError
 from kafkalite.zk.registry import NO_CONTROLLER, NO_LEADER, Change, Standing
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kafkalite.clock import Clock
-from kafkalite.config import BrokerConfig
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loading import StoredGroups
-from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.partition import Partition
 from kafkalite.topics import Topic, Topics
 

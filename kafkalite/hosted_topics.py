@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.names import INTERNAL_TOPICS
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.names import INTERNAL_TOPICS
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.partition import OfflinePartition, Partition
 from kafkalite.zk.registry import PartitionRecord, Registry, Standing, TopicRecord
 

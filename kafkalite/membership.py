@@ -25,9 +25,9 @@ from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
 from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
 
 if TYPE_CHECKING:
-    from kafkalite.clock import Clock, Timer
-    from kafkalite.config import BrokerConfig
-    from kafkalite.listeners import ListenerConfig
+    from kafkalite.common.clock import Clock, Timer
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.config.listeners import ListenerConfig
     from kafkalite.log.data_directories import DataDirectories
     from kafkalite.topics import Topics
     from kafkalite.zk.registry import PartitionRecord, Registry

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.offline_log import OfflineLog
 
 if TYPE_CHECKING:
+    from kafkalite.common.region import FileRegion
     from kafkalite.log.partition_log import AppendResult, PartitionLog
     from kafkalite.log.time_lookup import TimeLookup
-    from kafkalite.region import FileRegion
 
 
 _NO_OFFSET = -2  # no client asks for it

@@ -12,8 +12,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk.registry import CLUSTER_DEFAULT, Change, Registry
 
 logger = logging.getLogger(__name__)

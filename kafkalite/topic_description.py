@@ -18,7 +18,7 @@ from typing import Any
 
 from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.cluster_client import ClusterClient, Key, require_topics
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     COUNTS,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import collides, topic_name_fault
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import collides, topic_name_fault
 
 PARTITION_COUNT_MAX = 100_000  # of one topic: each is a directory with open files
 

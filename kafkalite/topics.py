@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.names import format_uuid, random_uuid
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.hosted_topics import HostedTopics
 from kafkalite.hosted_topics import Topic as Topic
-from kafkalite.names import format_uuid, random_uuid
 from kafkalite.topic_rules import check_more_partitions, check_new_topic
 from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.listeners import ListenerConfig
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.registry import (
     NO_CONTROLLER,
     NO_LEADER,

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.record import read_records
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.broker import Broker
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from tests.three_brokers import three_brokers
 from tests.zookeeper import ZooKeeper
 

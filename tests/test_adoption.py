@@ -15,8 +15,8 @@ import pytest
 
 from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from kafkalite.broker import Broker
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.data_directories import StoredTopic
 from kafkalite.log.meta_properties import MetaProperties

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite import Broker
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 

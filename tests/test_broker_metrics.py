@@ -14,7 +14,7 @@ import uvloop
 from kafkalite.blocking_client import BlockingClient
 from kafkalite.broker import Broker
 from kafkalite.broker_metrics import broker_metrics
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

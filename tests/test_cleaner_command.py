@@ -15,6 +15,7 @@ from kafkalite.blocking_client import BlockingClient
 from kafkalite.broker import Broker
 from kafkalite.cli import main
 from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerResponse
 from kafkalite.protocol.messages.log_dirs import (
@@ -28,7 +29,6 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkalite.protocol.schema import Message
 from tests.test_topic_description import METADATA, hang_up, listening, nobody_else
 
 Said = tuple[int, list[str], list[str]]

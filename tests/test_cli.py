@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite import cli
-from kafkalite.config import BrokerConfig, ListenerConfig
-from kafkalite.errors import ConfigError
-from kafkalite.properties import read_environment
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig, ListenerConfig
+from kafkalite.config.properties import read_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = [sys.executable, "-m", "kafkalite"]

@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkalite.broker import Broker
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
-from kafkalite.clock import ManualClock
-from kafkalite.errors import ConfigError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files
 from kafkalite.log.partition_log import PartitionLog

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.config import BrokerConfig, ConfigSource, ConfigType, ListenerConfig, TopicConfig
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.known_properties import KNOWN
-from kafkalite.properties import annotated, parse_properties, read_environment, read_properties
-from kafkalite.settings import INT_MAX, LONG_MAX
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.config.broker_config import BrokerConfig, ConfigSource, ConfigType, ListenerConfig, TopicConfig
+from kafkalite.config.known_properties import KNOWN
+from kafkalite.config.properties import annotated, parse_properties, read_environment, read_properties
+from kafkalite.config.settings import INT_MAX, LONG_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -391,7 +391,7 @@ def test_the_annotated_file_is_the_table():
 
 
 def test_configuration_is_light_to_import():
-    code = "import sys, kafkalite.config, kafkalite.cli; print(*sys.modules)"
+    code = "import sys, kafkalite.config.broker_config, kafkalite.cli; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout.split()
@@ -404,7 +404,7 @@ def test_configuration_is_light_to_import():
         "kazoo",
         "argparse",
         "json",
-        "kafkalite.known_properties",
+        "kafkalite.config.known_properties",
     }
     assert not heavy & set(loaded)
 

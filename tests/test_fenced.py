@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.zk.registry import Standing
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.following import Following
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode, StorageError
+from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offset_store import CommittedOffset
-from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.group_topic import TURN_BYTES, GroupTopic
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
-from kafkalite.names import GROUP_METADATA_TOPIC
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.membership import Doubt, endpoints_to_tell
 from kafkalite.zk.registry import Standing
 from tests.cluster_registry import ClusterMemory, MemoryRegistry

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from tests.prometheus import parse, value
 
 COLUMNS = (Column("size_bytes", GAUGE, "How large."), Column("reads_total", COUNTER, "How often."))

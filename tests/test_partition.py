@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.partition import Partition, Waiter
 
 

@@ -18,8 +18,8 @@ import uvloop
 
 from bench.startup import kafkalite_launcher
 from kafkalite.broker import Broker
-from kafkalite.clock import ManualClock, Timer
-from kafkalite.errors import ErrorCode
+from kafkalite.common.clock import ManualClock, Timer
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc, iterate
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

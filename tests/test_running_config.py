@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.running_config import RunningConfig
 from kafkalite.zk.registry import CLUSTER_DEFAULT
 from tests.cluster_registry import ClusterMemory

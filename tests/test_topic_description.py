@@ -16,7 +16,7 @@ from kafkalite import topic_description
 from kafkalite.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.broker import Broker
 from kafkalite.cli import main
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.log_dirs import (

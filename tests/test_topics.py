@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.broker import Broker
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
 from kafkalite.topics import Topics

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.names import format_uuid
+from kafkalite.common.names import format_uuid
 from kafkalite.zk import paths
 from kafkalite.zk.operations import Create, Delete, SetData
 from kafkalite.zk.session import ZooKeeperSession

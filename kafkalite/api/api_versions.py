@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.hosted_topics import Topic
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.messages.cleaner import (

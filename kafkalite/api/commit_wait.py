@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.api.context import Services
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse

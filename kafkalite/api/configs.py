@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkalite.api.context import Call, Services
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.names import topic_name_fault
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.names import topic_name_fault
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -32,7 +33,6 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from kafkalite.settings import ConfigEntry, ConfigSource, ConfigType
 
 TOPIC = 2
 BROKER = 4

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.network.complaints import Complaints
+from kafkalite.common.throttled_log import Complaints
 from kafkalite.zk.registry import NO_LEADER
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kafkalite.api.fetch_sessions import FetchSessions
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.clock import Clock
-    from kafkalite.config import BrokerConfig
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.producer_ids import ProducerIds
     from kafkalite.log.log_manager import LogManager

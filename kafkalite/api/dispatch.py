@@ -31,15 +31,15 @@ from kafkalite.api import (
     topics,
 )
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import Disconnect
+from kafkalite.common.errors import Disconnect
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.apis import SERVED
-from kafkalite.protocol.codec import decoder
+from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
+    from kafkalite.common.region import Part
     from kafkalite.network.peer import Answer, Peer
-    from kafkalite.region import Part
 
 
 Handler = Callable[[Services, Any, Call], Any]

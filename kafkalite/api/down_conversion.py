@@ -17,13 +17,13 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Clock
-from kafkalite.errors import KafkaError, Malformed, StorageError
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import KafkaError, Malformed, StorageError
+from kafkalite.common.region import FileRegion
 from kafkalite.log.batch_file import walk
 from kafkalite.log.conversion import NotConvertible, to_old_format
 from kafkalite.log.message_set import V0, V1
 from kafkalite.partition import Partition
-from kafkalite.region import FileRegion
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

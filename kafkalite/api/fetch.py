@@ -16,8 +16,9 @@ from functools import partial
 from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.api.down_conversion import FIRST_VERSION_OF_BATCHES, DownConversion
 from kafkalite.api.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.region import FileRegion
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition, Waiter
 from kafkalite.protocol.messages.fetch import (
@@ -29,7 +30,6 @@ from kafkalite.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from kafkalite.region import FileRegion
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_MIN_ONE = 3

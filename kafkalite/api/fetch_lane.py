@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.fetch import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, answer_now
 from kafkalite.api.fetch_sessions import FINAL_EPOCH, FIRST_VERSION_BY_ID, NO_SESSION, WantedPartition
-from kafkalite.errors import KafkaError
+from kafkalite.common.errors import KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.partition import Partition, Waiter
-from kafkalite.protocol.codec import decode
+from kafkalite.protocol.codec.codec import decode
+from kafkalite.protocol.codec.primitives import write_uvarint
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -36,15 +37,14 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kafkalite.protocol.primitives import write_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.context import BrokerEndpoint, Services
+    from kafkalite.common.region import FileRegion, Part
     from kafkalite.hosted_topics import Topic
     from kafkalite.network.peer import Peer
-    from kafkalite.region import FileRegion, Part
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""

@@ -15,7 +15,7 @@ import random
 from collections.abc import Iterable
 from uuid import UUID
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 EVICTION_MS = 120_000

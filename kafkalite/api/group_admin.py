@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 
 from kafkalite.api.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import GROUP_METADATA_TOPIC
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.messages.group_admin import (
     Coordinator,
     DeleteGroupsRequest,

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.context import Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.coordinator.group_offsets import Accepted, known_partitions
-from kafkalite.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,

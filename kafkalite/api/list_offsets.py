@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.files import storage_error
 from kafkalite.log.time_lookup import TimeLookup
 from kafkalite.partition import Partition

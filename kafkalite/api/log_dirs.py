@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.cleaner import log_cleaning
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
     CLEANING_TOLD,

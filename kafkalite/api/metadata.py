@@ -14,9 +14,9 @@ from uuid import UUID
 
 from kafkalite.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kafkalite.api.context import BrokerEndpoint, Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
 from kafkalite.hosted_topics import Topic
-from kafkalite.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import BrokerEndpoint, Call, Services
-from kafkalite.errors import Disconnect, ErrorCode, KafkaError
+from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.hosted_topics import Topic
 from kafkalite.log.conversion import to_batch
 from kafkalite.log.partition_log import AppendResult

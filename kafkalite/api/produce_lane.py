@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.produce import ALL, failure, success
-from kafkalite.errors import KafkaError, Malformed
+from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
     PartitionProduceResponse,
@@ -30,17 +31,16 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalite.protocol.primitives import read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.context import Services
+    from kafkalite.common.region import Part
     from kafkalite.hosted_topics import Topic
     from kafkalite.log.partition_log import AppendResult
     from kafkalite.network.peer import Peer, Reply
     from kafkalite.partition import Partition
-    from kafkalite.region import Part
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset. Older ones are rare and take the long way. Up to 11, the last

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
 NONE = -1  # where there is no producer id, or no epoch

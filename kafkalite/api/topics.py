@@ -13,8 +13,8 @@ from uuid import UUID
 
 from kafkalite.api.configs import topic_config_entries
 from kafkalite.api.context import Call, Services
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import INTERNAL_TOPICS, ZERO_UUID
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,

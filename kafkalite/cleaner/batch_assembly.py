@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.checksum import crc32c
 from kafkalite.cleaner.segment_pieces import Piece
+from kafkalite.common.checksum import crc32c
 from kafkalite.log.batch import (
     CODEC_MASK,
     CONTROL,

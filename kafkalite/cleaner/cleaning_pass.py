@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.cleaner.messages import Abort, Cleaned, Failed, Fault, Finished, FromWorker, GaveUp, Swapped, ToWorker
 from kafkalite.cleaner.plan import Plan
-from kafkalite.config import BrokerConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment_replacement import Replacement
-from kafkalite.settings import INT_MAX
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.cleaning_pass import CleaningPass, Ending, Outcome
 from kafkalite.cleaner.messages import Clean, FromWorker, Rate, Ready, ToWorker
 from kafkalite.cleaner.throttle import share
-from kafkalite.clock import Clock, Timer
+from kafkalite.common.clock import Clock, Timer
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.worker_process import BeginWorker, Worker

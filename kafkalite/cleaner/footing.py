@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.log.names import RECOVERY_POINTS
 
 if TYPE_CHECKING:

@@ -33,9 +33,9 @@ from kafkalite.cleaner.run_request import Done, RunOutcome, RunRequest, RunReque
 from kafkalite.cleaner.standing import Standing, Standings, is_compacted
 from kafkalite.cleaner.totals import Sums
 from kafkalite.cleaner.trouble import Trouble
-from kafkalite.clock import Clock, Timer
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import KafkaError
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import KafkaError
+from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.plan import Plan

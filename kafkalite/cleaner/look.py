@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.standing import Standing, Standings, is_compacted
-from kafkalite.clock import Clock
-from kafkalite.errors import KafkaError
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

@@ -15,7 +15,7 @@ from kafkalite.cleaner.job import CleanStats
 from kafkalite.cleaner.record_keys import RecordKeys
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.cleaner.survivors import Survivors
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import BatchHeader
 from kafkalite.log.batch_columns import Array, Flags
 from kafkalite.log.compression import UNPACKED_BYTES_MAX

@@ -11,7 +11,7 @@ from kafkalite.cleaner.line import Line
 from kafkalite.cleaner.run_request import RunOutcome, RunRequests
 from kafkalite.cleaner.standing import DEATHS_MAX, Standing
 from kafkalite.cleaner.totals import Sums, told
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.standing import Standings, is_compacted
-from kafkalite.clock import Clock
-from kafkalite.errors import KafkaError
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.cleaning_pass import CleaningPass

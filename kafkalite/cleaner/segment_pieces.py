@@ -15,9 +15,9 @@ from struct import Struct
 
 import numpy as np
 
-from kafkalite.checksum import crc32c
 from kafkalite.cleaner.job import CleaningFailed
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import CRC_FROM, MAGIC, PREFIX_BYTES
 from kafkalite.log.batch_columns import Array, Batches, OldFormat, scan
 from kafkalite.log.files import Files

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.cleaning_pass import CleaningPass, Ending, Outcome
 from kafkalite.cleaner.plan import LogFacts, Plan, depends_on_time, nothing_seen, plan
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
-from kafkalite.errors import KafkaError
+from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanStats
-    from kafkalite.config import TopicConfig
+    from kafkalite.config.broker_config import TopicConfig
     from kafkalite.log.log_manager import LogManager
     from kafkalite.log.partition_log import PartitionLog
 

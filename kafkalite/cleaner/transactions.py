@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.cleaner.segment_pieces import Piece
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import CONTROL, TRANSACTIONAL
 from kafkalite.log.batch_columns import Flags
 from kafkalite.log.files import Files

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 
 from kafkalite.cleaner.standing import PAUSE_MS_MAX
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 
 logger = logging.getLogger(__name__)
 

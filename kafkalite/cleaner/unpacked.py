@@ -12,7 +12,7 @@ from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.cleaner.record_keys import read_offset_deltas
 from kafkalite.cleaner.record_starts import find_records_of
 from kafkalite.cleaner.segment_pieces import Piece
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES
 from kafkalite.log.batch_columns import Array, Batches
 from kafkalite.log.record import RECORD_BYTES_MIN

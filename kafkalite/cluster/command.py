@@ -27,7 +27,7 @@ from typing import Any, Protocol
 
 from kafkalite.cluster.member import Member
 from kafkalite.cluster.plan import ClusterPlan, check_directory, plan, with_zookeeper
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.names import LOCK
 from kafkalite.zk.own_zookeeper import OwnZooKeeper, what_is_missing
 

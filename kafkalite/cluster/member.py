@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.cluster.plan import MemberPlan
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 
 _READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster (\S+)")
 _STOP_LIMIT_S = 30.0

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
-from kafkalite.listeners import ListenerConfig, metrics_listener
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.log.names import META_PROPERTIES
 
 BROKERS_MAX = 100  # each is a process of 30 MB

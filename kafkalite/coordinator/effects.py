@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.members import Member

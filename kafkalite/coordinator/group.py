@@ -19,7 +19,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
-from kafkalite.clock import Moment
+from kafkalite.common.clock import Moment
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.effects import (
     AnswerJoin,
     AnswerSync,
@@ -52,7 +53,6 @@ from kafkalite.coordinator.group_state import (
 from kafkalite.coordinator.members import NEVER_MS, Member, Members, Protocols
 from kafkalite.coordinator.offset_store import NO_TIMESTAMP, ExpiryRule, OffsetStore
 from kafkalite.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from kafkalite.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Clock, Moment, Timer
+from kafkalite.common.clock import Clock, Moment, Timer
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import partition_for_id
 from kafkalite.coordinator import group_offsets, group_responses
 from kafkalite.coordinator.effects import (
     AnswerJoin,
@@ -36,8 +38,6 @@ from kafkalite.coordinator.group_records import STRING_BYTES_MAX, group_key, off
 from kafkalite.coordinator.group_responses import CLASSIC, Parked
 from kafkalite.coordinator.group_state import EMPTY, GROUP_APPEND_FAULT
 from kafkalite.coordinator.offset_store import Partition
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.names import partition_for_id
 from kafkalite.protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -67,7 +67,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 
 if TYPE_CHECKING:
-    from kafkalite.config import BrokerConfig
+    from kafkalite.config.broker_config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ import logging
 import struct
 from collections.abc import Iterable, Iterator
 
+from kafkalite.common.errors import Malformed
 from kafkalite.coordinator.group_records import (
     GroupMetadataValue,
     OffsetKey,
@@ -22,7 +23,6 @@ from kafkalite.coordinator.group_records import (
     read_offset_value,
 )
 from kafkalite.coordinator.offset_store import OffsetStore
-from kafkalite.errors import Malformed
 from kafkalite.log.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
 from kafkalite.log.compression import NONE
 from kafkalite.log.message_set import entry_header, read_messages

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import Group
 from kafkalite.coordinator.group_records import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_state import COMMIT_APPEND_FAULT
 from kafkalite.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset, OffsetStore, Partition
-from kafkalite.errors import ErrorCode
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -11,11 +11,11 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, TypeVar
 
+from kafkalite.common.errors import Malformed
+from kafkalite.common.region import Part
 from kafkalite.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset
-from kafkalite.errors import Malformed
-from kafkalite.protocol.codec import decode, encoder
-from kafkalite.protocol.schema import Message, array, blob, int32, int64, string
-from kafkalite.region import Part
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.schema import Message, array, blob, int32, int64, string
 
 M = TypeVar("M", bound=Message)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 
 
 class GroupState(Enum):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.effects import JoinedMember, JoinWaiter, SyncWaiter
 from kafkalite.coordinator.group_records import GroupMetadataValue, MemberMetadata
-from kafkalite.errors import ErrorCode
 
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's favourite first
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.inspection.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
 
 if TYPE_CHECKING:

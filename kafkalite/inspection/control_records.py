@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.internal_topics import as_json
 from kafkalite.inspection.record_decoders import to_json
-from kafkalite.protocol.codec import decode
-from kafkalite.protocol.schema import Message, int16, int64
+from kafkalite.protocol.codec.codec import decode
+from kafkalite.protocol.codec.schema import Message, int16, int64
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.control_records import ABORT, COMMIT, control_type
 from kafkalite.inspection.directories import PartitionDirectory, is_locked, look, offsets_of
 from kafkalite.inspection.log_file import HEAD_BYTES, SIZE_MIN, LogFile

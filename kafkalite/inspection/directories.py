@@ -10,7 +10,7 @@ import fcntl
 import os
 from typing import NamedTuple
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.regular_file import open_regular, read_file
 from kafkalite.log.checkpoint import decode_entries
 from kafkalite.log.names import (

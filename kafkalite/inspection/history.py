@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.control_records import ABORT, COMMIT, control_type
 from kafkalite.inspection.record_rows import rows_of_batch
 from kafkalite.log.batch import CONTROL, TRANSACTIONAL

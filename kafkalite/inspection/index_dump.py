@@ -13,8 +13,8 @@ import os
 import struct
 from typing import NamedTuple
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.log_file import LogFile
 from kafkalite.inspection.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.record_rows import rows_of_batch

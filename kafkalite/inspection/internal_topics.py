@@ -14,15 +14,15 @@ import struct
 import uuid
 from typing import Any
 
+from kafkalite.common.errors import Malformed
+from kafkalite.common.names import format_uuid, java_hash
 from kafkalite.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from kafkalite.errors import Malformed
 from kafkalite.inspection.record_decoders import Shown, to_json
-from kafkalite.names import format_uuid, java_hash
-from kafkalite.protocol.codec import decode
-from kafkalite.protocol.primitives import INT32, STRING
-from kafkalite.protocol.schema import Message, array, blob, int8, int16, int32, int64, string
-from kafkalite.protocol.schema import struct as tagged
-from kafkalite.protocol.schema import uuid as id16
+from kafkalite.protocol.codec.codec import decode
+from kafkalite.protocol.codec.primitives import INT32, STRING
+from kafkalite.protocol.codec.schema import Message, array, blob, int8, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import struct as tagged
+from kafkalite.protocol.codec.schema import uuid as id16
 
 _VERSION = struct.Struct(">h")
 _CONSUMER = "consumer"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.pool import AsyncResult
 from typing import NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.log_file import LogFile, Window
 from kafkalite.inspection.log_lines import NO_LIMIT, LogDump, show_windows
 from kafkalite.inspection.printer import GAPS, Complaint, Printer

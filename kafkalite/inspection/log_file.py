@@ -14,8 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.regular_file import open_regular
 from kafkalite.log.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.control_records import control_text
 from kafkalite.inspection.log_file import Window, is_valid
 from kafkalite.inspection.printer import Printer

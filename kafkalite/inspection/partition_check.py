@@ -12,7 +12,8 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafkalite.checksum import crc32c
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.names import ZERO_UUID, parse_uuid
 from kafkalite.inspection.directories import PartitionDirectory
 from kafkalite.inspection.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
 from kafkalite.inspection.history import History
@@ -36,7 +37,6 @@ from kafkalite.log.names import (
     TXN_INDEX,
     parse_segment_file,
 )
-from kafkalite.names import ZERO_UUID, parse_uuid
 
 _COUNTS = struct.Struct(">4s7q")
 _OF_KRAFT = ("quorum-state", ".checkpoint", ".checkpoint.deleted")

@@ -8,7 +8,7 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, Transactio
 
 from __future__ import annotations
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.findings import Fault
 from kafkalite.inspection.history import Ended, History
 from kafkalite.inspection.index_dump import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot

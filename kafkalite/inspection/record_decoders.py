@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 
 Shown = tuple[str | None, str | None]
 RecordDecoder = Callable[[bytes | None, bytes | None, int], Shown]

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.log_file import Window
 from kafkalite.log.batch import MAGIC, parse_header
 from kafkalite.log.batch_columns import Array

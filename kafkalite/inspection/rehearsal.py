@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.common.region import OpenFile
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.directories import PartitionDirectory, read_written
 from kafkalite.log.files import Files
 from kafkalite.log.names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
 from kafkalite.log.producer_state import EXPIRATION_MS
 from kafkalite.log.recovery import Known, load
-from kafkalite.region import OpenFile
 
 _logs = logging.getLogger("kafkalite.log")
 

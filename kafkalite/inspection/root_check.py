@@ -12,7 +12,8 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import format_uuid, parse_uuid
 from kafkalite.inspection.directories import Place
 from kafkalite.inspection.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
 from kafkalite.inspection.partition_check import Told
@@ -31,7 +32,6 @@ from kafkalite.log.names import (
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
 )
-from kafkalite.names import format_uuid, parse_uuid
 from kafkalite.zk.embedded import JOURNAL_NAME
 from kafkalite.zk.journal import CorruptJournal, decode
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.findings import Fault
 from kafkalite.inspection.history import History, Rows
 from kafkalite.inspection.log_file import LogFile, Window, find_bounds, is_valid

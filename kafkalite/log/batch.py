@@ -16,8 +16,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.log.compression import NONE, compress
 
 Buffer = bytes | bytearray | memoryview

@@ -14,8 +14,8 @@ from struct import Struct
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import (
     CODEC_MASK,
     CONTROL,

@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Iterator
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log import message_set
 from kafkalite.log.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
 

@@ -12,8 +12,8 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
+from kafkalite.common.names import format_uuid, parse_uuid
 from kafkalite.log.files import Files
-from kafkalite.names import format_uuid, parse_uuid
 
 logger = logging.getLogger(__name__)
 

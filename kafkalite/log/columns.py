@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, Buffer
 from kafkalite.log.batch_columns import Array, Batches, Flags, scan
 from kafkalite.log.compression import UNPACKED_BYTES_MAX, decompress

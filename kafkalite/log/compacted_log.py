@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.log.files import Done, storage_error
 from kafkalite.log.names import SWAP
 from kafkalite.log.segment import Segment

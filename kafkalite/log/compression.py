@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Callable
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")

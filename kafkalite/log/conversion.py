@@ -17,7 +17,7 @@ from struct import Struct, pack_into
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
-from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import (
     CODEC_MASK,
     HEADER_BYTES,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.log.data_directory import Contents, DataDirectory, Key
 from kafkalite.log.files import Background, Files, storage_error
 from kafkalite.log.meta_properties import MetaProperties, agreed

@@ -25,7 +25,8 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.region import OpenFile
 from kafkalite.log.checkpoint import read_topic_id
 from kafkalite.log.files import Background, Done, Files, is_full, storage_error
 from kafkalite.log.flusher import remember_failed_sync
@@ -48,7 +49,6 @@ from kafkalite.log.names import (
 )
 from kafkalite.log.offset_checkpoints import LogOffsets, OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.region import OpenFile
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.common.region import OpenFile
 from kafkalite.log.open_segments import OpenSegments
-from kafkalite.region import OpenFile
 
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]

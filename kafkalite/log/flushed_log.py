@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.flusher import Flusher
 from kafkalite.log.segment import NEVER, Segment
 

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.log.files import Background, Files, SyncFailed
 from kafkalite.log.names import FAILED_SYNC
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch_columns import Array
 from kafkalite.log.record import read_varint
 from kafkalite.log.record_lanes import Bytes, Corrupt, read_fields, refuse

@@ -18,7 +18,7 @@ import logging
 import os
 from collections.abc import Iterable, Sequence
 
-from kafkalite.errors import Malformed, StorageError
+from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.log.batch_file import hop
 from kafkalite.log.files import Files
 from kafkalite.log.names import CLEANED, DELETED, LOG, SNAPSHOT, SWAP, parse_segment_file

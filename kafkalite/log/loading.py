@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.data_directory import DataDirectory, Key
 from kafkalite.log.files import is_full
 from kafkalite.log.offset_checkpoints import LogOffsets

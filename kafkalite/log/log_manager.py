@@ -18,9 +18,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from kafkalite.clock import Clock, Timer
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.background import BackgroundWork, RunInBackground
 from kafkalite.log.data_directories import DataDirectories, Holdings, TopicIdOf
 from kafkalite.log.data_directory import DataDirectory, Key

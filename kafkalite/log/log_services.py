@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 from kafkalite.log.files import Background, Files, run_inline
 from kafkalite.log.producer_state import EXPIRATION_MS
 

@@ -15,7 +15,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES
 from kafkalite.log.batch_columns import Array
 from kafkalite.log.columns import Columns

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
 from kafkalite.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
 from kafkalite.log.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record

@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.log.files import Files
-from kafkalite.names import format_uuid, random_uuid
 
 WITH_ZOOKEEPER, WITH_KRAFT = 0, 1
 

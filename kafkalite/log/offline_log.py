@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.partition_log import PartitionLog
 
 

@@ -18,8 +18,9 @@ import uuid
 from bisect import bisect_right
 from typing import NamedTuple
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.region import FileRegion
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import CONTROL, parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
 from kafkalite.log.compacted_log import CompactedLog
@@ -32,7 +33,6 @@ from kafkalite.log.recovery import Known, LoadedLog, load
 from kafkalite.log.segment import RELATIVE_OFFSET_MAX
 from kafkalite.log.time_lookup import TimeLookup, TimestampOffset, first_at_or_after, latest
 from kafkalite.log.validate import Rules, rewrite, validate
-from kafkalite.region import FileRegion
 
 __all__ = ["AppendResult", "LogServices", "PartitionLog"]
 

@@ -19,8 +19,8 @@ import struct
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import BatchHeader
 from kafkalite.log.files import Files
 from kafkalite.log.names import SNAPSHOT, segment_stem

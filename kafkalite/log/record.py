@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, Buffer, parse_header
 from kafkalite.log.compression import NONE, UNPACKED_BYTES_MAX, decompress
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import pack_into
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import (
     CODEC_MASK,
     HEADER_BYTES,

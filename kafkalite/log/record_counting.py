@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log import message_set
 from kafkalite.log.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from kafkalite.log.record import read_records

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.files import Background, Files
 from kafkalite.log.record_counting import NEVER, Stopped, Tally, count, go_on_always
 from kafkalite.log.record_notes import Identity, add_entries, encode_entry, identity_of, read_noted

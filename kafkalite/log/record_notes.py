@@ -21,7 +21,7 @@ import struct
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from kafkalite.checksum import crc32c
+from kafkalite.common.checksum import crc32c
 from kafkalite.log.files import Files
 from kafkalite.log.names import RECORD_COUNTS
 from kafkalite.log.record_counting import NEVER, Tally

@@ -15,8 +15,8 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import BatchHeader
 from kafkalite.log.batch_file import is_intact
 from kafkalite.log.files import Files

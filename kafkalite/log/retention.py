@@ -22,9 +22,9 @@ from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.clock import Clock, Timer
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import TopicConfig
 
 if TYPE_CHECKING:
     from kafkalite.log.partition_log import PartitionLog

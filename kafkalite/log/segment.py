@@ -19,8 +19,9 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
+from kafkalite.common.region import OpenFile
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from kafkalite.log.batch_file import hop, walk
 from kafkalite.log.files import Files
@@ -31,7 +32,6 @@ from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.record_notes import Identity, identity_of
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import TxnIndex
-from kafkalite.region import OpenFile
 
 logger = logging.getLogger(__name__)
 

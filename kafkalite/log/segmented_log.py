@@ -20,8 +20,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Timer
-from kafkalite.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.common.clock import Timer
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
 from kafkalite.log.batch import parse_header
 from kafkalite.log.files import Background, Files, storage_error
 from kafkalite.log.flushed_log import FlushedLog

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalite.errors import KafkaError, Malformed
+from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.region import OpenFile
 from kafkalite.log.batch import MAGIC, BatchHeader
 from kafkalite.log.batch_file import walk
 from kafkalite.log.message_set import message_times
 from kafkalite.log.record import record_times
 from kafkalite.log.segment import Segment
-from kafkalite.region import OpenFile
 
 # what looking for a time may unpack of one batch: a quarter of a second at worst, far above what producers send
 _LOOKUP_BYTES_MAX = 16 << 20

@@ -11,9 +11,9 @@ Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.co
 
 from __future__ import annotations
 
-from kafkalite.checksum import crc32c
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import (
     CONTROL,
     CRC_FROM,

@@ -12,8 +12,8 @@ import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 
-from kafkalite.clock import Clock, Timer
-from kafkalite.network.complaints import Complaints
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.throttled_log import Complaints
 from kafkalite.network.connection import Connection
 from kafkalite.network.listener import Listener, plain_address
 from kafkalite.network.peer import Peer

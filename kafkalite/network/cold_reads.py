@@ -16,7 +16,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from kafkalite.region import FileRegion
+from kafkalite.common.region import FileRegion
 
 THREADS = 4
 """Readers that wait for the disk at one time, each for one connection."""

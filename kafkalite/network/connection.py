@@ -24,12 +24,12 @@ from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Awaitable
 from time import monotonic
 
-from kafkalite.errors import Disconnect, Malformed
+from kafkalite.common.errors import Disconnect, Malformed
+from kafkalite.common.region import Part
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
 from kafkalite.network.peer import Peer, Reply
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
-from kafkalite.region import Part
 
 HELD_BYTES_MAX = LARGE_FRAME_BYTES
 TURN_FRAMES = 64

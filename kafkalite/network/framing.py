@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 import struct
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 
 SIZE_BYTES = 4
 SLAB_BYTES = 256 * 1024

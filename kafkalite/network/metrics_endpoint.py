@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kafkalite.region import Part
+from kafkalite.common.region import Part
 
 Lane = Callable[[memoryview], "list[Part] | Reply | None"]
 """Answers a frame like the ones before it on the same connection; None if it is not like them."""

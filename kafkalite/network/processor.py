@@ -11,14 +11,14 @@ import asyncio
 from asyncio import AbstractEventLoop, Future
 from typing import Protocol
 
-from kafkalite.clock import Clock, Timer
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.region import Part
+from kafkalite.common.throttled_log import Complaints
 from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.framing import FrameMemory
 from kafkalite.network.hangups import Hangups
 from kafkalite.network.peer import Handler, Peer
 from kafkalite.network.quotas import ConnectionQuotas, NetworkLimits
-from kafkalite.region import Part
 
 SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Self
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.unfinished import UnfinishedRequests
 
 CONNECTIONS_MAX = 2**31 - 1

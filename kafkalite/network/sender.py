@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kafkalite.errors import Disconnect
+from kafkalite.common.errors import Disconnect
+from kafkalite.common.region import FileRegion, Part
 from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.peer import nobody
-from kafkalite.region import FileRegion, Part
 
 TURN_BYTES = 1024 * 1024
 GATHER_BYTES = 64 * 1024

@@ -13,16 +13,16 @@ import logging
 import socket
 from collections.abc import Mapping, Sequence
 
-from kafkalite.clock import Clock
-from kafkalite.errors import ConfigError
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.region import Part
+from kafkalite.common.throttled_log import Complaints
 from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.listener import Listener, bind, plain_address
 from kafkalite.network.peer import Handler
 from kafkalite.network.processor import Processor
 from kafkalite.network.quotas import ConnectionQuotas, NetworkLimits
-from kafkalite.region import Part
 
 __all__ = ["Listener", "NetworkLimits", "Server"]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, RunCleanerRequest, RunCleanerResponse
 from kafkalite.protocol.messages.configs import (
@@ -79,7 +80,6 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from kafkalite.protocol.schema import Message
 
 
 class Api(NamedTuple):

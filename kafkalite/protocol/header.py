@@ -14,13 +14,13 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
+from kafkalite.common.region import FileRegion, Part
 from kafkalite.protocol.apis import API_OF_REQUEST, SERVED, Api
-from kafkalite.protocol.codec import decode, encoder
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.primitives import RECORDS, read_uvarint, skip_tags
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
-from kafkalite.protocol.primitives import RECORDS, read_uvarint, skip_tags
-from kafkalite.protocol.schema import Message
-from kafkalite.region import FileRegion, Part
 
 _new_tuple = tuple.__new__
 _read_request_header = Struct(">hhih").unpack_from

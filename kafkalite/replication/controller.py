@@ -26,8 +26,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.clock import Clock, Timer
-from kafkalite.config import BrokerConfig
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.replication import duties
 from kafkalite.replication.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.replication.housekeeping import Housekeeping

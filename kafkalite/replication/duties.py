@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkalite.names import random_uuid
+from kafkalite.common.names import random_uuid
 from kafkalite.replication.controller_store import Step
 from kafkalite.replication.election import (
     Leadership,

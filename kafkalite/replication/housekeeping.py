@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 from kafkalite.replication import duties
 from kafkalite.replication.controller_store import ControllerStore, Step, removals
 from kafkalite.zk import paths, znodes

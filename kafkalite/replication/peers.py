@@ -17,9 +17,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.clock import Clock
-from kafkalite.errors import Malformed
-from kafkalite.listeners import ListenerConfig
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import Malformed
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.zk.registry import BrokerRecord

@@ -17,7 +17,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 
 REPLICATION_FACTOR_MAX = 1  # nobody copies records yet: a second replica would be a promise that is not kept
 

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from kafkalite.errors import Malformed, StorageError
+from kafkalite.common.errors import Malformed, StorageError
+from kafkalite.common.region import OpenFile
 from kafkalite.log.batch import HEADER_BYTES, parse_header
 from kafkalite.log.batch_columns import OldFormat
 from kafkalite.log.columns import Columns, decode_groups
 from kafkalite.log.names import DELETED
-from kafkalite.region import OpenFile
 from kafkalite.spark.arrow import Rows, to_arrow
 from kafkalite.spark.plan import Chunk
 from kafkalite.spark.segment_file import old_format

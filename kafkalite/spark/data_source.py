@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.spark.arrow import TYPES
 from kafkalite.spark.chunk_reader import read_chunk
 from kafkalite.spark.options import ReadOptions, parse_options

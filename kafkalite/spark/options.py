@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 
 EARLIEST = -2
 LATEST = -1

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.log.batch import HEADER_BYTES
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, compute_crc, parse_header
 from kafkalite.log.message_set import compute_crc as compute_old_crc
 from kafkalite.log.message_set import entry_header

@@ -11,8 +11,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ConfigError
-from kafkalite.names import format_uuid, random_uuid
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import BadVersion, Create, NodeExists, SetData
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kafkalite.names import format_uuid, topic_name_fault
+from kafkalite.common.names import format_uuid, topic_name_fault
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import Node
 from kafkalite.zk.registry import (

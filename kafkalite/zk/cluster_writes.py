@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.cluster_view import ClusterView, Known
 from kafkalite.zk.operations import (

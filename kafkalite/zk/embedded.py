@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError, StorageError
-from kafkalite.listeners import ListenerConfig
-from kafkalite.names import format_uuid, parse_uuid, random_uuid
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
+from kafkalite.common.names import format_uuid, parse_uuid, random_uuid
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.journal import Entry, Journal, encode
 from kafkalite.zk.own_sessions import FILE_NAME as SESSIONS_NAME
 from kafkalite.zk.registry import (

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import ConfigError
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.cluster_view import ClusterView
 from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.zk.operations import Connection
 from kafkalite.zk.requests import Answer, Request, watch_event
 from kafkalite.zk.zookeeper_settings import ZooKeeperSettings

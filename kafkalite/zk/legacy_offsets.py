@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.zk import paths
 from kafkalite.zk.operations import Create, Node, NodeExists, NoNode, Operation, OperationFailed, SetData, Unavailable
 

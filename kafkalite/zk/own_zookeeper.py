@@ -25,7 +25,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 

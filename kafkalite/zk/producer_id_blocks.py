@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import BadVersion, SetData
 from kafkalite.zk.registry import PRODUCER_ID_BLOCK, PRODUCER_ID_MAX

@@ -18,9 +18,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.clock import Clock
-from kafkalite.errors import ConfigError
-from kafkalite.listeners import ListenerConfig
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
 from kafkalite.zk.own_sessions import OwnSessions

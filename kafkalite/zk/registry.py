@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
-from kafkalite.listeners import ListenerConfig
+from kafkalite.config.listeners import ListenerConfig
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to end the counting

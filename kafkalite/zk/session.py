@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.zk import bulk_read
 from kafkalite.zk.in_flight import InFlight, Lost, Refused, drop
 from kafkalite.zk.kazoo_door import Door

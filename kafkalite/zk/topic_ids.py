@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.names import random_uuid
+from kafkalite.common.names import random_uuid
 from kafkalite.zk import paths, znodes
 from kafkalite.zk.operations import BadVersion, NoNode, SetData
 

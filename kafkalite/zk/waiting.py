@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 
 
 class Waiting:

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafkalite.listeners import ListenerConfig, parse_listeners
-from kafkalite.names import ZERO_UUID, format_uuid, parse_uuid
+from kafkalite.common.names import ZERO_UUID, format_uuid, parse_uuid
+from kafkalite.config.listeners import ListenerConfig, parse_listeners
 from kafkalite.zk import json_object as js
 from kafkalite.zk.json_object import INT32_MAX, INT64_MAX
 

@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from kafkalite.clock import Clock
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.listeners import ListenerConfig
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk import paths, producer_id_blocks, topic_ids
 from kafkalite.zk.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
 from kafkalite.zk.cluster_view import ClusterView

@@ -11,8 +11,8 @@ import importlib.util
 import ssl
 from typing import NamedTuple
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
 
 
 class TlsSettings(NamedTuple):

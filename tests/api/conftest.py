@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 from kafkalite.broker import Broker
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.schema import Message
 
 
 class Asker:

@@ -14,7 +14,7 @@ from kafkalite.api.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job import CleanStats
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame

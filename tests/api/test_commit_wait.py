@@ -20,8 +20,8 @@ import uvloop
 import kafkalite.broker_rooms
 from kafkalite.api.produce_lane import ProduceLane
 from kafkalite.broker import Broker
-from kafkalite.clock import ManualClock
-from kafkalite.errors import ErrorCode
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame

@@ -14,10 +14,10 @@ import pytest
 import uvloop
 
 from kafkalite.broker import Broker
-from kafkalite.errors import ConfigError, ErrorCode
+from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.names import partition_for_id
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
-from kafkalite.names import partition_for_id
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,

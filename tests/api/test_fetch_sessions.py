@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.api import fetch_sessions
 from kafkalite.api.fetch_sessions import EVICTION_MS, FetchSessions
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 
 

@@ -10,8 +10,8 @@ import pytest
 import uvloop
 
 from kafkalite.broker import Broker
-from kafkalite.errors import ConfigError, ErrorCode
-from kafkalite.names import GROUP_METADATA_TOPIC
+from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -15,10 +15,12 @@ import pytest
 
 from kafkalite.api.fetch_lane import FetchLane, ParkedFetch
 from kafkalite.api.produce_lane import ProduceLane
-from kafkalite.errors import Disconnect, ErrorCode, Malformed
+from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
+from kafkalite.common.region import FileRegion
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.network.peer import Peer, Reply
 from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from kafkalite.protocol.messages.produce import (
@@ -26,8 +28,6 @@ from kafkalite.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from kafkalite.protocol.schema import Message
-from kafkalite.region import FileRegion
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(5, APIS[1].max_version + 1)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafkalite.broker import Broker
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log import time_lookup
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalite.broker import Broker
-from kafkalite.clock import ManualClock
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from tests.api.conftest import Asker
 

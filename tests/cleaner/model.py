@@ -17,8 +17,8 @@ from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.cleaning_pass import make_job
 from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
 from kafkalite.cleaner.standing import Standing
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch, parse_header, stamp
 from kafkalite.log.names import CLEANED
 from kafkalite.log.producer_state import ProducerState

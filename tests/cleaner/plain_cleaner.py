@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kafkalite.checksum import crc32c
 from kafkalite.cleaner.job import CleanJob, SourceSegment
+from kafkalite.common.checksum import crc32c
 from kafkalite.log.batch import (
     CONTROL,
     DELETE_HORIZON,

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from kafkalite.cleaner.job import LastOfProducer, SourceSegment
-from kafkalite.config import TopicConfig
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.files import Files
 from kafkalite.log.message_set import build_set

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from random import Random
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
+from kafkalite.common.region import FileRegion
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.region import FileRegion
 from tests.cleaner.compacted_ledger import CompactedLedger, Seen, View, aborted_of, parse, read
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from kafkalite.cleaner.log_cleaner import LogCleaner
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import PartitionCleaning
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files, Job

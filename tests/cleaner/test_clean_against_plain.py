@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult
-from kafkalite.config import TopicConfig
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.directories import look_at_partition
 from kafkalite.inspection.partition_check import check_partition
 from kafkalite.log.compression import NONE

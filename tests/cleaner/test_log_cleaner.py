@@ -15,7 +15,7 @@ from kafkalite.cleaner.job import CleanedSegment, CleaningFailed, CleanJob, Clea
 from kafkalite.cleaner.messages import Abort, Cleaned, Failed, Fault, Finished, LogLine, Progress, Swapped
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState
-from kafkalite.config import TopicConfig
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.files import Done
 from tests.cleaner.scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 

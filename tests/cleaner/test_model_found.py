@@ -13,9 +13,9 @@ from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.cleaning_pass import make_job
 from kafkalite.cleaner.job import CleanedSegment
 from kafkalite.cleaner.standing import Standing
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known

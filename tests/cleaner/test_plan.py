@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.cleaner.plan import LogFacts, Plan, plan
-from kafkalite.config import TopicConfig
+from kafkalite.config.broker_config import TopicConfig
 
 NOW_MS = 1_000_000
 ALL = 1 << 40

@@ -24,10 +24,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from kafkalite.protocol.schema import Message
 from tests.crash.conftest import environment
 from tests.crash.crash_line import Line
 from tests.patience import until

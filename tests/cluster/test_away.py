@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.topics import DeleteTopicsRequest
 from tests.cluster.load import LOG
 from tests.cluster.members import NO_LEADER, Cluster, exists

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import build_batch
 from kafkalite.log.record import Record
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -15,9 +15,9 @@ from kafkalite.cluster.plan import (
     plan,
     with_zookeeper,
 )
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
-from kafkalite.properties import parse_properties
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import parse_properties
 
 
 def configs(properties: dict[str, str], count: int = 3) -> list[BrokerConfig]:

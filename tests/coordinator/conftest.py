@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.clock import ManualClock
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import build_batch
 from kafkalite.log.record import Record
 from kafkalite.protocol.messages.group_admin import (

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkalite.clock import Moment
+from kafkalite.common.clock import Moment
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.effects import (
     AnswerJoin,
@@ -18,7 +19,6 @@ from kafkalite.coordinator.effects import (
 )
 from kafkalite.coordinator.group import Group, GroupSettings, Joining
 from kafkalite.coordinator.group_state import COMMIT_ANSWER, ENTERED_FROM, HEARTBEAT_ANSWER, SYNC_ANSWER, GroupState
-from kafkalite.errors import ErrorCode
 
 NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
 NOW = Moment(NOW_MS, WALL_MS)

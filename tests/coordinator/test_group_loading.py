@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
+from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
 from kafkalite.coordinator.offset_store import CommittedOffset
-from kafkalite.errors import ErrorCode
 from kafkalite.log.batch import build_batch
 from kafkalite.log.message_set import build_message, build_set
 from kafkalite.log.record import Record

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS

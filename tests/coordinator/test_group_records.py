@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.common.errors import Malformed
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_records import (
     GroupKey,
@@ -15,7 +16,6 @@ from kafkalite.coordinator.group_records import (
     versioned,
 )
 from kafkalite.coordinator.offset_store import CommittedOffset
-from kafkalite.errors import Malformed
 
 NAMES = st.text(max_size=40).filter(lambda text: len(text.encode("utf-8", "replace")) <= 120 and text.isprintable())
 INT64 = st.integers(-(2**63), 2**63 - 1)

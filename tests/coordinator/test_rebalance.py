@@ -1,6 +1,6 @@
 """Groups coming together, as scripts: who joins, syncs, leaves, falls silent, and what everybody hears."""
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 
 JOIN_DELAY_MS = 3_000
 

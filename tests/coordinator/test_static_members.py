@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 
 
 def stable_static(world, **joining):

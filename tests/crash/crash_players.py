@@ -12,7 +12,7 @@ import random
 import time
 from typing import Any, NamedTuple
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -7,8 +7,8 @@ import zlib
 from typing import Any
 from uuid import UUID
 
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
-from kafkalite.names import ZERO_UUID
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,

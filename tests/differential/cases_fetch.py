@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.names import ZERO_UUID
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from tests.differential.asking import BEGINNING_MS, batch, fetch, produce
 from tests.differential.cases_topics import delete, gone_from

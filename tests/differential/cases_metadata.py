@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.names import ZERO_UUID
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
 from tests.differential.asking import metadata, metadata_of
 from tests.differential.cases_topics import delete, gone_from

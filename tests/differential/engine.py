@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalite.names import ZERO_UUID
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.apis import API_OF_REQUEST, APIS
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from kafkalite.protocol.schema import Message
 from tests.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 
 ANSWER_SECONDS = 15.0

@@ -15,14 +15,14 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
+from kafkalite.common.names import TRANSACTION_STATE_TOPIC
+from kafkalite.config.settings import ConfigSource
 from kafkalite.log.batch import MAGIC, parse_header
 from kafkalite.log.message_set import HEAD_BYTES, entry_header, read_messages
-from kafkalite.names import TRANSACTION_STATE_TOPIC
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.primitives import RECORDS
-from kafkalite.protocol.schema import Message
-from kafkalite.settings import ConfigSource
+from kafkalite.protocol.codec.primitives import RECORDS
+from kafkalite.protocol.codec.schema import Message
 
 FIRST_FETCH_BY_ID = 13
 STEM = "d-"  # what every name that a story makes up begins with

@@ -18,12 +18,12 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.codec import decode
+from kafkalite.protocol.codec.codec import decode
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.produce import ProduceRequest
-from kafkalite.protocol.schema import Message
 from tests.hostile.fuzz_frames import Hostile
 from tests.hostile.fuzz_golden import correlation_of
 

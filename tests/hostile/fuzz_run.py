@@ -15,7 +15,7 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["kafkalite"]):
-    from kafkalite.protocol.source import Source
+    from kafkalite.protocol.codec.source_writer import Source
     from tests.hostile.fuzz_targets import TARGETS, seeds
 
 

@@ -15,8 +15,8 @@ from struct import pack_into, unpack_from
 from unittest.mock import patch
 from zlib import crc32
 
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import KafkaError, Malformed
+from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import columns
 from kafkalite.log.batch import HEADER_BYTES, compute_crc, encode_records, iterate, parse_header
 from kafkalite.log.batch_columns import scan
@@ -38,10 +38,10 @@ from kafkalite.log.record import Record, read_records, record_times
 from kafkalite.log.validate import Rules, rewrite, validate
 from kafkalite.network import framing
 from kafkalite.protocol.apis import SERVED
-from kafkalite.protocol.codec import decode, encoder
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchResponse
-from kafkalite.protocol.schema import Message
 from tests.hostile.fuzz_bombs import giant_value, many_records
 from tests.hostile.fuzz_golden import SETTINGS, batch, golden_frames, mend_checksums
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.inspection.count import Count, count
 from kafkalite.inspection.directories import look
 from kafkalite.inspection.log_file import LogFile

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite import Broker
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.findings import Gravity
 from kafkalite.inspection.verify import Verdict, verify
 from kafkalite.log.files import Files

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite import Broker
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.commands import CANNOT
 from kafkalite.inspection.directories import look_at_partition
 from kafkalite.inspection.findings import Gravity

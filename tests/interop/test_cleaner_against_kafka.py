@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from tests.golden.cleaner.partition_directory import aborted, bases, batches, clean_job, contents, run
 from tests.interop.java_dump_log import judge
 from tests.interop.kafka_cleaner import VERSION, KafkaCleaner, kafka_cleaner

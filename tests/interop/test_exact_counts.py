@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
 from kafkalite.blocking_client import BlockingClient, Unanswered
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.count import count as count_files
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files

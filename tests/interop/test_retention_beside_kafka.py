@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.reference import ReferenceUnavailable, reference_kafka
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.schema import Message
 from tests.differential import asking
 from tests.interop.conftest import BrokerProcess, until
 

@@ -17,6 +17,7 @@ import pytest
 
 from bench.reference import ReferenceUnavailable
 from kafkalite.blocking_client import BlockingClient
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -24,7 +25,6 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from kafkalite.protocol.schema import Message
 from tests.differential.asking import create, new_topic
 from tests.interop.kafka_stage import KafkaStage, kafka_stage
 from tests.zk import golden_znodes

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.open_segments import OpenSegments

@@ -13,9 +13,9 @@ from collections import deque
 from random import Random
 from unittest.mock import patch
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import data_directory
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.names import CLEAN_SHUTDOWN

@@ -29,9 +29,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from kafkalite.common.region import OpenFile
 from kafkalite.log.files import Files
 from kafkalite.log.open_segments import OpenSegments
-from kafkalite.region import OpenFile
 
 _PAGE_BYTES = 4096
 _FILE_BYTES_MAX = 1 << 22  # every version of a file is kept whole: no place for large ones

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
 from kafkalite.log.batch import stamp
 from kafkalite.log.files import Job

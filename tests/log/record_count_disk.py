@@ -8,8 +8,8 @@ from collections import deque
 from pathlib import Path
 from random import Random
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
 from kafkalite.log.batch import MAGIC, NewRecord, build_batch, parse_header
 from kafkalite.log.files import Files, Job, run_inline

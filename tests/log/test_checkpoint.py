@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.common.names import parse_uuid
 from kafkalite.log.checkpoint import (
     encode_offsets,
     encode_topic_id,
@@ -12,7 +13,6 @@ from kafkalite.log.checkpoint import (
     read_topic_id,
 )
 from kafkalite.log.files import Files
-from kafkalite.names import parse_uuid
 
 
 def test_offsets_are_written_as_kafka_writes_them() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log import header_columns, record_lanes
 from kafkalite.log.batch import HEADER_BYTES, NewRecord, build_batch, compute_crc, stamp_log_append_time
 from kafkalite.log.batch_columns import scan

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log import message_columns
 from kafkalite.log.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
 from kafkalite.log.batch_columns import scan

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.names import parse_uuid
+from kafkalite.common.region import OpenFile
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import loading
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files, Job
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.meta_properties import MetaProperties
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.names import parse_uuid
-from kafkalite.region import OpenFile
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Done, Job, SyncFailed
 from kafkalite.log.partition_log import LogServices, PartitionLog

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import pytest
 
-from kafkalite.config import TopicConfig
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.recovery import Known
 from tests.log.directory_history import DirectoryHistory
 from tests.log.faulty_files import Ended, Killed, PowerCut

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.errors import ConfigError, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.names import parse_uuid
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import background, record_counts
 from kafkalite.log.background import BackgroundWork
 from kafkalite.log.batch import NewRecord, build_batch
@@ -27,7 +28,6 @@ from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.record_counting import Tally
-from kafkalite.names import parse_uuid
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import MAGIC
 from kafkalite.log.batch_file import UNKNOWN_OFFSET, hop, is_intact, walk
 from kafkalite.log.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.log.files import Files
 from kafkalite.log.meta_properties import MetaProperties, agreed, read_meta_properties
 

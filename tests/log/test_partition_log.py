@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.log.compression import CODECS
 from kafkalite.log.files import Done, Files, Job, SyncFailed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.files import Files
 from kafkalite.log.producer_state import Producer, ProducerState, decode_snapshot, encode_snapshot

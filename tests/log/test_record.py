@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, stamp
 from kafkalite.log.record import Record, read_records, read_varint, record_times
 

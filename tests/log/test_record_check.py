@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log import record_check
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc, parse_header
 from kafkalite.log.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.record_counting import count
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.compression import GZIP, NONE
 from kafkalite.log.message_set import V0, V1, build_set, entry_header

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.segment import Segment
 from kafkalite.log.txn_index import AbortedTxn

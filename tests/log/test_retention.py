@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Job, SyncFailed

@@ -11,8 +11,8 @@ from random import Random
 
 import pytest
 
-from kafkalite.checksum import crc32c
-from kafkalite.errors import StorageError
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.record import read_records
 from kafkalite.log.recovery import Known

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.batch import NewRecord, build_batch, compute_crc, parse_header
 from kafkalite.log.compression import CODECS
 from kafkalite.log.record import read_records

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.clock import ManualClock
+from kafkalite.common.clock import ManualClock
 from kafkalite.network.peer import Answer, Peer
 from kafkalite.network.server import Listener, NetworkLimits, Server
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalite.common.region import FileRegion, OpenFile, Part
 from kafkalite.network.cold_reads import THREADS, ColdReads
 from kafkalite.network.sender import COPIED_REGION_BYTES, TURN_BYTES
-from kafkalite.region import FileRegion, OpenFile, Part
 
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World

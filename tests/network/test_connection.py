@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalite.errors import Disconnect, Malformed
+from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
 from kafkalite.network.framing import SLAB_BYTES
 from kafkalite.network.peer import Answer, Peer

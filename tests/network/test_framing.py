@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 from kafkalite.network.framing import LARGE_FRAME_BYTES, SLAB_BYTES, FrameMemory, Framer
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024

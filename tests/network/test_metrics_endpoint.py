@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import uvloop
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.network import metrics_endpoint
 from kafkalite.network.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalite.common.region import FileRegion, OpenFile, Part
 from kafkalite.network.peer import Answer, Peer
 from kafkalite.network.quotas import NetworkLimits
 from kafkalite.network.sender import COPIED_REGION_BYTES
-from kafkalite.region import FileRegion, OpenFile, Part
 
 if TYPE_CHECKING:
     from .conftest import Tell, World

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.throttled_log import SILENCE_MS
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
-from kafkalite.network.complaints import SILENCE_MS
 from kafkalite.network.listener import plain_address
 from kafkalite.network.quotas import NetworkLimits
 from kafkalite.network.server import Listener, Server

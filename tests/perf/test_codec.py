@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.protocol.codec import decoder, encoder
+from kafkalite.common.region import FileRegion, OpenFile
+from kafkalite.protocol.codec.codec import decoder, encoder
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -35,7 +36,6 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kafkalite.region import FileRegion, OpenFile
 
 Case = tuple[str, Callable[[], Any]]
 

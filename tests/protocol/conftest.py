@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from kafkalite.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.codec.primitives import Kind
+from kafkalite.protocol.codec.schema import Field, Message
 from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
-from kafkalite.protocol.primitives import Kind
-from kafkalite.protocol.schema import Field, Message
 
 VALUES = {
     "bool": st.booleans(),

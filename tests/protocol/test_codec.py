@@ -22,11 +22,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from kafkalite.errors import Malformed
-from kafkalite.names import ZERO_UUID
+from kafkalite.common.errors import Malformed
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.protocol.apis import APIS, Api
-from kafkalite.protocol.codec import decode, encoder
-from kafkalite.protocol.decoder_source import ELEMENTS_MAX
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.decoder_source import ELEMENTS_MAX
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.api_versions import ApiVersionsResponse
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,
@@ -53,7 +54,6 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED, MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.protocol.schema import Message
 
 CASES = [
     pytest.param(api, version, id=f"{api.name}-{version}")

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import HeartbeatRequest as KafkaPythonHeartbeat
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
+from kafkalite.common.region import FileRegion, OpenFile, Part
 from kafkalite.protocol.apis import APIS
-from kafkalite.protocol.codec import decode
+from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import (
     RequestHeader,
     decode_request_header,
@@ -24,7 +25,6 @@ from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequ
 from kafkalite.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest, HeartbeatResponse
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.region import FileRegion, OpenFile, Part
 
 
 def received(frame: bytes) -> memoryview:

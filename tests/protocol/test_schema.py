@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from kafkalite.protocol.codec import decode, encoder
-from kafkalite.protocol.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
-from kafkalite.protocol.schema import Message, array, float64, parse_versions, string, struct, uint16, uuid
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.primitives import INT16, STRING, UUID16, read_uvarint, write_uvarint
+from kafkalite.protocol.codec.schema import Message, array, float64, parse_versions, string, struct, uint16, uuid
 
 
 class Item(Message):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import ManualClock
-from kafkalite.config import BrokerConfig
+from kafkalite.common.clock import ManualClock
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.replication import controller, duties
 from kafkalite.replication.controller import Controller
 from kafkalite.replication.controller_store import ControllerStore, Step

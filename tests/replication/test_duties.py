@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kafkalite.names import random_uuid
+from kafkalite.common.names import random_uuid
 from kafkalite.replication import duties
 from kafkalite.replication.election import Leadership
 from kafkalite.zk import paths, znodes

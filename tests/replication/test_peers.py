@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.clock import ManualClock, SystemClock
-from kafkalite.listeners import ListenerConfig
-from kafkalite.protocol.codec import decode
+from kafkalite.common.clock import ManualClock, SystemClock
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.replication.peers import who_misses_us

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.spark.options import EARLIEST, LATEST, parse_options
 
 GOOD = {"path": "/data", "subscribe": "orders"}

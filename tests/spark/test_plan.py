@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ConfigError, Malformed, StorageError
+from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.message_set import build_set
 from kafkalite.spark.options import parse_options

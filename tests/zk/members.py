@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from kafkalite.clock import SystemClock
-from kafkalite.config import BrokerConfig
-from kafkalite.listeners import ListenerConfig
-from kafkalite.names import random_uuid
+from kafkalite.common.clock import SystemClock
+from kafkalite.common.names import random_uuid
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.replication.controller import Controller
 from kafkalite.zk.registry import Change, PartitionRecord, Standing, TopicRecord
 from kafkalite.zk.session import ZooKeeperSession

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.names import format_uuid
+from kafkalite.common.names import format_uuid
 from kafkalite.zk.cluster_view import NO_EPOCH, ClusterView, is_of_interest
 from kafkalite.zk.operations import Node
 from kafkalite.zk.registry import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord

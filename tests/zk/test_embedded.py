@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import ConfigError, KafkaError, StorageError
+from kafkalite.common.errors import ConfigError, KafkaError, StorageError
 from kafkalite.zk import embedded
 from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
 from kafkalite.zk.journal import decode, encode

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ErrorCode, KafkaError
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.zk.legacy_offsets import MULTI_MAX, WRITE_ATTEMPTS, LegacyOffsets, offset_path
 from kafkalite.zk.operations import (
     BadAcl,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.zk.own_zookeeper import OwnZooKeeper, command, find_jars, what_is_missing
 from tests.patience import until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.zk import registration
 from kafkalite.zk.operations import Delete, SetData
 from kafkalite.zk.own_sessions import FILE_NAME

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.errors import ErrorCode, KafkaError
-from kafkalite.listeners import ListenerConfig
-from kafkalite.names import random_uuid
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import random_uuid
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.embedded import EmbeddedRegistry
 from kafkalite.zk.registry import CLUSTER_DEFAULT, Change, PartitionRecord, Registry, Standing, TopicRecord
 from tests.zk.members import Member

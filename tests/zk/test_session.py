@@ -15,8 +15,8 @@ from random import Random
 
 import pytest
 
-from kafkalite.config import BrokerConfig
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk import kazoo_door, paths
 from kafkalite.zk.kazoo_door import Door
 from kafkalite.zk.session import (

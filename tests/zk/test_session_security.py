@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ConfigError
+from kafkalite.common.errors import ConfigError
 from kafkalite.zk.session import Connection, Create, NotAllowed
 from kafkalite.zk.zookeeper_settings import SaslSettings, TlsSettings
 from tests.zk.visits import Visit, settings_for, visit

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.listeners import ListenerConfig
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk import json_object, znodes
 from kafkalite.zk.znodes import BrokerNode, ProducerIdBlockNode, StateNode, TopicNode
 

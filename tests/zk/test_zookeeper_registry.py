@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.listeners import ListenerConfig
-from kafkalite.names import format_uuid
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.names import format_uuid
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk import paths
 from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
 from kafkalite.zk.operations import Create, SetData

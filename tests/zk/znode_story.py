@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from kafkalite.blocking_client import BlockingClient
+from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_offsets import (
@@ -27,7 +28,6 @@ from kafkalite.protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from kafkalite.protocol.schema import Message
 from tests.differential.asking import APPEND, DELETE, SET, TOPIC, change, create, new_topic
 from tests.patience import until
 from tests.zk.znode_tree import Tree, zookeeper_client

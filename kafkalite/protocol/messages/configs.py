@@ -5,8 +5,8 @@ Kafka's two altering requests use the same struct names; those of the incrementa
 
 from __future__ import annotations
 
-from kafkalite.protocol.primitives import STRING
-from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, string
+from kafkalite.protocol.codec.primitives import STRING
+from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, string
 
 
 class DescribeConfigsResource(Message):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, int8, int16, int32, int64, records, string, struct, uuid
-from kafkalite.region import Part
+from kafkalite.common.region import Part
+from kafkalite.protocol.codec.primitives import INT32
+from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, records, string, struct, uuid
 
 
 class FetchPartition(Message):

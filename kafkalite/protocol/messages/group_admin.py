@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol.codec.primitives import STRING
+from kafkalite.protocol.codec.schema import Message, array, blob, boolean, int8, int16, int32, string
 from kafkalite.protocol.messages.metadata import AUTHORIZED_OPERATIONS_OMITTED
-from kafkalite.protocol.primitives import STRING
-from kafkalite.protocol.schema import Message, array, blob, boolean, int8, int16, int32, string
 
 
 class FindCoordinatorRequest(Message, flexible="3+"):

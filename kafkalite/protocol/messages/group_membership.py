@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.schema import Message, array, blob, boolean, int16, int32, string
+from kafkalite.protocol.codec.schema import Message, array, blob, boolean, int16, int32, string
 
 
 class JoinGroupRequestProtocol(Message):

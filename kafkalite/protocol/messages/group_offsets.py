@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, boolean, int16, int32, int64, string
+from kafkalite.protocol.codec.primitives import INT32
+from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string
 
 
 class OffsetCommitRequestPartition(Message):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.primitives import INT64
-from kafkalite.protocol.schema import Message, array, int8, int16, int32, int64, string
+from kafkalite.protocol.codec.primitives import INT64
+from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, string
 
 
 class ListOffsetsPartition(Message):

@@ -8,9 +8,9 @@ adds fields, and a struct has had three at most: ours are far from there, from "
 
 from __future__ import annotations
 
+from kafkalite.protocol.codec.primitives import INT32
+from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, int64, string, struct
 from kafkalite.protocol.messages.cleaner import CleanerPass
-from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, struct
 
 OWN_TAG = 0x6B6C
 CLEANING_TAG = OWN_TAG + 1

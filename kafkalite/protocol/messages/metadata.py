@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kafkalite.protocol.codec.primitives import INT32
+from kafkalite.protocol.codec.schema import Message, array, boolean, int8, int16, int32, int64, string, uuid
 from kafkalite.protocol.messages.log_dirs import OWN_TAG
-from kafkalite.protocol.primitives import INT32
-from kafkalite.protocol.schema import Message, array, boolean, int8, int16, int32, int64, string, uuid
 
 AUTHORIZED_OPERATIONS_OMITTED = -2147483648  # the bit field that means "not asked for"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.schema import Message, array, int16, int32, int64, records, string, struct
+from kafkalite.protocol.codec.schema import Message, array, int16, int32, int64, records, string, struct
 
 
 class PartitionProduceData(Message):

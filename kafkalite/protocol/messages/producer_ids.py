@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.schema import Message, int16, int32, int64, string
+from kafkalite.protocol.codec.schema import Message, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, flexible="2+"):

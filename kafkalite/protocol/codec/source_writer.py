@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from struct import Struct
 from typing import Any, cast
 
-from kafkalite.protocol.primitives import LENGTH_CODE, Kind
-from kafkalite.protocol.schema import Field, Message
+from kafkalite.protocol.codec.primitives import LENGTH_CODE, Kind
+from kafkalite.protocol.codec.schema import Field, Message
 
 
 class Source:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkalite.clock import Clock
+from kafkalite.common.clock import Clock
 
 SILENCE_MS = 60_000
 REMEMBERED_MAX = 1000

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from kafkalite.protocol.decoder_source import DecoderSource
-from kafkalite.protocol.encoder_source import EncoderSource
-from kafkalite.protocol.schema import Message
-from kafkalite.region import Part
+from kafkalite.common.region import Part
+from kafkalite.protocol.codec.decoder_source import DecoderSource
+from kafkalite.protocol.codec.encoder_source import EncoderSource
+from kafkalite.protocol.codec.schema import Message
 
 M = TypeVar("M", bound=Message)
 

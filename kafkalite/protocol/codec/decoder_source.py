@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
 
-from kafkalite.errors import Malformed
-from kafkalite.protocol.primitives import Kind, read_uvarint, skip_tags
-from kafkalite.protocol.schema import Field, Message
-from kafkalite.protocol.source import Source, length_code, size_min, travelling
+from kafkalite.common.errors import Malformed
+from kafkalite.protocol.codec.primitives import Kind, read_uvarint, skip_tags
+from kafkalite.protocol.codec.schema import Field, Message
+from kafkalite.protocol.codec.source_writer import Source, length_code, size_min, travelling
 
 ELEMENTS_MAX = 1 << 17
 """Elements of all arrays of one message. The largest that a client has reason to send names every partition of a

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from kafkalite.errors import ConfigError
-from kafkalite.settings import ConfigType, Setting
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.settings import ConfigType, Setting
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}", re.ASCII)

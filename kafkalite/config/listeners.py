@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.errors import ConfigError
-from kafkalite.settings import Setting
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.settings import Setting
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)

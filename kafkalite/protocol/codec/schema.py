@@ -21,8 +21,8 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
-from kafkalite.names import ZERO_UUID
-from kafkalite.protocol.primitives import (
+from kafkalite.common.names import ZERO_UUID
+from kafkalite.protocol.codec.primitives import (
     BOOL,
     BYTES,
     FLOAT64,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
-from kafkalite.errors import Malformed
+from kafkalite.common.errors import Malformed
 
 T = TypeVar("T")
 

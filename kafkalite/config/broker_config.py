@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.listeners import (
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.config.listeners import (
     PROTOCOLS,
     ListenerConfig,
     parse_host_limits,
@@ -25,7 +25,7 @@ from kafkalite.listeners import (
     parse_protocol_map,
     settle_listeners,
 )
-from kafkalite.settings import (
+from kafkalite.config.settings import (
     INT_MAX,
     LONG_MAX,
     ConfigEntry,
@@ -376,7 +376,7 @@ class BrokerConfig(Settings):
         for name, text in given.items():
             setting = cls.by_name.get(name)
             if setting is None:
-                from kafkalite.known_properties import no_effect  # 350 names that most starts never need
+                from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
 
                 warnings.append(no_effect(name, cls.by_name))
                 continue

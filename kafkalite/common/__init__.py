@@ -1,0 +1,1 @@
+"""Names, errors, clock, checksums, file regions, metrics: no I/O. Imports nothing of kafkalite."""

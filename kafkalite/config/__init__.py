@@ -1,0 +1,1 @@
+"""Settings: declared, parsed, checked; listeners and properties files. Imports common."""

@@ -1,0 +1,1 @@
+"""Message declarations and the encoders and decoders compiled from them. Imports common."""
