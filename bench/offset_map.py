@@ -19,8 +19,8 @@ import numpy as np
 
 from kafkalite.cleaner.key_hash import KeyHash
 from kafkalite.cleaner.offset_map import OffsetMap
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes
 
 _MEMORY_BYTES = 128 << 20
 _LOAD_FACTOR = 0.9

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.log.batch import NewRecord, build_batch, parse_header
-from kafkalite.log.record import read_records
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.record.batch import NewRecord, build_batch, parse_header
+from kafkalite.record.record import read_records
 from kafkalite.zk import paths, producer_id_blocks
 from kafkalite.zk.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.registry import Standing

@@ -17,12 +17,12 @@ from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.data_directories import StoredTopic
 from kafkalite.log.meta_properties import MetaProperties
-from kafkalite.log.record import read_records
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.record import read_records
 from kafkalite.zk.registry import PartitionRecord, TopicRecord
 
 GOLDEN = Path(__file__).parent / "log" / "golden" / "kafka-3.9-zookeeper"

@@ -15,7 +15,6 @@ from kafkalite.blocking_client import BlockingClient
 from kafkalite.broker import Broker
 from kafkalite.broker_metrics import broker_metrics
 from kafkalite.common.errors import ConfigError
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
@@ -26,6 +25,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.prometheus import Family, parse, value
 
 

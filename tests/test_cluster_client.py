@@ -12,9 +12,9 @@ import pytest
 from kafkalite.blocking_client import Unanswered
 from kafkalite.cli import main
 from kafkalite.cluster_client import ClusterClient
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zookeeper import ZooKeeper, free_port
 

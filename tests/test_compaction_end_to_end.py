@@ -25,7 +25,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.record import Record, read_records
+from kafkalite.record.record import Record, read_records
 
 HOUR_MS = 3_600_000
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.01"}

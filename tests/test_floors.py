@@ -147,8 +147,8 @@ def test_no_circle() -> None:
     ("entry", "forbidden"),
     [
         ("kafkalite.broker", {"numpy", "kazoo", "pyarrow", "pyspark", "lz4", "zstandard", "snappy"}),
-        ("kafkalite.log.columns", {"asyncio", "uvloop"}),
-        ("kafkalite.log.batch", {"asyncio", "uvloop", "numpy"}),
+        ("kafkalite.record.columns.record_columns", {"asyncio", "uvloop"}),
+        ("kafkalite.record.batch", {"asyncio", "uvloop", "numpy"}),
         ("kafkalite", {"uvloop", "numpy", "asyncio"}),
     ],
 )

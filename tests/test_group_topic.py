@@ -17,7 +17,6 @@ from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.group_topic import TURN_BYTES, GroupTopic
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.group_offsets import (
@@ -26,6 +25,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topic, Topics
 from kafkalite.zk.embedded import EmbeddedRegistry
 

@@ -17,7 +17,6 @@ from kafkalite.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.broker import Broker
 from kafkalite.cli import main
 from kafkalite.common.errors import ConfigError
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
@@ -38,6 +37,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 
 METADATA = 3
 Said = tuple[int, list[str], list[str]]

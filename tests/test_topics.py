@@ -12,8 +12,8 @@ import pytest
 
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.log_manager import LogManager
+from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topics
 from kafkalite.zk.embedded import EmbeddedRegistry
 

@@ -13,9 +13,7 @@ from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.hosted_topics import Topic
-from kafkalite.log.conversion import to_batch
 from kafkalite.log.partition_log import AppendResult
-from kafkalite.log.validate import InvalidRecords, Rules
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import (
@@ -28,6 +26,8 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkalite.record.validation.batch_validation import InvalidRecords, Rules
+from kafkalite.record.validation.format_conversion import to_batch
 
 ALL = -1  # acks
 FIRST_VERSION_WITH_LEADERS = 10

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.common.checksum import crc32c
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
@@ -23,8 +23,8 @@ from kafkalite.log.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
 )
-from kafkalite.log.batch_columns import Array, Batches, Flags
-from kafkalite.log.compression import Buffer
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags
+from kafkalite.record.compression import Buffer
 
 _CRC_AT = 17
 _CRC = Struct(">I")

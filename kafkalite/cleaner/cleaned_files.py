@@ -16,11 +16,11 @@ import numpy as np
 
 from kafkalite.cleaner.groups import RELATIVE_OFFSET_MAX
 from kafkalite.cleaner.job import CleanedSegment, CleaningFailed, CleanJob, SourceSegment
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.compression import Buffer
 from kafkalite.log.files import Files
 from kafkalite.log.names import CLEANED, LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.txn_index import AbortedTxn, encode_entry
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.compression import Buffer
 
 _SIZE_MAX = (1 << 31) - 1
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])

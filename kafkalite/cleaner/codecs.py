@@ -2,7 +2,7 @@
 
 Setting up zstd for each batch of 10 KiB costs as much as unpacking it. A frame of lz4 as Kafka's clients write it,
 blocks that do not depend on each other and nothing else, is taken apart here: 3.2 us for such a batch instead of 6.2.
-What these fast ways do not understand goes the careful one of `kafkalite.log.compression`, which says what is wrong
+What these fast ways do not understand goes the careful one of `compression`, which says what is wrong
 with it. Source: lz4_Frame_format.md, 1.6.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any
 
-from kafkalite.log.compression import LZ4, UNPACKED_BYTES_MAX, ZSTD, Buffer, compress, decompress
+from kafkalite.record.compression import LZ4, UNPACKED_BYTES_MAX, ZSTD, Buffer, compress, decompress
 
 _ROOM_BYTES_MIN = 64 << 10
 _ROOM_BYTES_MAX = 16 << 20

@@ -20,8 +20,8 @@ from kafkalite.cleaner.record_keys import read_keys
 from kafkalite.cleaner.segment_pieces import Piece, read_pieces
 from kafkalite.cleaner.transactions import Transactions
 from kafkalite.cleaner.unpacked import Unpacked, corrupt, offsets_of, unpack
-from kafkalite.log.record import Record
-from kafkalite.log.record_lanes import Corrupt
+from kafkalite.record.columns.varint_columns import Corrupt
+from kafkalite.record.record import Record
 
 _BLOCK_ROWS = 16384  # a block's columns stay in the second-level cache
 _OLD_RECORDS = 16384

@@ -34,8 +34,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes
 
 Words = npt.NDArray[np.uint64]
 # (data, key_start, key_end) -> the first and the last 64 bits of each key's hash

@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.cleaner.key_hash import HashOfKeys, KeyHash, Words
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.varint_columns import Bytes
 
 SLOT_BYTES = 24
 _SLOT_WORDS = 3
@@ -54,7 +54,7 @@ class OffsetMap:
 
     `size`: keys held. `latest_offset`: of the last row that was put, -1 before; the caller may set it further, past
     records that have no key.
-    Keys are columns of positions in `data`, as in `kafkalite.log.columns.Columns`: null keys must be left out.
+    Keys are columns of positions in `data`, as in `record_columns.Columns`: null keys must be left out.
     """
 
     def __init__(

@@ -16,12 +16,12 @@ from kafkalite.cleaner.record_keys import RecordKeys
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.cleaner.survivors import Survivors
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import BatchHeader
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.compression import UNPACKED_BYTES_MAX
-from kafkalite.log.message_set import V1, build_set, compute_crc, entry_header, read_inner, resolve
-from kafkalite.log.record import Record
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.varint_columns import Bytes
+from kafkalite.record.compression import UNPACKED_BYTES_MAX
+from kafkalite.record.message_set import V1, build_set, compute_crc, entry_header, read_inner, resolve
+from kafkalite.record.record import Record
 
 _RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kafkalite.cleaner.codecs import Codecs
 from kafkalite.cleaner.record_keys import skip_varints
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.message_columns import varint_width, write_varints, zigzag
-from kafkalite.log.record_lanes import Bytes, read_varints
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.message_columns import varint_width, write_varints, zigzag
+from kafkalite.record.columns.varint_columns import Bytes, read_varints
 
 _CELL_BYTES = 16  # length, attributes and time of a record: 5 + 1 + 10 bytes at the most
 NO_TIMESTAMP = -1

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.record_lanes import Bytes, read_fields, read_varints, refuse
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.varint_columns import Bytes, read_fields, read_varints, refuse
 
 _NULL_SIZE = 1  # -1 as a varint
 _VARINT_BYTES_MAX = 10

@@ -17,9 +17,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.record import RECORD_BYTES_MIN
-from kafkalite.log.record_lanes import LANES_MIN, Bytes, Corrupt, find_records, read_varints, refuse
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.varint_columns import LANES_MIN, Bytes, Corrupt, find_records, read_varints, refuse
+from kafkalite.record.record import RECORD_BYTES_MIN
 
 SEEDED_MIN = 128
 """Batches of fewer records are lanes themselves."""

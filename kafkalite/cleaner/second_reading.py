@@ -27,9 +27,9 @@ from kafkalite.cleaner.segment_pieces import Piece, read_pieces
 from kafkalite.cleaner.survivors import Survivors
 from kafkalite.cleaner.transactions import Transactions
 from kafkalite.cleaner.unpacked import Unpacked, corrupt, offsets_of, unpack
-from kafkalite.log.batch import DELETE_HORIZON
-from kafkalite.log.batch_columns import Array, Batches, Flags
-from kafkalite.log.record_lanes import Corrupt
+from kafkalite.record.batch import DELETE_HORIZON
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags
+from kafkalite.record.columns.varint_columns import Corrupt
 
 _UNKNOWN = -1
 _NO_HORIZON = -1

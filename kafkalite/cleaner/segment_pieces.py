@@ -18,9 +18,9 @@ import numpy as np
 from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import CRC_FROM, MAGIC, PREFIX_BYTES
-from kafkalite.log.batch_columns import Array, Batches, OldFormat, scan
 from kafkalite.log.files import Files
+from kafkalite.record.batch import CRC_FROM, MAGIC, PREFIX_BYTES
+from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
 PIECE_BYTES = 8 << 20
 """Read at once: a tenth faster than 4 MiB; with 16 MiB a pass gains 2 % more and takes 10 MiB more of memory."""

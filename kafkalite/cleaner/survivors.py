@@ -15,8 +15,8 @@ import numpy as np
 from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.cleaner.offset_map import OffsetMap
 from kafkalite.cleaner.record_keys import RecordKeys
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.varint_columns import Bytes
 
 
 class Survivors:

@@ -18,12 +18,12 @@ import numpy.typing as npt
 
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import CONTROL, TRANSACTIONAL
-from kafkalite.log.batch_columns import Flags
 from kafkalite.log.files import Files
 from kafkalite.log.names import TXN_INDEX, parse_segment_file
-from kafkalite.log.record import read_records
 from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL
+from kafkalite.record.columns.batch_columns import Flags
+from kafkalite.record.record import read_records
 
 Entries = npt.NDArray[np.void]
 _NEVER = 1 << 63

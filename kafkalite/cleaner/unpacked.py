@@ -13,10 +13,10 @@ from kafkalite.cleaner.record_keys import read_offset_deltas
 from kafkalite.cleaner.record_starts import find_records_of
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import HEADER_BYTES
-from kafkalite.log.batch_columns import Array, Batches
-from kafkalite.log.record import RECORD_BYTES_MIN
-from kafkalite.log.record_lanes import Bytes, Corrupt
+from kafkalite.record.batch import HEADER_BYTES
+from kafkalite.record.columns.batch_columns import Array, Batches
+from kafkalite.record.columns.varint_columns import Bytes, Corrupt
+from kafkalite.record.record import RECORD_BYTES_MIN
 
 GROUP_BYTES = 8 << 20
 """Of unpacked records at once. One batch by itself may be more."""

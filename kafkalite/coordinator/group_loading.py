@@ -23,10 +23,10 @@ from kafkalite.coordinator.group_records import (
     read_offset_value,
 )
 from kafkalite.coordinator.offset_store import OffsetStore
-from kafkalite.log.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
-from kafkalite.log.compression import NONE
-from kafkalite.log.message_set import entry_header, read_messages
-from kafkalite.log.record import Record, read_body, read_records
+from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
+from kafkalite.record.compression import NONE
+from kafkalite.record.message_set import entry_header, read_messages
+from kafkalite.record.record import Record, read_body, read_records
 
 logger = logging.getLogger(__name__)
 

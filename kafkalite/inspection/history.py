@@ -15,8 +15,8 @@ import numpy as np
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.control_records import ABORT, COMMIT, control_type
 from kafkalite.inspection.record_rows import rows_of_batch
-from kafkalite.log.batch import CONTROL, TRANSACTIONAL
-from kafkalite.log.batch_columns import Array
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL
+from kafkalite.record.columns.batch_columns import Array
 
 _FACTS_MAX = 1_000_000  # transactions, producers and epochs that are remembered of one log
 

@@ -19,7 +19,7 @@ from kafkalite.inspection.log_file import LogFile
 from kafkalite.inspection.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.record_rows import rows_of_batch
 from kafkalite.inspection.regular_file import read_file
-from kafkalite.log.batch import MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import MAGIC, PREFIX_BYTES
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.regular_file import open_regular
-from kafkalite.log.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
 
 WINDOW_BYTES = 4 << 20  # 0.43 s for 1 GiB of batches of 16 KiB, with 1 MiB 0.9 s
 SIZE_MIN = 14  # of what follows the length: an empty message of format v0

@@ -35,7 +35,7 @@ from kafkalite.inspection.record_rows import (
     sequences,
     take_blocks,
 )
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,
@@ -46,9 +46,9 @@ from kafkalite.log.batch import (
     BatchHeader,
     parse_header,
 )
-from kafkalite.log.columns import Columns
-from kafkalite.log.compression import CODEC_NAMES
-from kafkalite.log.message_set import entry_header
+from kafkalite.record.columns.record_columns import Columns
+from kafkalite.record.compression import CODEC_NAMES
+from kafkalite.record.message_set import entry_header
 
 NO_LIMIT = (1 << 31) - 1
 _SEQUENCE_MAX = (1 << 31) - 1

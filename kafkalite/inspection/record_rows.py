@@ -1,6 +1,6 @@
 """The records of a window of a log, one row each, as a dump shows them: in columns where many, one by one where not.
 
-Batches of format v2 that are in order go through `kafkalite.log.columns` all at once. Control batches, which the
+Batches of format v2 that are in order go through `record_columns` all at once. Control batches, which the
 columns leave out, message sets of formats v0 and v1, and windows with a batch whose records are not what its header
 says, are taken batch by batch; of a damaged batch there is the reason in the place of its rows.
 A batch may hold a million records, whose rows would take a gigabyte: they come in blocks of `BLOCK_RECORDS`.
@@ -17,13 +17,13 @@ import numpy as np
 
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.log_file import Window
-from kafkalite.log.batch import MAGIC, parse_header
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.columns import Columns, decode
-from kafkalite.log.compression import UNPACKED_BYTES_MAX
-from kafkalite.log.header_columns import HeaderColumns
-from kafkalite.log.message_set import Message, build_message, entry_header, read_inner, resolve
-from kafkalite.log.record import read_records
+from kafkalite.record.batch import MAGIC, parse_header
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.header_columns import HeaderColumns
+from kafkalite.record.columns.record_columns import Columns, decode
+from kafkalite.record.compression import UNPACKED_BYTES_MAX
+from kafkalite.record.message_set import Message, build_message, entry_header, read_inner, resolve
+from kafkalite.record.record import read_records
 
 BLOCK_RECORDS = 8192
 _RECORDS_MAX = 1 << 31  # of one batch: it was accepted once, so it is shown; its bytes are bounded

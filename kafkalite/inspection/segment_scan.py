@@ -19,12 +19,12 @@ from kafkalite.common.errors import Malformed
 from kafkalite.inspection.findings import Fault
 from kafkalite.inspection.history import History, Rows
 from kafkalite.inspection.log_file import LogFile, Window, find_bounds, is_valid
-from kafkalite.log.batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
-from kafkalite.log.batch_columns import Array, Batches, Flags, scan
-from kafkalite.log.columns import decode
-from kafkalite.log.compression import CODEC_NAMES
-from kafkalite.log.message_set import count_messages, entry_header, read_messages
-from kafkalite.log.record import RECORD_BYTES_MIN
+from kafkalite.record.batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan
+from kafkalite.record.columns.record_columns import decode
+from kafkalite.record.compression import CODEC_NAMES
+from kafkalite.record.message_set import count_messages, entry_header, read_messages
+from kafkalite.record.record import RECORD_BYTES_MIN
 
 FAULTS_MAX = 50  # told of one file; the rest is counted
 RELATIVE_OFFSET_MAX = (1 << 31) - 1

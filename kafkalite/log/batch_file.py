@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterator
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log import message_set
-from kafkalite.log.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
+from kafkalite.record import message_set
+from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
 
 _HOP_BYTES = 8192  # read at once when only headers are wanted: two index intervals
 _WALK_BYTES = 1 << 20  # read at once when whole batches are wanted

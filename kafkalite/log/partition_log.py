@@ -21,7 +21,6 @@ from typing import NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import CONTROL, parse_header, stamp
 from kafkalite.log.checkpoint import encode_topic_id, read_topic_id
 from kafkalite.log.compacted_log import CompactedLog
 from kafkalite.log.files import storage_error
@@ -32,7 +31,8 @@ from kafkalite.log.record_counts import RecordCounts
 from kafkalite.log.recovery import Known, LoadedLog, load
 from kafkalite.log.segment import RELATIVE_OFFSET_MAX
 from kafkalite.log.time_lookup import TimeLookup, TimestampOffset, first_at_or_after, latest
-from kafkalite.log.validate import Rules, rewrite, validate
+from kafkalite.record.batch import CONTROL, parse_header, stamp
+from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 
 __all__ = ["AppendResult", "LogServices", "PartitionLog"]
 

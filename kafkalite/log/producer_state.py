@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.log.batch import BatchHeader
 from kafkalite.log.files import Files
 from kafkalite.log.names import SNAPSHOT, segment_stem
-from kafkalite.log.record import read_records
 from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.record import read_records
 
 logger = logging.getLogger(__name__)
 

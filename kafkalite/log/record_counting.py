@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log import message_set
-from kafkalite.log.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES
-from kafkalite.log.record import read_records
+from kafkalite.record import message_set
+from kafkalite.record.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from kafkalite.record.record import read_records
 
 _HEAD = struct.Struct(">qi4xb4xhi30xi")  # base offset, length, magic, attributes, last offset delta, record count
 _LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES

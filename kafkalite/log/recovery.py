@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import BatchHeader
 from kafkalite.log.batch_file import is_intact
 from kafkalite.log.files import Files
 from kafkalite.log.leader_epochs import LeaderEpochs
@@ -35,6 +34,7 @@ from kafkalite.log.names import (
 )
 from kafkalite.log.producer_state import ProducerState
 from kafkalite.log.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.record.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 

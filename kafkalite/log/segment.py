@@ -22,16 +22,16 @@ from collections.abc import Iterator
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from kafkalite.log.batch_file import hop, walk
 from kafkalite.log.files import Files
 from kafkalite.log.mapped_index import MappedIndex
-from kafkalite.log.message_set import entry_header
 from kafkalite.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.record_notes import Identity, identity_of
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import TxnIndex
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
+from kafkalite.record.message_set import entry_header
 
 logger = logging.getLogger(__name__)
 

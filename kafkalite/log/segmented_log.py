@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
-from kafkalite.log.batch import parse_header
 from kafkalite.log.files import Background, Files, storage_error
 from kafkalite.log.flushed_log import FlushedLog
 from kafkalite.log.leader_epochs import LeaderEpochs
@@ -33,6 +32,7 @@ from kafkalite.log.record_counting import Tally
 from kafkalite.log.record_counts import LogCounts, RecordCounts
 from kafkalite.log.retention import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
 from kafkalite.log.segment import Segment
+from kafkalite.record.batch import parse_header
 
 if TYPE_CHECKING:
     from kafkalite.log.segment_replacement import SegmentReplacement

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.region import OpenFile
-from kafkalite.log.batch import MAGIC, BatchHeader
 from kafkalite.log.batch_file import walk
-from kafkalite.log.message_set import message_times
-from kafkalite.log.record import record_times
 from kafkalite.log.segment import Segment
+from kafkalite.record.batch import MAGIC, BatchHeader
+from kafkalite.record.message_set import message_times
+from kafkalite.record.record import record_times
 
 # what looking for a time may unpack of one batch: a quarter of a second at worst, far above what producers send
 _LOOKUP_BYTES_MAX = 16 << 20

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalite.log.columns import Columns
-from kafkalite.log.header_columns import HeaderColumns
+from kafkalite.record.columns.header_columns import HeaderColumns
+from kafkalite.record.columns.record_columns import Columns
 
 Array = npt.NDArray[np.int64]
 

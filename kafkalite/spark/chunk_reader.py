@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.region import OpenFile
-from kafkalite.log.batch import HEADER_BYTES, parse_header
-from kafkalite.log.batch_columns import OldFormat
-from kafkalite.log.columns import Columns, decode_groups
 from kafkalite.log.names import DELETED
+from kafkalite.record.batch import HEADER_BYTES, parse_header
+from kafkalite.record.columns.batch_columns import OldFormat
+from kafkalite.record.columns.record_columns import Columns, decode_groups
 from kafkalite.spark.arrow import Rows, to_arrow
 from kafkalite.spark.plan import Chunk
 from kafkalite.spark.segment_file import old_format

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.log.batch import HEADER_BYTES
 from kafkalite.log.checkpoint import read_offsets
 from kafkalite.log.files import Files
 from kafkalite.log.names import (
@@ -29,6 +28,7 @@ from kafkalite.log.names import (
     parse_segment_file,
     partition_directory,
 )
+from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from kafkalite.spark.segment_file import SegmentFile, open_segment
 

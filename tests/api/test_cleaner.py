@@ -15,7 +15,6 @@ from kafkalite.cleaner.job import CleanStats
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
@@ -29,6 +28,7 @@ from kafkalite.protocol.messages.log_dirs import (
 )
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalite.record.batch import NewRecord, build_batch
 
 STATS = CleanStats(bytes_read=100, bytes_kept=10, records_read=9, records_kept=1, map_utilization=0.25, seconds=1.5)
 

@@ -22,7 +22,6 @@ from kafkalite.api.produce_lane import ProduceLane
 from kafkalite.broker import Broker
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager
 from kafkalite.network.peer import Peer, Reply
@@ -36,6 +35,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.api.conftest import Crowd, until
 
 VERSIONS = range(3, APIS[0].max_version + 1)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
@@ -68,6 +67,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 
 unknown_id = uuid.UUID(int=7)
 

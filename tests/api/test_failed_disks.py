@@ -16,7 +16,6 @@ import uvloop
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import partition_for_id
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.group_offsets import (
@@ -38,6 +37,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.api.conftest import scene
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

@@ -17,7 +17,6 @@ from kafkalite.api.fetch_lane import FetchLane, ParkedFetch
 from kafkalite.api.produce_lane import ProduceLane
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.common.region import FileRegion
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.network.peer import Peer, Reply
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec.schema import Message
@@ -28,6 +27,7 @@ from kafkalite.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(5, APIS[1].max_version + 1)

@@ -17,8 +17,8 @@ import pytest
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log import time_lookup
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.api.conftest import Asker, Crowd, until
 
 LATEST, MAX_TIMESTAMP = -1, -3

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     COUNTS,
@@ -30,6 +29,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkalite.record.batch import NewRecord, build_batch
 
 VERSIONS = range(5)
 TOTAL_SINCE = 4

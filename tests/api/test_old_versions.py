@@ -18,13 +18,13 @@ from kafkalite.api.down_conversion import DownConversion
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion
-from kafkalite.log.batch import NewRecord, build_batch, parse_header, stamp
-from kafkalite.log.compression import GZIP, compress
-from kafkalite.log.message_set import build_message, build_set, entry_header, read_messages
-from kafkalite.log.record import Record, read_records
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
+from kafkalite.record.compression import GZIP, compress
+from kafkalite.record.message_set import build_message, build_set, entry_header, read_messages
+from kafkalite.record.record import Record, read_records
 from tests.api.conftest import Crowd, until
 
 GOLDEN = Path(__file__).parents[1] / "log" / "golden" / "legacy"

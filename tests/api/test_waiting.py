@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -19,6 +18,7 @@ from kafkalite.protocol.messages.configs import (
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.api.conftest import until
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalite.cleaner.job import CleanJob
-from kafkalite.log.batch import BatchHeader, parse_header
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.record import Record, read_records
 from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.batch import BatchHeader, parse_header
+from kafkalite.record.record import Record, read_records
 from tests.log.ledger import NEVER, Ledger
 
 View = dict[bytes, bytes]  # the last value of each key that has one

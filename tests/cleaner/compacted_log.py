@@ -10,13 +10,13 @@ from pathlib import Path
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
-from kafkalite.log.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.log.batch_file import walk
 from kafkalite.log.files import Files
-from kafkalite.log.message_set import read_messages
 from kafkalite.log.names import CLEANED, SEGMENT_FILES
-from kafkalite.log.record import Record, read_records
 from kafkalite.log.txn_index import AbortedTxn, TxnIndex
+from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
+from kafkalite.record.message_set import read_messages
+from kafkalite.record.record import Record, read_records
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

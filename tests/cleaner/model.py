@@ -19,11 +19,11 @@ from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
 from kafkalite.cleaner.standing import Standing
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.batch import NewRecord, build_batch, parse_header, stamp
 from kafkalite.log.names import CLEANED
 from kafkalite.log.producer_state import ProducerState
-from kafkalite.log.record import read_records
 from kafkalite.log.segment_replacement import Replacement
+from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
+from kafkalite.record.record import read_records
 from tests.cleaner.compacted_ledger import CompactedLedger, Put, Transaction
 from tests.cleaner.readers import Readers
 from tests.log.history import LogHistory, Step

@@ -22,7 +22,8 @@ from functools import lru_cache
 
 from kafkalite.cleaner.job import CleanJob, SourceSegment
 from kafkalite.common.checksum import crc32c
-from kafkalite.log.batch import (
+from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.batch import (
     CONTROL,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
@@ -32,10 +33,9 @@ from kafkalite.log.batch import (
     encode_records,
     parse_header,
 )
-from kafkalite.log.compression import NONE, compress
-from kafkalite.log.message_set import build_set, entry_header, read_inner, resolve
-from kafkalite.log.record import Record, read_records
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.compression import NONE, compress
+from kafkalite.record.message_set import build_set, entry_header, read_inner, resolve
+from kafkalite.record.record import Record, read_records
 
 SLOT_BYTES = 24
 _ABORT, _COMMIT = 0, 1

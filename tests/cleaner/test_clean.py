@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
-from kafkalite.log.batch import NewRecord
-from kafkalite.log.compression import CODEC_NAMES
 from kafkalite.log.files import Files
-from kafkalite.log.message_set import build_set
 from kafkalite.log.names import CLEANED
+from kafkalite.record.batch import NewRecord
+from kafkalite.record.compression import CODEC_NAMES
+from kafkalite.record.message_set import build_set
 from tests.cleaner.compacted_log import DAY_MS, NOW_MS, Log, records
 from tests.log.faulty_files import FaultyFiles
 

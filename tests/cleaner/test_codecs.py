@@ -8,7 +8,7 @@ import zstandard
 
 from kafkalite.cleaner.codecs import Codecs
 from kafkalite.common.errors import Malformed
-from kafkalite.log.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
+from kafkalite.record.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
 
 SIZES = (1, 100, 60_000, 70_000, 3_000_000, 20_000_000, 10)
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from kafkalite.cleaner.job import CleaningFailed
-from kafkalite.log.batch import HEADER_BYTES, compute_crc
-from kafkalite.log.message_set import build_set
-from kafkalite.log.message_set import compute_crc as compute_old_crc
+from kafkalite.record.batch import HEADER_BYTES, compute_crc
+from kafkalite.record.message_set import build_set
+from kafkalite.record.message_set import compute_crc as compute_old_crc
 from tests.cleaner.compacted_log import Log
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner import key_hash
 from kafkalite.cleaner.key_hash import COLUMN_BYTES_MAX, KeyHash
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes
 
 SEED = b"the same every time"
 EDGES = [0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 24, 200, COLUMN_BYTES_MAX - 1, COLUMN_BYTES_MAX, COLUMN_BYTES_MAX + 1, 5000]

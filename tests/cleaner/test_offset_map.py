@@ -13,8 +13,8 @@ from kafkalite.cleaner import offset_map
 from kafkalite.cleaner.key_hash import Words
 from kafkalite.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from kafkalite.cleaner.skimpy_offset_map import SkimpyOffsetMap
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record_lanes import Bytes
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes
 
 DEDUPE_BUFFER_BYTES = 128 << 20
 SEED = b"the same every time"

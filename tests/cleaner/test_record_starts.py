@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner import record_starts
 from kafkalite.cleaner.record_starts import find_records_of
-from kafkalite.log.batch import NewRecord, append_varint, encode_records
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record_lanes import Corrupt, find_records
+from kafkalite.record.batch import NewRecord, append_varint, encode_records
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Corrupt, find_records
 
 
 def lay(bodies: list[bytes]) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint8]], Array, Array]:

@@ -12,7 +12,7 @@ from kafkalite.cleaner import unpacked
 from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.cleaner.transactions import Transactions, read_aborted
 from kafkalite.log.files import Files
-from kafkalite.log.message_set import build_set
+from kafkalite.record.message_set import build_set
 from tests.cleaner.compacted_log import Log
 
 

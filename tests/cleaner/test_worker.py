@@ -38,8 +38,8 @@ from kafkalite.cleaner.messages import (
 )
 from kafkalite.cleaner.worker import SocketChannel, perform
 from kafkalite.cleaner.worker_process import WorkerProcess
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
+from kafkalite.record.batch import NewRecord, build_batch
 
 ROOT = Path(__file__).parents[2]
 SEGMENT = CleanedSegment(0, (0,), 1, 1, 0, 5, 0)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.batch import build_batch
-from kafkalite.log.record import Record
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from kafkalite.record.batch import build_batch
+from kafkalite.record.record import Record
 from tests.cluster.load import Load, p99_ms
 from tests.cluster.members import SESSION_TIMEOUT_MS, Cluster, exists
 from tests.cluster.test_killed import assert_usable

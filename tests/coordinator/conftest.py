@@ -11,8 +11,6 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.log.batch import build_batch
-from kafkalite.log.record import Record
 from kafkalite.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -36,6 +34,8 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kafkalite.record.batch import build_batch
+from kafkalite.record.record import Record
 
 PARTITIONS = 3
 SESSION_MS = 10_000

@@ -8,9 +8,9 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
 from kafkalite.coordinator.offset_store import CommittedOffset
-from kafkalite.log.batch import build_batch
-from kafkalite.log.message_set import build_message, build_set
-from kafkalite.log.record import Record
+from kafkalite.record.batch import build_batch
+from kafkalite.record.message_set import build_message, build_set
+from kafkalite.record.record import Record
 
 COMMIT, ABORT = 1, 0
 

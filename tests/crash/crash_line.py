@@ -5,13 +5,13 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from kafkalite.log.batch import build_batch, iterate
-from kafkalite.log.record import Record, read_records
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.batch import build_batch, iterate
+from kafkalite.record.record import Record, read_records
 
 ANSWER_S = 120.0
 EARLIEST, LATEST = -2, -1

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 from kafkalite.common.names import ZERO_UUID
-from kafkalite.log.batch import NewRecord, build_batch, compute_crc
 from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -32,6 +31,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 
 TOPIC = 2  # of what kind the thing is that has settings
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # what to do with a setting

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.log.batch import HEADER_BYTES
-from kafkalite.log.compression import CODECS
+from kafkalite.record.batch import HEADER_BYTES
+from kafkalite.record.compression import CODECS
 from tests.differential.asking import bad, batch, fetch, message_set, produce
 from tests.differential.engine import Explained, Teller, in_versions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.log.compression import CODECS
-from kafkalite.log.message_set import build_message, build_set
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkalite.record.compression import CODECS
+from kafkalite.record.message_set import build_message, build_set
 from tests.differential.asking import BEGINNING_MS, batch, fetch, list_offsets, produce
 from tests.differential.engine import Explained, Teller, in_versions, once
 
@@ -107,7 +107,7 @@ def sets_that_are_wrong(t: Teller) -> None:
 
 
 def wrapper(inner: bytes, magic: int, offset: int = 0, codec: int = 1, time: int = BEGINNING_MS) -> bytes:
-    from kafkalite.log.compression import compress
+    from kafkalite.record.compression import compress
 
     return build_message(offset, None, compress(codec, inner), time, magic=magic, attributes=codec)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.log.compression import CODECS
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.compression import CODECS
 from tests.differential.asking import BEGINNING_MS, batch, fetch, message_set, produce
 from tests.differential.engine import Explained, Teller, every_version, in_versions, once
 

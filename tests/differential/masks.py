@@ -18,11 +18,11 @@ from typing import Any
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC
 from kafkalite.config.settings import ConfigSource
-from kafkalite.log.batch import MAGIC, parse_header
-from kafkalite.log.message_set import HEAD_BYTES, entry_header, read_messages
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
+from kafkalite.record.batch import MAGIC, parse_header
+from kafkalite.record.message_set import HEAD_BYTES, entry_header, read_messages
 
 FIRST_FETCH_BY_ID = 13
 STEM = "d-"  # what every name that a story makes up begins with

@@ -8,9 +8,9 @@ from __future__ import annotations
 from functools import cache
 from struct import pack_into
 
-from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, compute_crc
-from kafkalite.log.compression import CODEC_NAMES, GZIP, NONE, SNAPPY, ZSTD, compress
-from kafkalite.log.message_set import build_message, pack
+from kafkalite.record.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, compute_crc
+from kafkalite.record.compression import CODEC_NAMES, GZIP, NONE, SNAPPY, ZSTD, compress
+from kafkalite.record.message_set import build_message, pack
 
 BATCH_BYTES_MAX = 1_000_000  # below max.message.bytes
 UNPACKED_BYTES = 1 << 30

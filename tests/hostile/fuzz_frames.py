@@ -15,14 +15,14 @@ from itertools import accumulate
 from struct import pack, pack_into
 from typing import NamedTuple
 
-from kafkalite.log.batch import HEADER_BYTES, compute_crc
-from kafkalite.log.message_set import build_message
-from kafkalite.log.message_set import pack as pack_set
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.batch import HEADER_BYTES, compute_crc
+from kafkalite.record.message_set import build_message
+from kafkalite.record.message_set import pack as pack_set
 from tests.hostile.fuzz_bombs import bombs, bombs_of_sets
 from tests.hostile.fuzz_golden import (
     CLIENT_ID,

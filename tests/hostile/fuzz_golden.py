@@ -14,15 +14,15 @@ from typing import Any
 from zlib import crc32
 
 from kafkalite.common.names import ZERO_UUID
-from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.compression import CODEC_NAMES, NONE
-from kafkalite.log.message_set import build_set
 from kafkalite.protocol.apis import APIS, Api
 from kafkalite.protocol.codec.primitives import Kind
 from kafkalite.protocol.codec.schema import Field, Message
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.log_dirs import CLEANING_TAG, OWN_TAG
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatePartitionsAssignment
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.compression import CODEC_NAMES, NONE
+from kafkalite.record.message_set import build_set
 
 PLAIN, COMPACTED, RECOMPRESSED, STAMPED, RECENT = TOPICS = (
     "hostile-plain",

@@ -17,13 +17,18 @@ from zlib import crc32
 
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log import columns
-from kafkalite.log.batch import HEADER_BYTES, compute_crc, encode_records, iterate, parse_header
-from kafkalite.log.batch_columns import scan
-from kafkalite.log.compression import CODEC_NAMES, NONE, ZSTD, compress, decompress
-from kafkalite.log.conversion import NotConvertible, to_batch, to_old_format
-from kafkalite.log.message_columns import encode_columns, read_columns
-from kafkalite.log.message_set import (
+from kafkalite.network import framing
+from kafkalite.protocol.apis import SERVED
+from kafkalite.protocol.codec.codec import decode, encoder
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.header import decode_request_header
+from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite.record.batch import HEADER_BYTES, compute_crc, encode_records, iterate, parse_header
+from kafkalite.record.columns import record_columns
+from kafkalite.record.columns.batch_columns import scan
+from kafkalite.record.columns.message_columns import encode_columns, read_columns
+from kafkalite.record.compression import CODEC_NAMES, NONE, ZSTD, compress, decompress
+from kafkalite.record.message_set import (
     V0,
     V1,
     build_message,
@@ -34,14 +39,9 @@ from kafkalite.log.message_set import (
     read_messages,
     read_set,
 )
-from kafkalite.log.record import Record, read_records, record_times
-from kafkalite.log.validate import Rules, rewrite, validate
-from kafkalite.network import framing
-from kafkalite.protocol.apis import SERVED
-from kafkalite.protocol.codec.codec import decode, encoder
-from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.header import decode_request_header
-from kafkalite.protocol.messages.fetch import FetchResponse
+from kafkalite.record.record import Record, read_records, record_times
+from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
+from kafkalite.record.validation.format_conversion import NotConvertible, to_batch, to_old_format
 from tests.hostile.fuzz_bombs import giant_value, many_records
 from tests.hostile.fuzz_golden import SETTINGS, batch, golden_frames, mend_checksums
 
@@ -206,7 +206,7 @@ def _check_walks(view: memoryview) -> None:
 def _check_records(one: memoryview) -> None:
     header = parse_header(one)
     by_loop = _or_none(lambda: read_records(one, UNPACKED_BYTES_MAX))
-    by_columns = _or_none(lambda: _rows(columns.decode(one, headers=True, max_bytes=UNPACKED_BYTES_MAX)))
+    by_columns = _or_none(lambda: _rows(record_columns.decode(one, headers=True, max_bytes=UNPACKED_BYTES_MAX)))
     if header.is_control or header.codec > len(CODEC_NAMES) - 1:
         return  # columns leave control batches out
     assert by_loop == by_columns, f"the loop reads {by_loop}, the columns {by_columns}"
@@ -236,7 +236,7 @@ def _check_codec(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
 
 
-def _rows(found: columns.Columns) -> list[Record]:
+def _rows(found: record_columns.Columns) -> list[Record]:
     """The records of columns, as objects."""
     data = found.data.tobytes()
     headers = found.headers

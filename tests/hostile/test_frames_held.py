@@ -14,13 +14,13 @@ import pytest
 
 from bench import wire
 from bench.records import record_batch
-from kafkalite.log.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.compression import GZIP, LZ4, SNAPPY, ZSTD
 from tests.hostile.conftest import Victim
 from tests.hostile.fuzz_bombs import giant_value, many_records
 from tests.hostile.fuzz_frames import FRAME_BYTES_MAX, produce

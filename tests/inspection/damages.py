@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.record.batch import NewRecord, build_batch
 
 OURS, KAFKAS = "kafkalite", "kafka-3.9.1"
 

@@ -6,8 +6,8 @@ import random
 import struct
 from pathlib import Path
 
-from kafkalite.log.batch import NewRecord, build_batch, stamp_log_append_time
-from kafkalite.log.message_set import V0, V1, build_set
+from kafkalite.record.batch import NewRecord, build_batch, stamp_log_append_time
+from kafkalite.record.message_set import V0, V1, build_set
 
 TIME_MS = 1_700_000_000_000
 TXN_ENTRY = struct.Struct(">hqqqq")

@@ -16,7 +16,7 @@ from kafkalite.inspection.count import Count, count
 from kafkalite.inspection.directories import look
 from kafkalite.inspection.log_file import LogFile
 from kafkalite.inspection.record_rows import rows_of_window
-from kafkalite.log.batch import MAGIC, NewRecord, build_batch, parse_header
+from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from tests.inspection.damages import cut_tail, set_offset
 
 ROOT = Path(__file__).parents[2]

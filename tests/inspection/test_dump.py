@@ -14,8 +14,8 @@ import pytest
 from kafkalite.inspection.commands import dump_settings
 from kafkalite.inspection.dump import dump
 from kafkalite.inspection.printer import Printer
-from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.compression import NONE, ZSTD
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.compression import NONE, ZSTD
 from tests.inspection.dump_oracle import FORMS, Said, files_for, kafka_dump_log
 from tests.inspection.random_logs import draw_log, harm
 

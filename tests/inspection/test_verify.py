@@ -22,7 +22,7 @@ from kafkalite.inspection.partition_check import check_partition
 from kafkalite.inspection.progress import Progress
 from kafkalite.inspection.segment_scan import Segment, scan_segment
 from kafkalite.inspection.verify import verify
-from kafkalite.log.batch import NewRecord, build_batch, compute_crc
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from tests.inspection.damages import batches, flip, logs
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from kafkalite.log.batch import parse_header
+from kafkalite.record.batch import parse_header
 from tests.clients.conftest import Confluent
 from tests.interop.conftest import until
 from tests.interop.strangers import Member, Seen, Stranger, position

@@ -112,7 +112,7 @@ def test_everything_that_is_written_is_accepted_and_damage_is_not(
 
 def records_left(directory: Path) -> int:
     """What a partition's files hold, by their names: from the first segment's base to the end."""
-    from kafkalite.log.batch import iterate
+    from kafkalite.record.batch import iterate
 
     count = 0
     for segment in directory.glob("*.log"):

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.reference import ReferenceUnavailable, reference_kafka
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.differential import asking
 from tests.interop.conftest import BrokerProcess, until
 

@@ -11,12 +11,12 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.open_segments import OpenSegments
 from kafkalite.log.partition_log import AppendResult, LogServices, PartitionLog
-from kafkalite.log.record import Record, read_records
 from kafkalite.log.recovery import Known
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.record import Record, read_records
 
 START_MS = 1_700_000_000_000
 

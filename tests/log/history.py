@@ -19,10 +19,10 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
-from kafkalite.log.batch import stamp
 from kafkalite.log.files import Job
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
+from kafkalite.record.batch import stamp
 from tests.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.log.ledger import Ledger, make_batch, state_of, times_around
 from tests.log.plain_compaction import compact

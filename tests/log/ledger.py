@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from kafkalite.log.batch import NewRecord, build_batch, stamp
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.record.batch import NewRecord, build_batch, stamp
 from tests.log.plain_compaction import Compaction
 
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -11,14 +11,14 @@ from random import Random
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
-from kafkalite.log.batch import MAGIC, NewRecord, build_batch, parse_header
 from kafkalite.log.files import Files, Job, run_inline
-from kafkalite.log.message_set import read_messages
 from kafkalite.log.names import RECORD_COUNTS
 from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.record import read_records
 from kafkalite.log.record_counts import LogCounts
 from kafkalite.log.recovery import Known
+from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
+from kafkalite.record.message_set import read_messages
+from kafkalite.record.record import read_records
 from tests.log.conftest import START_MS
 
 Counts = list[tuple[int, int, int, int]]

@@ -11,12 +11,12 @@ from random import Random
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
-from kafkalite.log.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.log.files import Job
 from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.record import read_records
 from kafkalite.log.recovery import Known
 from kafkalite.log.segment_replacement import Replacement
+from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
+from kafkalite.record.record import read_records
 from tests.log.faulty_files import FaultyFiles
 from tests.log.plain_compaction import compact
 

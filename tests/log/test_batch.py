@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     HEADER_BYTES,
     NewRecord,
     build_batch,
@@ -18,8 +18,8 @@ from kafkalite.log.batch import (
     stamp,
     stamp_log_append_time,
 )
-from kafkalite.log.compression import CODEC_NAMES
-from kafkalite.log.record import read_records
+from kafkalite.record.compression import CODEC_NAMES
+from kafkalite.record.record import read_records
 
 RECORDS = [
     NewRecord(b"key", b"value", (("trace", b"\x01\x02"), ("none", None)), 1_700_000_000_000),

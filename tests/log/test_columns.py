@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log import header_columns, record_lanes
-from kafkalite.log.batch import HEADER_BYTES, NewRecord, build_batch, compute_crc, stamp_log_append_time
-from kafkalite.log.batch_columns import scan
-from kafkalite.log.columns import Columns, decode, decode_groups
-from kafkalite.log.record import Record, read_records
+from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch, compute_crc, stamp_log_append_time
+from kafkalite.record.columns import header_columns, varint_columns
+from kafkalite.record.columns.batch_columns import scan
+from kafkalite.record.columns.record_columns import Columns, decode, decode_groups
+from kafkalite.record.record import Record, read_records
 
 SIZES = st.sampled_from([0, 1, 5, 63, 64, 70, 200, 8191, 8192, 20_000])
 blobs = st.none() | SIZES.map(bytes) | st.binary(max_size=5)
@@ -80,7 +80,7 @@ def plainly(parts: list[bytes]) -> list[Record]:
 @given(parts=batches(), tail=st.binary(max_size=20))
 def test_columns_say_what_the_plain_reader_says(lanes_min: int, parts: list[bytes], tail: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_lanes, "LANES_MIN", lanes_min)
+        patch.setattr(varint_columns, "LANES_MIN", lanes_min)
         patch.setattr(header_columns, "_LANES_MIN", lanes_min)
         data = b"".join(parts)
         columns = decode(data + tail[:12], headers=True, check_crc=True)

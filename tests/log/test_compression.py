@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 
 PACKED = pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODEC_NAMES[1:])
 SOME = b"".join(b'{"id": %d, "name": "somebody"}' % i for i in range(9_000))

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log import message_columns
-from kafkalite.log.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
-from kafkalite.log.batch_columns import scan
-from kafkalite.log.columns import decode
-from kafkalite.log.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from kafkalite.log.conversion import MESSAGES_MAX, NotConvertible, to_batch, to_old_format
-from kafkalite.log.message_columns import write_set
-from kafkalite.log.message_set import V0, V1, build_message, build_set, entry_header, read_messages
-from kafkalite.log.record import RECORDS_MAX, Record, read_records
-from kafkalite.log.validate import Rules, validate
+from kafkalite.record.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
+from kafkalite.record.columns import message_columns
+from kafkalite.record.columns.batch_columns import scan
+from kafkalite.record.columns.message_columns import write_set
+from kafkalite.record.columns.record_columns import decode
+from kafkalite.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from kafkalite.record.message_set import V0, V1, build_message, build_set, entry_header, read_messages
+from kafkalite.record.record import RECORDS_MAX, Record, read_records
+from kafkalite.record.validation.batch_validation import Rules, validate
+from kafkalite.record.validation.format_conversion import MESSAGES_MAX, NotConvertible, to_batch, to_old_format
 
 NOW_MS = 1_700_000_000_000
 OLD_CODECS = (NONE, GZIP, SNAPPY, LZ4)
@@ -239,7 +239,7 @@ def test_what_is_not_compressed_begins_where_the_reader_is() -> None:
 def test_the_brokers_time_stays_the_brokers(codec: int) -> None:
     batch = up(a_set(V1, [(5, None, b"x")] * 2, codec))
     stamp(batch, 10, 0)
-    from kafkalite.log.batch import stamp_log_append_time
+    from kafkalite.record.batch import stamp_log_append_time
 
     stamp_log_append_time(batch, NOW_MS)
     assert [r.timestamp for r in down(batch, V1)] == [NOW_MS, NOW_MS]

@@ -19,11 +19,11 @@ from kafkalite.common.names import parse_uuid
 from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import loading
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files, Job
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.meta_properties import MetaProperties
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Done, Job, SyncFailed
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.partition import Partition, Waiter
+from kafkalite.record.batch import NewRecord, build_batch
 
 if TYPE_CHECKING:
     from .conftest import Disk

@@ -23,11 +23,11 @@ from kafkalite.common.names import parse_uuid
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log import background, record_counts
 from kafkalite.log.background import BackgroundWork
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Files
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.record_counting import Tally
+from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")

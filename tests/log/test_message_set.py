@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import MAGIC
 from kafkalite.log.batch_file import UNKNOWN_OFFSET, hop, is_intact, walk
-from kafkalite.log.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
-from kafkalite.log.message_set import (
+from kafkalite.record.batch import MAGIC
+from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
+from kafkalite.record.message_set import (
     UNKNOWN_COUNT,
     V0,
     V1,
@@ -40,7 +40,7 @@ from kafkalite.log.message_set import (
     read_messages,
     read_set,
 )
-from kafkalite.log.record import Record, read_records
+from kafkalite.record.record import Record, read_records
 
 GOLDEN = Path(__file__).parent / "golden" / "legacy"
 PARTITIONS = ("v0", "v1", "v1-stamped", "raised", "rolled")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.batch import MAGIC, NewRecord, build_batch
-from kafkalite.log.compression import GZIP, SNAPPY
-from kafkalite.log.message_set import V0, V1, build_set, entry_header, read_messages
-from kafkalite.log.record import Record, read_records
+from kafkalite.record.batch import MAGIC, NewRecord, build_batch
+from kafkalite.record.compression import GZIP, SNAPPY
+from kafkalite.record.message_set import V0, V1, build_set, entry_header, read_messages
+from kafkalite.record.record import Record, read_records
 from tests.log.conftest import START_MS, Disk, Log
 
 GOLDEN = Path(__file__).parent / "golden" / "legacy"

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import NewRecord, build_batch, compute_crc
-from kafkalite.log.compression import CODECS
 from kafkalite.log.files import Done, Files, Job, SyncFailed
 from kafkalite.log.names import FAILED_SYNC
 from kafkalite.log.partition_log import LogServices, PartitionLog
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc
+from kafkalite.record.compression import CODECS
 from tests.log.faulty_files import FaultyFiles
 
 Disk = Any  # of conftest.py
@@ -606,7 +606,7 @@ def test_batches_for_those_who_load_state(disk: Disk) -> None:
     log = disk.open(segment_bytes=200)
     for value in "abcdef":
         log.write(value, value)
-    from kafkalite.log.batch import parse_header
+    from kafkalite.record.batch import parse_header
 
     assert [parse_header(b).base_offset for b in log.log.batches(3)] == [2, 4, 6, 8, 10]
     assert list(log.log.batches(12)) == []

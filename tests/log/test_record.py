@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, stamp
-from kafkalite.log.record import Record, read_records, read_varint, record_times
+from kafkalite.record.batch import HEADER_BYTES, NewRecord, append_varint, build_batch, stamp
+from kafkalite.record.record import Record, read_records, read_varint, record_times
 
 
 @settings(deadline=None)

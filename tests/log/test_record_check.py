@@ -7,11 +7,11 @@ import tracemalloc
 import pytest
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log import record_check
-from kafkalite.log.batch import NewRecord, build_batch, compute_crc, parse_header
-from kafkalite.log.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD
-from kafkalite.log.record import RECORDS_MAX, read_records
-from kafkalite.log.record_check import FAULTS_MAX, find_faults, repack
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc, parse_header
+from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, SNAPPY, ZSTD
+from kafkalite.record.record import RECORDS_MAX, read_records
+from kafkalite.record.validation import record_validation
+from kafkalite.record.validation.record_validation import FAULTS_MAX, find_faults, repack
 
 NOW_MS = 1_700_000_000_000
 CODECS = pytest.mark.parametrize("codec", range(5), ids=CODEC_NAMES)
@@ -20,7 +20,7 @@ BOTH_WAYS = pytest.mark.parametrize("columns_min", [0, 1 << 30], ids=["columns",
 
 @pytest.fixture(autouse=True)
 def way(columns_min: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_check, "COLUMNS_MIN", columns_min)
+    monkeypatch.setattr(record_validation, "COLUMNS_MIN", columns_min)
 
 
 def some(count: int) -> list[NewRecord]:
@@ -78,7 +78,7 @@ def test_offsets_with_gaps_are_counted_anew(columns_min: int) -> None:
 
 @pytest.mark.parametrize("columns_min", [0])
 def test_too_many_records_to_be_numbered_anew_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_check, "MISNUMBERED_MAX", 4)
+    monkeypatch.setattr(record_validation, "MISNUMBERED_MAX", 4)
     assert repack(memoryview(build_batch(some(5))), ZSTD, None)
     gaps = memoryview(build_batch(some(5), offset_deltas=[0, 0, 0, 0, 0], last_offset_delta=4))
     with pytest.raises(Malformed, match="5 records whose offsets"):

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.log.batch import build_batch, parse_header
-from kafkalite.log.compression import GZIP, NONE
-from kafkalite.log.record import read_records
+from kafkalite.record.batch import build_batch, parse_header
+from kafkalite.record.compression import GZIP, NONE
+from kafkalite.record.record import read_records
 from tests.log.history import LogHistory, run, tell
 from tests.log.record_count_disk import Disk, marker, records, recount
 

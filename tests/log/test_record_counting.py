@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import NewRecord, build_batch, parse_header
 from kafkalite.log.record_counting import count
+from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
 
 @pytest.mark.parametrize("value_bytes", [0, 50, 1800, 2000, 2100, 70_000])

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.batch import NewRecord, build_batch, parse_header
-from kafkalite.log.compression import GZIP, NONE
-from kafkalite.log.message_set import V0, V1, build_set, entry_header
 from kafkalite.log.record_counting import Tally, count
 from kafkalite.log.record_notes import Identity, decode_entries, encode_entry, identity_of
 from kafkalite.log.recovery import Known
+from kafkalite.record.batch import NewRecord, build_batch, parse_header
+from kafkalite.record.compression import GZIP, NONE
+from kafkalite.record.message_set import V0, V1, build_set, entry_header
 from tests.log.conftest import START_MS
 from tests.log.record_count_disk import Disk, marker, records, recount
 

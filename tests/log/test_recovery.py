@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.segment import Segment
 from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.record.batch import NewRecord, build_batch
 
 Disk = Any  # of conftest.py
 Log = Any

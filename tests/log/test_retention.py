@@ -15,11 +15,11 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.background import BackgroundWork
-from kafkalite.log.batch import NewRecord, build_batch
 from kafkalite.log.files import Job, SyncFailed
 from kafkalite.log.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery import Known
 from kafkalite.log.retention import LOGS_PER_TURN, SEGMENTS_PER_TURN, Reason, RetentionCheck, SegmentFacts, deletable
+from kafkalite.record.batch import NewRecord, build_batch
 from tests.log.conftest import START_MS, Disk, Log
 from tests.log.history import LogHistory, Step, run, tell
 

@@ -13,10 +13,10 @@ import pytest
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import StorageError
-from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.record import read_records
 from kafkalite.log.recovery import Known
 from kafkalite.log.segment_replacement import ReplacementRefused
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.record import read_records
 from tests.log.faulty_files import Ended, Killed
 from tests.log.plain_compaction import compact
 from tests.log.replacement_world import DELAY_MS, FILES, OLD, START_MS, World

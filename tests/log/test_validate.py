@@ -9,10 +9,10 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import NewRecord, build_batch, compute_crc, parse_header
-from kafkalite.log.compression import CODECS
-from kafkalite.log.record import read_records
-from kafkalite.log.validate import InvalidRecords, Rules, rewrite, validate
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc, parse_header
+from kafkalite.record.compression import CODECS
+from kafkalite.record.record import read_records
+from kafkalite.record.validation.batch_validation import InvalidRecords, Rules, rewrite, validate
 
 NOW_MS = 1_700_000_000_000
 Change = Callable[[bytearray], bytearray]

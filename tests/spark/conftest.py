@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.log.batch import NewRecord, build_batch, parse_header
+from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
 
 class Topics:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.log.batch import NewRecord, build_batch
+from kafkalite.record.batch import NewRecord, build_batch
 
 pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
-from kafkalite.log.batch import NewRecord, build_batch
-from kafkalite.log.message_set import build_set
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.message_set import build_set
 from kafkalite.spark.options import parse_options
 from kafkalite.spark.plan import Chunk, plan
 

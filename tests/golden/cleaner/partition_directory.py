@@ -15,11 +15,11 @@ from typing import Any
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
-from kafkalite.log import batch, message_set
-from kafkalite.log.batch import MAGIC, PREFIX_BYTES, parse_header
 from kafkalite.log.files import Files
-from kafkalite.log.message_set import entry_header, read_messages
-from kafkalite.log.record import Record, read_records
+from kafkalite.record import batch, message_set
+from kafkalite.record.batch import MAGIC, PREFIX_BYTES, parse_header
+from kafkalite.record.message_set import entry_header, read_messages
+from kafkalite.record.record import Record, read_records
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 _ABORTED = struct.Struct(">hqqqq")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.record import read_varint
-from kafkalite.log.record_lanes import Bytes, Corrupt, read_fields, refuse
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes, Corrupt, read_fields, refuse
+from kafkalite.record.record import read_varint
 
 # below this width a plain loop wins
 _LANES_MIN = 32

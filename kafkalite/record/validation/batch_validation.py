@@ -14,7 +14,7 @@ from __future__ import annotations
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CONTROL,
     CRC_FROM,
     HEADER_BYTES,
@@ -26,8 +26,8 @@ from kafkalite.log.batch import (
     parse_header,
     stamp_log_append_time,
 )
-from kafkalite.log.compression import CODEC_NAMES, CODECS
-from kafkalite.log.record_check import find_faults, repack
+from kafkalite.record.compression import CODEC_NAMES, CODECS
+from kafkalite.record.validation.record_validation import find_faults, repack
 
 _BROKERS_BITS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _CODEC_MAX = len(CODEC_NAMES) - 1

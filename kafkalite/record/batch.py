@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.log.compression import NONE, compress
+from kafkalite.record.compression import NONE, compress
 
 Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str | bytes, bytes | None]]

@@ -3,7 +3,7 @@
     body length varint | attributes i8 | timestamp delta varint | offset delta varint | key length varint, key
     value length varint, value | header count varint, then each: key length varint, key, value length varint, value
 
-A plain loop, about 0.5 M records/s. Who reads many records uses `kafkalite.log.columns`, which this is the oracle of.
+A plain loop, about 0.5 M records/s. Who reads many records uses `record_columns`, which this is the oracle of.
 Source: org.apache.kafka.common.record.DefaultRecord; its rules for what is malformed are kept.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import HEADER_BYTES, MAGIC, BatchHeader, Buffer, parse_header
-from kafkalite.log.compression import NONE, UNPACKED_BYTES_MAX, decompress
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, Buffer, parse_header
+from kafkalite.record.compression import NONE, UNPACKED_BYTES_MAX, decompress
 
 RECORD_BYTES_MIN = 7  # a body length of one byte and a body of six
 RECORDS_BYTES_MAX = 32 << 20

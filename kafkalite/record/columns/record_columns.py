@@ -5,7 +5,7 @@ field by field, varints as gathered bytes. Keys, values and headers are not copi
 `Columns.data`, which is the caller's buffer, or a new one where batches are compressed.
 Nothing outside the buffer is read, whatever the lengths say: positions are clipped while reading, can only grow, and
 must in the end meet the end that the batch declared.
-`kafkalite.log.record.read_records` is the plain version, and the oracle in tests/log/test_columns.py.
+`record.read_records` is the plain version, and the oracle in tests/log/test_columns.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import HEADER_BYTES, Buffer
-from kafkalite.log.batch_columns import Array, Batches, Flags, scan
-from kafkalite.log.compression import UNPACKED_BYTES_MAX, decompress
-from kafkalite.log.header_columns import HeaderColumns, join_headers, walk_headers
-from kafkalite.log.record import RECORD_BYTES_MIN
-from kafkalite.log.record_lanes import Bytes, Corrupt, find_records, read_fields, read_varints, refuse
+from kafkalite.record.batch import HEADER_BYTES, Buffer
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan
+from kafkalite.record.columns.header_columns import HeaderColumns, join_headers, walk_headers
+from kafkalite.record.columns.varint_columns import Bytes, Corrupt, find_records, read_fields, read_varints, refuse
+from kafkalite.record.compression import UNPACKED_BYTES_MAX, decompress
+from kafkalite.record.record import RECORD_BYTES_MIN
 
 # a block's columns stay in the second-level cache
 _BLOCK_RECORDS = 16384

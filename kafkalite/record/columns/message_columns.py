@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES
-from kafkalite.log.batch_columns import Array
-from kafkalite.log.columns import Columns
-from kafkalite.log.message_set import CRC_FROM, MESSAGE_BYTES_MIN, V0, V1, TooManyMessages, WrongChecksum
+from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.record_columns import Columns
+from kafkalite.record.message_set import CRC_FROM, MESSAGE_BYTES_MIN, V0, V1, TooManyMessages, WrongChecksum
 
 Bytes = npt.NDArray[np.uint8]
 

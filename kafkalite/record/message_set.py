@@ -20,9 +20,9 @@ from typing import NamedTuple
 from zlib import crc32
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
-from kafkalite.log.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
-from kafkalite.log.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record
+from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES, BatchHeader, Buffer
+from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress, decompress
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record
 
 V0, V1 = 0, 1
 MESSAGE_BYTES_MIN = 14  # what an empty message of v0 says of its size

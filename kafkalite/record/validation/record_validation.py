@@ -14,7 +14,7 @@ from struct import pack_into
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     PREFIX_BYTES,
@@ -23,11 +23,11 @@ from kafkalite.log.batch import (
     compute_crc,
     parse_header,
 )
-from kafkalite.log.compression import NONE, compress
-from kafkalite.log.record import RECORDS_BYTES_MAX, RECORDS_MAX, read_records
+from kafkalite.record.compression import NONE, compress
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, read_records
 
 if TYPE_CHECKING:
-    from kafkalite.log.columns import Columns
+    from kafkalite.record.columns.record_columns import Columns
 
 COLUMNS_MIN = 1000
 MISNUMBERED_MAX = 20_000
@@ -114,7 +114,7 @@ def _repacked_as_it_lies(header: BatchHeader, found: Columns, codec: int, level:
 
 
 def _columns(records: memoryview, header: BatchHeader) -> Columns:
-    from kafkalite.log.columns import decode
+    from kafkalite.record.columns.record_columns import decode
 
     if header.codec != NONE and header.record_count > RECORDS_MAX:
         raise Malformed(f"the batch unpacks to {header.record_count} records, more than {RECORDS_MAX}")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
     CRC_FROM,

@@ -1,4 +1,4 @@
-"""Where records begin and what their varints say, for many at once: the first step of `kafkalite.log.columns`.
+"""Where records begin and what their varints say, for many at once: the first step of `record_columns`.
 
 Every length stands before its record, so they must be hopped over one by one; but batches are independent: the k-th
 record of all batches is one numpy step, a lane for each batch. Where too few batches go on (few, huge ones), a tight
@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch_columns import Array, Flags
-from kafkalite.log.record import read_varint
+from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.record import read_varint
 
 Bytes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[Any]  # of a signed integer type

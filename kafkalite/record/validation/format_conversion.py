@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.log.batch import (
+from kafkalite.record.batch import (
     CODEC_MASK,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -28,8 +28,8 @@ from kafkalite.log.batch import (
     compute_crc,
     encode_records,
 )
-from kafkalite.log.compression import GZIP, NONE, ZSTD, compress
-from kafkalite.log.message_set import (
+from kafkalite.record.compression import GZIP, NONE, ZSTD, compress
+from kafkalite.record.message_set import (
     CRC_FROM,
     MESSAGE_BYTES_MIN,
     V1,
@@ -48,13 +48,13 @@ from kafkalite.log.message_set import (
     resolve,
     unpack,
 )
-from kafkalite.log.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
-from kafkalite.log.record_check import COLUMNS_MIN
-from kafkalite.log.validate import KEEP_CODEC, Rules
+from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record, read_records
+from kafkalite.record.validation.batch_validation import KEEP_CODEC, Rules
+from kafkalite.record.validation.record_validation import COLUMNS_MIN
 
 if TYPE_CHECKING:
-    from kafkalite.log.columns import Columns
-    from kafkalite.log.message_columns import MessageColumns
+    from kafkalite.record.columns.message_columns import MessageColumns
+    from kafkalite.record.columns.record_columns import Columns
 
 _UP_TO_MAGIC = 17
 _MESSAGE_BYTES_MIN = MESSAGE_BYTES_MIN + PREFIX_BYTES
@@ -145,7 +145,7 @@ def _read(entries: memoryview, header: BatchHeader, count_max: int) -> _Body:
 
 
 def _read_many(data: bytes, header: BatchHeader, count_max: int) -> _Body:
-    from kafkalite.log.message_columns import encode_columns, read_columns
+    from kafkalite.record.columns.message_columns import encode_columns, read_columns
 
     packed = header.codec != NONE
     found = read_columns(data, count_max, check_crc=packed)
@@ -266,14 +266,14 @@ def _many(header: BatchHeader, batch: memoryview) -> Columns | MessageColumns | 
     if header.magic != MAGIC:
         if header.codec == NONE or not holds_more_than(COLUMNS_MIN, data := unpack(read_message(batch))):
             return None
-        from kafkalite.log.message_columns import read_columns
+        from kafkalite.record.columns.message_columns import read_columns
 
         messages = read_columns(data, RECORDS_MAX, check_crc=False)
         messages.offset[:] += base_offset(header, int(messages.offset[-1]))
         return messages
     if header.record_count <= COLUMNS_MIN:
         return None
-    from kafkalite.log.columns import decode
+    from kafkalite.record.columns.record_columns import decode
 
     if header.codec != NONE and header.record_count > RECORDS_MAX:
         raise Malformed(f"the batch at offset {header.base_offset} unpacks to more than {RECORDS_MAX} records")
@@ -282,7 +282,7 @@ def _many(header: BatchHeader, batch: memoryview) -> Columns | MessageColumns | 
 
 def _pack_many(found: Columns | MessageColumns, header: BatchHeader, magic: int, from_offset: int) -> bytes:
     """What `build_set` makes of them, by columns."""
-    from kafkalite.log.message_columns import write_set
+    from kafkalite.record.columns.message_columns import write_set
 
     codec = header.codec
     attributes = LOG_APPEND_TIME if header.timestamp_type and magic == V1 else 0

@@ -1,0 +1,1 @@
+"""Record batches and message sets as bytes and values: no files. Imports common."""

@@ -1,0 +1,1 @@
+"""Records decoded to and encoded from numpy columns. Imports record."""

@@ -1,0 +1,1 @@
+"""Checks of incoming records, and conversion between formats. Imports record and its columns."""
