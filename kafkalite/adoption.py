@@ -19,7 +19,7 @@ from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSA
 from kafkalite.log.files import Files
 from kafkalite.log.meta_properties import MetaProperties, agreed, read_meta_properties
 from kafkalite.log.names import META_PROPERTIES
-from kafkalite.zk.registry import PartitionRecord, TopicRecord
+from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
     from kafkalite.log.data_directories import StoredTopic

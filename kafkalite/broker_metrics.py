@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group_state import GroupState
-from kafkalite.zk.registry import NO_LEADER
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner

@@ -29,11 +29,12 @@ from kafkalite.group_topic import GroupTopic
 from kafkalite.log.background import Hands
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.retention import RetentionCheck
+from kafkalite.metadata.cluster_metadata import Registry, TopicRecord
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry, place_of_registry
 from kafkalite.network.server import Listener, NetworkLimits, Server
 from kafkalite.running_config import RunningConfig
 from kafkalite.topics import Topics
-from kafkalite.zk.embedded import EmbeddedRegistry, check_is_no_member, place_of_registry
-from kafkalite.zk.registry import Registry, TopicRecord
+from kafkalite.zk.cluster.session_file import check_is_no_member
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import KafkaError
-from kafkalite.zk.registry import NO_CONTROLLER, NO_LEADER, Change, Standing
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, Standing
 
 if TYPE_CHECKING:
+    from kafkalite.metadata.cluster_metadata import Registry
     from kafkalite.topics import Topics
-    from kafkalite.zk.registry import Registry
 
 logger = logging.getLogger(__name__)
 

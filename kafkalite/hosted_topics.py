@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, Standing, TopicRecord
 from kafkalite.partition import OfflinePartition, Partition
-from kafkalite.zk.registry import PartitionRecord, Registry, Standing, TopicRecord
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

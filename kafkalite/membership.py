@@ -16,21 +16,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.following import Following
+from kafkalite.metadata.cluster_metadata import Change, Standing
+from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
 from kafkalite.replication.controller import Controller
 from kafkalite.replication.peers import who_misses_us
-from kafkalite.replication.replica_assignment import assign_added_partitions, assign_replicas
-from kafkalite.zk.legacy_offsets import LegacyOffsets
-from kafkalite.zk.registry import Change, Standing
-from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
-from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
+from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
     from kafkalite.log.data_directories import DataDirectories
+    from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry
     from kafkalite.topics import Topics
-    from kafkalite.zk.registry import PartitionRecord, Registry
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.zk.registry import CLUSTER_DEFAULT, Change, Registry
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, Registry
 
 logger = logging.getLogger(__name__)
 

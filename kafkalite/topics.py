@@ -20,8 +20,8 @@ from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.hosted_topics import HostedTopics
 from kafkalite.hosted_topics import Topic as Topic
-from kafkalite.topic_rules import check_more_partitions, check_new_topic
-from kafkalite.zk.registry import PartitionRecord, Registry, TopicRecord
+from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, TopicRecord
+from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

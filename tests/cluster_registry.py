@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk.registry import (
+from kafkalite.metadata.cluster_metadata import (
     NO_CONTROLLER,
     NO_LEADER,
     PRODUCER_ID_BLOCK,

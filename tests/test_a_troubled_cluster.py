@@ -20,13 +20,14 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata.cluster_metadata import Standing
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
-from kafkalite.zk import paths, producer_id_blocks
-from kafkalite.zk.operations import Delete, OperationFailed, Unavailable
-from kafkalite.zk.registry import Standing
+from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
+from kafkalite.zk.cluster import producer_id_blocks
+from kafkalite.zk.znodes import znode_paths
 from tests.api.conftest import Asker
 from tests.three_brokers import IDS, LIMIT_S, ThreeBrokers, three_brokers
 from tests.zookeeper import Cut, ZooKeeper
@@ -172,7 +173,7 @@ async def suffer(cluster: ThreeBrokers, wires: dict[int, Cut], trouble: Trouble)
             wire.silence()
         case Kind.UNREGISTERED:
             with contextlib.suppress(OperationFailed, Unavailable):  # there is none, or the helper is in trouble
-                await cluster.rooms(trouble.helper).registry.session.write([Delete(paths.broker(trouble.broker))])
+                await cluster.rooms(trouble.helper).registry.session.write([Delete(znode_paths.broker(trouble.broker))])
     try:
         await asyncio.sleep(trouble.lasts_s)
     finally:

@@ -19,11 +19,11 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.data_directories import StoredTopic
 from kafkalite.log.meta_properties import MetaProperties
+from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
-from kafkalite.zk.registry import PartitionRecord, TopicRecord
 
 GOLDEN = Path(__file__).parent / "log" / "golden" / "kafka-3.9-zookeeper"
 ID, OTHER_ID = uuid.UUID(int=7), uuid.UUID(int=8)

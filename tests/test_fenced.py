@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.metadata.cluster_metadata import Standing
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.zk.registry import Standing
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zookeeper import Cut, ZooKeeper
 

@@ -18,10 +18,10 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.following import Following
 from kafkalite.log.log_manager import LogManager
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, Standing, TopicRecord
 from kafkalite.partition import Waiter
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topics
-from kafkalite.zk.registry import NO_LEADER, Change, PartitionRecord, Standing, TopicRecord
 from tests.cluster_registry import CLUSTER_ID, ClusterMemory, MemoryRegistry
 
 ME, OTHER = 1, 2

@@ -18,6 +18,7 @@ from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.group_topic import TURN_BYTES, GroupTopic
 from kafkalite.log.log_manager import LogManager
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
@@ -27,7 +28,6 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topic, Topics
-from kafkalite.zk.embedded import EmbeddedRegistry
 
 PARTITIONS = 2  # what the broker would make of its own accord
 

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.membership import Doubt, endpoints_to_tell
-from kafkalite.zk.registry import Standing
+from kafkalite.metadata.cluster_metadata import Standing
 from tests.cluster_registry import ClusterMemory, MemoryRegistry
 
 SESSION_TIMEOUT_MS = 6_000

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.running_config import RunningConfig
-from kafkalite.zk.registry import CLUSTER_DEFAULT
 from tests.cluster_registry import ClusterMemory
 
 

@@ -13,9 +13,9 @@ import pytest
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.log_manager import LogManager
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topics
-from kafkalite.zk.embedded import EmbeddedRegistry
 
 
 def batch(value: bytes) -> memoryview:

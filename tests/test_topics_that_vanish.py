@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.names import format_uuid
-from kafkalite.zk import paths
-from kafkalite.zk.operations import Create, Delete, SetData
-from kafkalite.zk.session import ZooKeeperSession
+from kafkalite.zk.client.operations import Create, Delete, SetData
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.znodes import znode_paths
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zk.visits import visit
 from tests.zookeeper import ZooKeeper
@@ -91,7 +91,7 @@ async def start_all(cluster: ThreeBrokers, *order: int) -> None:
 
 def test_what_somebody_orders_to_be_deleted_is(tell):
     async def story(cluster, hand):
-        await hand.session.write([Create(paths.delete_topic(T))])
+        await hand.session.write([Create(znode_paths.delete_topic(T))])
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (3, 0, 0)
 
@@ -102,7 +102,7 @@ def test_what_vanishes_is_kept(tell, caplog):
     async def story(cluster, hand):
         deleted = []
         cluster.topics(1).when_deleted = deleted.append
-        await hand.remove(paths.topic(T))
+        await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (0, 3, 0)
         assert not deleted and "nobody ordered its deletion" in caplog.text
@@ -118,7 +118,7 @@ def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_t
             await cluster.create(T, 3, at=3)
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 0, 3)
         assert [T in cluster.rooms(number).registry._reader.ordered for number in IDS] == [False] * 3
-        await hand.remove(paths.topic(T))
+        await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 3, 0)
 
@@ -128,13 +128,13 @@ def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_t
 def test_an_order_that_is_taken_back_counts_no_more(tell):
     async def story(cluster, hand):
         await cluster.stop(3)
-        await hand.session.write([Create(paths.delete_topic(T))])
+        await hand.session.write([Create(znode_paths.delete_topic(T))])
         await cluster.until(lambda: all(T in cluster.rooms(each).registry._reader.ordered for each in (1, 2)))
-        await hand.session.write([Delete(paths.delete_topic(T))])
+        await hand.session.write([Delete(znode_paths.delete_topic(T))])
         await cluster.until(lambda: not any(T in cluster.rooms(each).registry._reader.ordered for each in (1, 2)))
         await cluster.start(3)
         await all_is_there(cluster)
-        await hand.remove(paths.topic(T))
+        await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray")) == (0, 3)
 
@@ -144,7 +144,7 @@ def test_an_order_that_is_taken_back_counts_no_more(tell):
 def test_deleted_while_a_broker_is_away_it_goes_when_that_returns(tell):
     async def story(cluster, hand):
         await cluster.stop(2)
-        await hand.session.write([Create(paths.delete_topic(T))])
+        await hand.session.write([Create(znode_paths.delete_topic(T))])
         await cluster.until(lambda: T in cluster.rooms(1).registry.view.deletions)
         await cluster.start(2)
         await cluster.until(lambda: is_gone(cluster))
@@ -156,10 +156,10 @@ def test_deleted_while_a_broker_is_away_it_goes_when_that_returns(tell):
 def test_an_id_that_a_tool_leaves_out_comes_back(tell):
     async def story(cluster, hand):
         before = cluster.rooms(1).registry.topics[T].topic_id
-        await hand.change(paths.topic(T), lambda topic: topic.pop("topic_id"))
+        await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
         views = [cluster.rooms(each).registry.view for each in IDS]
-        await cluster.until(lambda: all(view.node(paths.topic(T)).version == 2 for view in views))
-        (node,) = await hand.session.read([paths.topic(T)])
+        await cluster.until(lambda: all(view.node(znode_paths.topic(T)).version == 2 for view in views))
+        (node,) = await hand.session.read([znode_paths.topic(T)])
         assert json.loads(node.data)["topic_id"] == format_uuid(before)
         await all_is_there(cluster)
 
@@ -172,7 +172,7 @@ def test_an_id_that_is_left_out_while_nobody_runs_comes_back(tell, order):
         before = cluster.rooms(1).registry.topics[T].topic_id
         await cluster.topics(1).change_overrides(T, lambda _: {"retention.ms": "86400001"})
         await stop_all(cluster)
-        await hand.change(paths.topic(T), lambda topic: topic.pop("topic_id"))
+        await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
         await start_all(cluster, *order)
         assert cluster.rooms(1).registry.topics[T].topic_id == before
         await all_is_there(cluster)
@@ -190,7 +190,7 @@ def test_one_who_has_nothing_of_a_topic_gives_it_no_id(tell):
         before = cluster.rooms(1).registry.topics["single"].topic_id
         await cluster.produce(leader, "single", 0)
         await stop_all(cluster)
-        await hand.change(paths.topic("single"), lambda topic: topic.pop("topic_id"))
+        await hand.change(znode_paths.topic("single"), lambda topic: topic.pop("topic_id"))
         others = [number for number in IDS if number != leader]
         await start_all(cluster, *others)
         assert all("single" not in cluster.rooms(number).registry.topics for number in others)
@@ -205,7 +205,7 @@ def test_one_who_has_nothing_of_a_topic_gives_it_no_id(tell):
 def test_topics_of_before_there_were_ids_get_one(tell, tmp_path):
     async def story(cluster, hand):
         await stop_all(cluster)
-        await hand.change(paths.topic(T), lambda topic: topic.pop("topic_id"))
+        await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
         for metadata in tmp_path.glob(f"*/{T}-*/partition.metadata"):
             metadata.unlink()
         await start_all(cluster)
@@ -220,18 +220,18 @@ def test_topics_of_before_there_were_ids_get_one(tell, tmp_path):
 @pytest.mark.parametrize("nonsense", [b"", b'{"version":3}', b'{"partitions":{"1":[1]}}'])
 def test_nonsense_in_a_topics_node_takes_nothing_away_and_is_forgotten_when_mended(tell, nonsense):
     async def story(cluster, hand):
-        (good,) = await hand.session.read([paths.topic(T)])
-        await hand.session.write([SetData(paths.topic(T), nonsense)])
+        (good,) = await hand.session.read([znode_paths.topic(T)])
+        await hand.session.write([SetData(znode_paths.topic(T), nonsense)])
         version = good.version + 1
         await cluster.until(
-            lambda: all(cluster.rooms(each).registry.view.node(paths.topic(T)).version == version for each in IDS)
+            lambda: all(cluster.rooms(each).registry.view.node(znode_paths.topic(T)).version == version for each in IDS)
         )
         await all_is_there(cluster)
         await cluster.stop(2)
         await cluster.start(2)
         assert hand.logs("-stray") + hand.logs("-delete") == 0
         assert [log.config.retention_ms for log in cluster.rooms(2).logs.logs.values() if log.topic == T] == [-1]
-        await hand.session.write([SetData(paths.topic(T), good.data)])
+        await hand.session.write([SetData(znode_paths.topic(T), good.data)])
         await all_is_there(cluster)
         assert cluster.topics(2).by_name[T].config.retention_ms > 0
         assert all(
@@ -243,7 +243,7 @@ def test_nonsense_in_a_topics_node_takes_nothing_away_and_is_forgotten_when_mend
 
 def test_a_state_that_vanishes_comes_back_with_a_later_epoch(tell):
     async def story(cluster, hand):
-        leader, path = cluster.leaders(T)[0], paths.state(T, 0)
+        leader, path = cluster.leaders(T)[0], znode_paths.state(T, 0)
         await hand.change(path, lambda state: state.update(leader_epoch=7))
         await cluster.until(lambda: cluster.topics(leader).partition(T, 0).leader_epoch == 7)
         await hand.session.write([Delete(path)])
@@ -256,7 +256,7 @@ def test_a_state_that_vanishes_comes_back_with_a_later_epoch(tell):
 @pytest.mark.parametrize("nonsense", [b"", b"{", b'{"leader":"x"}'])
 def test_nonsense_in_a_state_makes_nobody_resign_and_is_forgotten_when_mended(tell, nonsense):
     async def story(cluster, hand):
-        path = paths.state(T, 0)
+        path = znode_paths.state(T, 0)
         (good,) = await hand.session.read([path])
         await hand.session.write([SetData(path, nonsense)])
         version = good.version + 1

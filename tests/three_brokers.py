@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.broker import Broker
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topics
-from kafkalite.zk.registry import NO_LEADER
 from tests.api.conftest import Crowd
 
 IDS = (1, 2, 3)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.throttled_log import Complaints
-from kafkalite.zk.registry import NO_LEADER
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.producer_ids import ProducerIds
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, Registry
     from kafkalite.network.peer import Peer
     from kafkalite.topics import Topics
-    from kafkalite.zk.legacy_offsets import LegacyOffsets
-    from kafkalite.zk.registry import BrokerRecord, Registry
+    from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 
 logger = logging.getLogger(__name__)

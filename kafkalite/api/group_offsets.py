@@ -25,7 +25,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 
 if TYPE_CHECKING:
-    from kafkalite.zk.legacy_offsets import LegacyOffsets
+    from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 NO_OFFSET = -1
 Partition = tuple[str, int]

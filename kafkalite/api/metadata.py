@@ -17,6 +17,7 @@ from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
 from kafkalite.hosted_topics import Topic
+from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
@@ -29,7 +30,6 @@ from kafkalite.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from kafkalite.zk.registry import NO_LEADER, PartitionRecord
 
 logger = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from kafkalite.api.configs import topic_config_entries
 from kafkalite.api.context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
+from kafkalite.metadata.replica_assignment import check_replication_factor
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -34,7 +35,6 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from kafkalite.replication.replica_assignment import check_replication_factor
 
 DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3

@@ -32,8 +32,7 @@ from kafkalite.log.names import (
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
 )
-from kafkalite.zk.embedded import JOURNAL_NAME
-from kafkalite.zk.journal import CorruptJournal, decode
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME, CorruptJournal, decode
 
 Key = tuple[str, int]
 Tell = Callable[[str, Gravity, str], None]

@@ -28,16 +28,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener, Standing
 from kafkalite.replication import duties
 from kafkalite.replication.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.replication.housekeeping import Housekeeping
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.cluster_view import ClusterView
-from kafkalite.zk.operations import Unavailable
-from kafkalite.zk.registry import NO_LEADER, Change, Listener, Standing
+from kafkalite.zk.client.operations import Unavailable
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -125,19 +125,19 @@ class Controller:
 
     def _on_paths(self, changed: Iterable[str]) -> None:
         for path in changed:
-            if path == paths.CONTROLLER or path == paths.CONTROLLER_EPOCH:
+            if path == znode_paths.CONTROLLER or path == znode_paths.CONTROLLER_EPOCH:
                 self._certain = False
             elif self._store is None:
                 continue  # whoever is elected looks at everything
-            elif paths.broker_of(path) is not None:
+            elif znode_paths.broker_of(path) is not None:
                 self._all_dirty = True
-            elif path == paths.REASSIGN_PARTITIONS or path == paths.PREFERRED_REPLICA_ELECTION:
+            elif path == znode_paths.REASSIGN_PARTITIONS or path == znode_paths.PREFERRED_REPLICA_ELECTION:
                 self._sweep = True
-            elif (name := paths.topic_of(path)) is not None:
+            elif (name := znode_paths.topic_of(path)) is not None:
                 self._dirty[name] = None
-            elif (entity := paths.config_of(path)) is not None and entity[0] == paths.CONFIG_TOPICS:
+            elif (entity := znode_paths.config_of(path)) is not None and entity[0] == znode_paths.CONFIG_TOPICS:
                 self._dirty[entity[1]] = None
-            elif paths.deleted_topic_of(path) is None:
+            elif znode_paths.deleted_topic_of(path) is None:
                 continue
             self._woken.set()
 
@@ -194,7 +194,7 @@ class Controller:
             return self._store
         self._certain = True  # until something is heard, be it while ZooKeeper is asked
         me = self._registry.broker_id
-        store = await claim(self._registry.session, me, znodes.controller_json(me, self._clock.wall_ms()))
+        store = await claim(self._registry.session, me, znode_data.controller_json(me, self._clock.wall_ms()))
         if store is None:
             self._leave("another broker is the controller")
             return None
@@ -291,7 +291,7 @@ class Controller:
             return []
         if not self.config.delete_topic_enable:
             logger.warning("delete.topic.enable is false: %s stay", ", ".join(wanted))
-            return await store.carry_out(removals(paths.delete_topic(name) for name in wanted))
+            return await store.carry_out(removals(znode_paths.delete_topic(name) for name in wanted))
         live = duties.live_brokers(self._view)
         ready = [name for name in wanted if duties.is_deletable(self._view, name, live)]
         waiting = sorted(set(wanted) - set(ready))
@@ -311,5 +311,5 @@ class Controller:
 
 def _topics_of(steps: Iterable[Step]) -> list[str]:
     """The topics that steps are about, in their order."""
-    named = (paths.topic_of(operation.path) for step in steps for operation in step.operations)
+    named = (znode_paths.topic_of(operation.path) for step in steps for operation in step.operations)
     return [name for name in named if name is not None]

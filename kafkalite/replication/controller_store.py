@@ -18,8 +18,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import (
+from kafkalite.zk.client.operations import (
     BadVersion,
     Check,
     Create,
@@ -31,9 +30,10 @@ from kafkalite.zk.operations import (
     OperationFailed,
     SetData,
 )
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -59,20 +59,22 @@ async def claim(session: ZooKeeperSession, broker_id: int, controller_json: byte
     """Become the controller: the store to write with, or None if another one is. Raises Unavailable (the claim may have
     been granted then, and the next call finds that), and ValueError if the epoch so far is no number."""
     for _ in range(_CLAIM_ATTEMPTS):
-        controller, epoch_node = await session.read([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+        controller, epoch_node = await session.read([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH])
         try:
             if epoch_node is None:
-                await session.write([Create(paths.CONTROLLER_EPOCH, znodes.controller_epoch_text(0))])
+                await session.write([Create(znode_paths.CONTROLLER_EPOCH, znode_data.controller_epoch_text(0))])
                 continue
-            epoch = znodes.parse_controller_epoch(epoch_node.data)
+            epoch = znode_data.parse_controller_epoch(epoch_node.data)
             if controller is not None:
                 # Ours from a claim whose answer was lost; one of an earlier session of ours is as good as another's.
                 ours = controller.ephemeral_owner == session.session_id
                 return ControllerStore(session, epoch, epoch_node.version) if ours else None
             await session.write(
                 [
-                    Create(paths.CONTROLLER, controller_json, ephemeral=True),
-                    SetData(paths.CONTROLLER_EPOCH, znodes.controller_epoch_text(epoch + 1), epoch_node.version),
+                    Create(znode_paths.CONTROLLER, controller_json, ephemeral=True),
+                    SetData(
+                        znode_paths.CONTROLLER_EPOCH, znode_data.controller_epoch_text(epoch + 1), epoch_node.version
+                    ),
                 ]
             )
             return ControllerStore(session, epoch + 1, epoch_node.version + 1)
@@ -88,7 +90,7 @@ class ControllerStore:
     def __init__(self, session: ZooKeeperSession, epoch: int, epoch_version: int) -> None:
         self.epoch = epoch
         self._session = session
-        self._check = Check(paths.CONTROLLER_EPOCH, epoch_version)
+        self._check = Check(znode_paths.CONTROLLER_EPOCH, epoch_version)
 
     async def carry_out(self, steps: Sequence[Step]) -> list[Step]:
         """Do all the steps, in order. Comes back with those that were refused: what they rest on has changed."""
@@ -125,7 +127,7 @@ class ControllerStore:
     async def resign(self) -> None:
         """Leave the office to another one. Nothing happens if it was lost already."""
         try:
-            await self._session.write([self._check, Delete(paths.CONTROLLER)])
+            await self._session.write([self._check, Delete(znode_paths.CONTROLLER)])
         except OperationFailed as failure:
             logger.debug("nothing to resign from: %s", failure)
 
@@ -135,39 +137,39 @@ class ControllerStore:
         by_topic: dict[str, list[int]] = {}
         for name, number in states:
             by_topic.setdefault(name, []).append(number)
-        parents = await self._session.read([paths.partitions(name) for name in by_topic])
+        parents = await self._session.read([znode_paths.partitions(name) for name in by_topic])
         begun = [name for name, node in zip(by_topic, parents, strict=True) if node is not None]
         there = set(begun)
-        candidates = [paths.partition(name, number) for name in begun for number in by_topic[name]]
+        candidates = [znode_paths.partition(name, number) for name in begun for number in by_topic[name]]
         found = await self._session.read(candidates)
         there |= {path for path, node in zip(candidates, found, strict=True) if node is not None}
         steps = []
         for name, numbers in by_topic.items():
-            above: list[Operation] = [] if name in there else [Create(paths.partitions(name))]
+            above: list[Operation] = [] if name in there else [Create(znode_paths.partitions(name))]
             for first in range(0, len(numbers), _TOPIC_PARTITIONS_MAX):
                 operations = above
                 above = []
                 for number in numbers[first : first + _TOPIC_PARTITIONS_MAX]:
-                    if paths.partition(name, number) not in there:
-                        operations.append(Create(paths.partition(name, number)))
-                    operations.append(Create(paths.state(name, number), states[name, number]))
+                    if znode_paths.partition(name, number) not in there:
+                        operations.append(Create(znode_paths.partition(name, number)))
+                    operations.append(Create(znode_paths.state(name, number), states[name, number]))
                 steps.append(Step(tuple(operations)))
         return steps
 
     async def deletions(self, names: Sequence[str]) -> list[Step]:
         """The steps that take away topics: states first, then the topic and its settings, and last the node that asks
         for it, so that a deletion that was broken off is taken up again. A small topic goes in one step."""
-        found = await self._session.read([paths.config(paths.CONFIG_TOPICS, name) for name in names])
+        found = await self._session.read([znode_paths.config(znode_paths.CONFIG_TOPICS, name) for name in names])
         configured = {name for name, node in zip(names, found, strict=True) if node is not None}
-        trees = await self._trees([paths.topic(name) for name in names])
+        trees = await self._trees([znode_paths.topic(name) for name in names])
         steps = []
         for name in names:
-            tree = trees[paths.topic(name)]
+            tree = trees[znode_paths.topic(name)]
             below = [Delete(path) for path in reversed(tree[1:])]
             last = [Delete(path) for path in tree[:1]]
             if tree and name in configured:  # a tool writes the settings of a new topic before the topic
-                last.append(Delete(paths.config(paths.CONFIG_TOPICS, name)))
-            last.append(Delete(paths.delete_topic(name)))
+                last.append(Delete(znode_paths.config(znode_paths.CONFIG_TOPICS, name)))
+            last.append(Delete(znode_paths.delete_topic(name)))
             while len(below) > 3 * _TOPIC_PARTITIONS_MAX:
                 piece, below = below[:_TOPIC_PARTITIONS_MAX], below[_TOPIC_PARTITIONS_MAX:]
                 steps.append(Step(tuple(piece)))

@@ -27,9 +27,9 @@ from kafkalite.replication.election import (
     next_leadership,
     preferred_leadership,
 )
-from kafkalite.zk import json_object, paths, znodes
-from kafkalite.zk.cluster_view import NO_EPOCH, ClusterView, Known
-from kafkalite.zk.operations import SetData
+from kafkalite.zk.client.operations import SetData
+from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
+from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
 
 class FirstState(NamedTuple):
@@ -63,8 +63,8 @@ def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdu
     is_new = name not in view.states
     if known.value.topic_id is None and not is_new and not (is_overdue and is_deletable(view, name, live)):
         return None
-    data = znodes.topic_json(known.value._replace(topic_id=known.value.topic_id or random_uuid()))
-    return Step((SetData(paths.topic(name), data, known.node.version),))
+    data = znode_data.topic_json(known.value._replace(topic_id=known.value.topic_id or random_uuid()))
+    return Step((SetData(znode_paths.topic(name), data, known.node.version),))
 
 
 def states_due(
@@ -96,8 +96,8 @@ def preferred_state(
 
 
 def state_json(leadership: Leadership, controller_epoch: int) -> bytes:
-    return znodes.state_json(
-        znodes.StateNode(leadership.leader, leadership.leader_epoch, leadership.isr, controller_epoch)
+    return znode_data.state_json(
+        znode_data.StateNode(leadership.leader, leadership.leader_epoch, leadership.isr, controller_epoch)
     )
 
 
@@ -107,7 +107,9 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
-def reassignment_faults(view: ClusterView, wanted: Mapping[znodes.TopicPartition, tuple[int, ...]]) -> Iterator[str]:
+def reassignment_faults(
+    view: ClusterView, wanted: Mapping[znode_data.TopicPartition, tuple[int, ...]]
+) -> Iterator[str]:
     """Why each reassignment cannot be, as lines for the log; one that asks for what there is has no fault. Replicas
     cannot move as long as nobody copies records."""
     for (name, number), target in wanted.items():
@@ -123,22 +125,24 @@ def feature_due(data: bytes | None) -> bytes | None:
     """What /feature is to hold instead of `data` (None: it is missing), or None if it may stay. In ZooKeeper mode no
     feature is finalized; those of a cluster that has them stay, unless features were switched off there."""
     if data is None:
-        return znodes.feature_json({})
+        return znode_data.feature_json({})
     try:
-        enabled, features = znodes.parse_feature(data)
-        wanted = znodes.feature_json(features if enabled else {})
+        enabled, features = znode_data.parse_feature(data)
+        wanted = znode_data.feature_json(features if enabled else {})
         return None if json_object.parse(data) == json_object.parse(wanted) else wanted
     except ValueError:
         return None  # of a version to come, and not ours to mend
 
 
-def _written(state: Known[znodes.StateNode]) -> Written:
+def _written(state: Known[znode_data.StateNode]) -> Written:
     value = state.value
     return Written(Leadership(value.leader, value.leader_epoch, value.isr), state.node.mzxid)
 
 
 def _next_state(
-    name: str, number: int, leadership: Leadership, state: Known[znodes.StateNode], controller_epoch: int
+    name: str, number: int, leadership: Leadership, state: Known[znode_data.StateNode], controller_epoch: int
 ) -> NextState:
     data = state_json(leadership, controller_epoch)
-    return NextState(name, number, leadership, Step((SetData(paths.state(name, number), data, state.node.version),)))
+    return NextState(
+        name, number, leadership, Step((SetData(znode_paths.state(name, number), data, state.node.version),))
+    )

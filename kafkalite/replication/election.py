@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.zk.registry import NO_LEADER
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 LiveBrokers = Mapping[int, int]
 """The live brokers by id, each with its epoch: the transaction id of its registration."""

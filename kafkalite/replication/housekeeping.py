@@ -19,9 +19,9 @@ import logging
 from kafkalite.common.clock import Clock
 from kafkalite.replication import duties
 from kafkalite.replication.controller_store import ControllerStore, Step, removals
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.cluster_view import ClusterView
-from kafkalite.zk.operations import Create, Delete, Node, SetData
+from kafkalite.zk.client.operations import Create, Delete, Node, SetData
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 logger = logging.getLogger(__name__)
 
@@ -38,15 +38,19 @@ class Housekeeping:
 
     async def sweep(self, store: ControllerStore) -> None:
         """Bring /feature up to date and remove old notices. What is refused is left for the next time."""
-        (feature,) = await store.read([paths.FEATURE])
+        (feature,) = await store.read([znode_paths.FEATURE])
         steps = []
         if (data := duties.feature_due(None if feature is None else feature.data)) is not None:
-            write = Create(paths.FEATURE, data) if feature is None else SetData(paths.FEATURE, data, feature.version)
+            write = (
+                Create(znode_paths.FEATURE, data)
+                if feature is None
+                else SetData(znode_paths.FEATURE, data, feature.version)
+            )
             steps.append(Step((write,)))
-        for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
+        for parent in (znode_paths.ISR_CHANGES, znode_paths.LOG_DIR_EVENTS):
             steps += removals(await store.children(parent))
         now_ms = self._clock.monotonic_ms()
-        notices = await store.children(paths.CONFIG_CHANGES)
+        notices = await store.children(znode_paths.CONFIG_CHANGES)
         self._known_since_ms = {path: self._known_since_ms.get(path, now_ms) for path in notices}
         steps += removals(path for path, since in self._known_since_ms.items() if now_ms - since > _CONFIG_CHANGE_MS)
         await store.carry_out(steps)
@@ -54,31 +58,33 @@ class Housekeeping:
     async def answer(self, store: ControllerStore) -> bool:
         """Carry out or refuse what old tools ask for, and take the requests away. False if that has to be tried
         again."""
-        reassignment, election = await store.read([paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION])
+        reassignment, election = await store.read(
+            [znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION]
+        )
         answered: list[Step] = []
         if reassignment is not None:
             self._refuse(reassignment)
-            answered.append(Step((Delete(paths.REASSIGN_PARTITIONS, reassignment.version),)))
+            answered.append(Step((Delete(znode_paths.REASSIGN_PARTITIONS, reassignment.version),)))
         if election is not None:
             if await store.carry_out(self._preferred(election, store.epoch)):
                 return False
-            answered.append(Step((Delete(paths.PREFERRED_REPLICA_ELECTION, election.version),)))
+            answered.append(Step((Delete(znode_paths.PREFERRED_REPLICA_ELECTION, election.version),)))
         return not await store.carry_out(answered)
 
     def _refuse(self, request: Node) -> None:
         try:
-            wanted = znodes.parse_reassignment(request.data)
+            wanted = znode_data.parse_reassignment(request.data)
         except ValueError as fault:
-            logger.warning("%s is not understood and is taken away: %s", paths.REASSIGN_PARTITIONS, fault)
+            logger.warning("%s is not understood and is taken away: %s", znode_paths.REASSIGN_PARTITIONS, fault)
             return
         for reason in duties.reassignment_faults(self._view, wanted):
             logger.warning("reassignment refused: %s", reason)
 
     def _preferred(self, request: Node, controller_epoch: int) -> list[Step]:
         try:
-            wanted = znodes.parse_partitions(request.data)
+            wanted = znode_data.parse_partitions(request.data)
         except ValueError as fault:
-            logger.warning("%s is not understood and is taken away: %s", paths.PREFERRED_REPLICA_ELECTION, fault)
+            logger.warning("%s is not understood and is taken away: %s", znode_paths.PREFERRED_REPLICA_ELECTION, fault)
             return []
         live = duties.live_brokers(self._view)
         due = [duties.preferred_state(self._view, *partition, live, controller_epoch) for partition in wanted]

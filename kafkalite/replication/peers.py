@@ -20,9 +20,9 @@ from typing import Any
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Malformed
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.zk.registry import BrokerRecord
 
 logger = logging.getLogger(__name__)
 

@@ -51,8 +51,8 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import Create
+from kafkalite.zk.client.operations import Create
+from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zookeeper import ZooKeeper
 
@@ -270,11 +270,14 @@ def test_acks_of_all_keeps_what_min_insync_replicas_promises(together: Callable[
 
     async def story(cluster: ThreeBrokers) -> None:
         session = cluster.rooms(1).registry.session
-        config = znodes.config_json({"min.insync.replicas": "2"})
+        config = znode_data.config_json({"min.insync.replicas": "2"})
         for name, replicas in (("wide", (1, 2)), ("narrow", (1,))):
-            topic = znodes.TopicNode({0: replicas})
+            topic = znode_data.TopicNode({0: replicas})
             await session.write(
-                [Create(paths.config("topics", name), config), Create(paths.topic(name), znodes.topic_json(topic))]
+                [
+                    Create(znode_paths.config("topics", name), config),
+                    Create(znode_paths.topic(name), znode_data.topic_json(topic)),
+                ]
             )
             await cluster.until(lambda name=name: cluster.leaders(name) == {0: 1} and cluster.is_led(name, 1))
         for _ in range(3):  # also once the connection knows the request

@@ -14,12 +14,12 @@ from kafkalite.common.clock import SystemClock
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import Standing
 from kafkalite.replication.controller import Controller
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import Create, Operation
-from kafkalite.zk.registry import Standing
-from kafkalite.zk.session import ZooKeeperSession, ZooKeeperSettings
-from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
+from kafkalite.zk.client.operations import Create, Operation
+from kafkalite.zk.client.session import ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 PATIENCE_S = 30.0
 ENDPOINTS = (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092),)  # nobody dials them
@@ -121,8 +121,10 @@ def topic(name: str, replicas: list[tuple[int, ...]], with_id: bool = True) -> l
     """What an admin tool writes for a new topic."""
     topic_id = random_uuid() if with_id else None
     return [
-        Create(paths.config(paths.CONFIG_TOPICS, name), znodes.config_json({})),
-        Create(paths.topic(name), znodes.topic_json(znodes.TopicNode(dict(enumerate(replicas)), topic_id))),
+        Create(znode_paths.config(znode_paths.CONFIG_TOPICS, name), znode_data.config_json({})),
+        Create(
+            znode_paths.topic(name), znode_data.topic_json(znode_data.TopicNode(dict(enumerate(replicas)), topic_id))
+        ),
     ]
 
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kafkalite.replication.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import Create, Delete, Operation, SetData, Unavailable
-from kafkalite.zk.session import ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
+from kafkalite.zk.client.session import ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.replication.conftest import Tell
 from tests.replication.members import Place, topic
 
@@ -22,7 +22,7 @@ async def session(place: Place) -> AsyncIterator[ZooKeeperSession]:
     settings = ZooKeeperSettings(connect=place.connect, session_timeout_ms=6000)
     one = ZooKeeperSession(loop, settings, changed=lambda changed: None, connection=lambda connection: None)
     await one.start()
-    await one.make_paths(paths.PERSISTENT)
+    await one.make_paths(znode_paths.PERSISTENT)
     try:
         yield one
     finally:
@@ -30,7 +30,7 @@ async def session(place: Place) -> AsyncIterator[ZooKeeperSession]:
 
 
 async def office(of: ZooKeeperSession, broker_id: int) -> ControllerStore:
-    store = await claim(of, broker_id, znodes.controller_json(broker_id, 0))
+    store = await claim(of, broker_id, znode_data.controller_json(broker_id, 0))
     assert store is not None
     return store
 
@@ -43,7 +43,7 @@ def test_one_of_those_who_try_at_once_wins(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one, session(place) as two, session(place) as three:
             candidates = {1: one, 2: two, 3: three}
-            claims = [claim(each, number, znodes.controller_json(number, 0)) for number, each in candidates.items()]
+            claims = [claim(each, number, znode_data.controller_json(number, 0)) for number, each in candidates.items()]
             won = [store for store in await asyncio.gather(*claims) if store is not None]
             assert [store.epoch for store in won] == [1]
 
@@ -77,7 +77,7 @@ def test_what_another_session_of_the_same_broker_holds_is_not_ours(tell: Tell) -
     async def story(place: Place) -> None:
         async with session(place) as old, session(place) as new:
             await office(old, 1)
-            assert await claim(new, 1, znodes.controller_json(1, 0)) is None
+            assert await claim(new, 1, znode_data.controller_json(1, 0)) is None
 
     tell(story)
 
@@ -86,14 +86,14 @@ def test_who_lost_the_office_writes_nothing_and_takes_nothing_away(tell: Tell) -
     async def story(place: Place) -> None:
         async with session(place) as one, session(place) as two:
             former = await office(one, 1)
-            await two.write([Delete(paths.CONTROLLER)])
+            await two.write([Delete(znode_paths.CONTROLLER)])
             assert (await office(two, 2)).epoch == 2
             with pytest.raises(ControllerMoved):
                 await former.carry_out([makes("/made")])
             await former.resign()
-            made, controller = await two.read(["/made", paths.CONTROLLER])
+            made, controller = await two.read(["/made", znode_paths.CONTROLLER])
             assert made is None
-            assert controller is not None and znodes.parse_controller(controller.data) == 2
+            assert controller is not None and znode_data.parse_controller(controller.data) == 2
 
     tell(story)
 
@@ -102,7 +102,7 @@ def test_what_is_refused_does_not_keep_back_the_rest(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one:
             store = await office(one, 1)
-            stale = Step((Create("/half"), SetData(paths.FEATURE, b"", 7)))
+            stale = Step((Create("/half"), SetData(znode_paths.FEATURE, b"", 7)))
             double = makes("/a")
             assert await store.carry_out([makes("/a"), stale, makes("/b"), double, makes("/c")]) == [stale, double]
             there = await one.read(["/a", "/b", "/c", "/half"])
@@ -131,10 +131,10 @@ def test_more_than_zookeeper_takes_at_once_goes_in_pieces(tell: Tell) -> None:
             states = {("orders", number): b"{}" for number in range(2000)}
             assert await store.carry_out(await store.creations(states)) == []
             assert await store.carry_out(await store.creations({("orders", 2000): b"{}"})) == []
-            found = await one.read([paths.state("orders", number) for number in range(2001)])
+            found = await one.read([znode_paths.state("orders", number) for number in range(2001)])
             assert None not in found
-            await one.write([Create(paths.delete_topic("orders"))])
+            await one.write([Create(znode_paths.delete_topic("orders"))])
             assert await store.carry_out(await store.deletions(["orders", "nobody's"])) != []  # nobody asked for that
-            assert await one.children([paths.TOPICS, paths.DELETE_TOPICS]) == [[], []]
+            assert await one.children([znode_paths.TOPICS, znode_paths.DELETE_TOPICS]) == [[], []]
 
     tell(story)

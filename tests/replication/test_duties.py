@@ -7,9 +7,9 @@ import json
 from kafkalite.common.names import random_uuid
 from kafkalite.replication import duties
 from kafkalite.replication.election import Leadership
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.cluster_view import ClusterView
-from kafkalite.zk.operations import Node, SetData
+from kafkalite.zk.client.operations import Node, SetData
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 TOPIC_ID = random_uuid()
 
@@ -18,19 +18,22 @@ def node(data: bytes, version: int = 0, mzxid: int = 100) -> Node:
     return Node(data, version, mzxid, 1, 0, 0)
 
 
-def view_of(states: dict[int, tuple[znodes.StateNode, int]], *replicas: tuple[int, ...]) -> ClusterView:
+def view_of(states: dict[int, tuple[znode_data.StateNode, int]], *replicas: tuple[int, ...]) -> ClusterView:
     """One topic, `orders`; of the states those that are written, each with its version."""
     view = ClusterView()
-    topic = znodes.TopicNode(dict(enumerate(replicas)), TOPIC_ID)
-    view.apply([(paths.topic("orders"), node(znodes.topic_json(topic), 3))])
+    topic = znode_data.TopicNode(dict(enumerate(replicas)), TOPIC_ID)
+    view.apply([(znode_paths.topic("orders"), node(znode_data.topic_json(topic), 3))])
     view.apply(
-        [(paths.state("orders", n), node(znodes.state_json(state), version)) for n, (state, version) in states.items()]
+        [
+            (znode_paths.state("orders", n), node(znode_data.state_json(state), version))
+            for n, (state, version) in states.items()
+        ]
     )
     return view
 
 
 def test_each_partition_gets_what_it_lacks() -> None:
-    written = {0: (znodes.StateNode(1, 5, (1,), 2), 7), 1: (znodes.StateNode(2, 5, (2,), 2), 9)}
+    written = {0: (znode_data.StateNode(1, 5, (1,), 2), 7), 1: (znode_data.StateNode(2, 5, (2,), 2), 9)}
     view = view_of(written, (1,), (2,), (1,), (9,))
     fine, lost, new, nobody = duties.states_due(view, "orders", {1: 50}, False, 3)
     assert fine is None and nobody is None
@@ -38,8 +41,8 @@ def test_each_partition_gets_what_it_lacks() -> None:
     assert isinstance(lost, duties.NextState)
     (write,) = lost.step.operations
     assert isinstance(write, SetData)
-    assert (write.path, write.version) == (paths.state("orders", 1), 9)
-    assert znodes.parse_state(write.data) == znodes.StateNode(-1, 6, (2,), 3)
+    assert (write.path, write.version) == (znode_paths.state("orders", 1), 9)
+    assert znode_data.parse_state(write.data) == znode_data.StateNode(-1, 6, (2,), 3)
 
 
 def test_a_topic_that_nobody_knows_has_no_duties() -> None:
@@ -53,21 +56,21 @@ def test_an_id_is_given_once_and_loses_nothing() -> None:
     assert duties.topic_id_step(view_of({}, (1,)), "orders", {1: 50}, True) is None
     view = ClusterView()
     old = b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":{"0":[2]},"removing_replicas":{}}'
-    view.apply([(paths.topic("orders"), node(old, 4))])
+    view.apply([(znode_paths.topic("orders"), node(old, 4))])
     step = duties.topic_id_step(view, "orders", {}, False)
     assert step is not None
     (write,) = step.operations
     assert isinstance(write, SetData) and write.version == 4
-    topic = znodes.parse_topic(write.data)
+    topic = znode_data.parse_topic(write.data)
     assert topic.topic_id is not None
-    assert topic._replace(topic_id=None) == znodes.parse_topic(old)
+    assert topic._replace(topic_id=None) == znode_data.parse_topic(old)
 
 
 def test_a_topic_with_states_gets_another_id_only_when_all_who_have_it_live_and_had_their_time() -> None:
     view = ClusterView()
     old = b'{"version":2,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'
-    state = znodes.state_json(znodes.StateNode(1, 5, (1,), 2))
-    view.apply([(paths.topic("orders"), node(old, 4)), (paths.state("orders", 0), node(state, 0, 101))])
+    state = znode_data.state_json(znode_data.StateNode(1, 5, (1,), 2))
+    view.apply([(znode_paths.topic("orders"), node(old, 4)), (znode_paths.state("orders", 0), node(state, 0, 101))])
     assert duties.topic_id_step(view, "orders", {1, 2}, False) is None
     assert duties.topic_id_step(view, "orders", {1}, True) is None
     assert duties.topic_id_step(view, "orders", {1, 2}, True) is not None
@@ -76,15 +79,15 @@ def test_a_topic_with_states_gets_another_id_only_when_all_who_have_it_live_and_
 def test_an_id_that_a_tool_has_left_out_is_put_back() -> None:
     view = ClusterView()
     whole = b'{"version":3,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{},"topic_id":"%s"}'
-    view.apply([(paths.topic("orders"), node(whole % b"WPIlPLbuTk-Kf52mzODHWw", 4))])
+    view.apply([(znode_paths.topic("orders"), node(whole % b"WPIlPLbuTk-Kf52mzODHWw", 4))])
     before = view.topics["orders"].topic_id
     more = b'{"version":2,"partitions":{"0":[1],"1":[1]},"adding_replicas":{},"removing_replicas":{}}'
-    view.apply([(paths.topic("orders"), node(more, 5, 101))])
+    view.apply([(znode_paths.topic("orders"), node(more, 5, 101))])
     step = duties.topic_id_step(view, "orders", {}, False)
     assert step is not None
     (write,) = step.operations
     assert isinstance(write, SetData) and write.version == 5
-    topic = znodes.parse_topic(write.data)
+    topic = znode_data.parse_topic(write.data)
     assert topic.topic_id == before and topic.partitions == {0: (1,), 1: (1,)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.replication.election import (
     Leadership,
     Written,
@@ -12,7 +13,6 @@ from kafkalite.replication.election import (
     next_leadership,
     preferred_leadership,
 )
-from kafkalite.zk.registry import NO_LEADER
 
 AT = 100  # the transaction that wrote the state
 

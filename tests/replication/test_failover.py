@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.zk import paths
-from kafkalite.zk.operations import Create, Delete, NoNode, Operation, Unavailable
-from kafkalite.zk.registry import NO_LEADER, Standing
-from kafkalite.zk.zookeeper_registry import ZooKeeperRegistry
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Standing
+from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Unavailable
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.znodes import znode_paths
 from tests.replication.conftest import Tell
 from tests.replication.members import ENDPOINTS, Member, Place, cluster, expire, topic
 from tests.zookeeper import Cut
@@ -31,7 +31,7 @@ def test_controllers_come_and_go_and_nothing_gets_stuck(tell: Tell, rounds: int)
             for number in range(rounds):
                 office = next(each for each in members if each.is_controller)
                 other = next(each for each in members if each is not office)
-                doomed = [Create(paths.delete_topic(f"topic-{number - 1}"))] if number else []
+                doomed = [Create(znode_paths.delete_topic(f"topic-{number - 1}"))] if number else []
                 await other.session.write([*topic(f"topic-{number}", [(1,), (2,), (3,)]), *doomed])
                 if number % 3 == 0:
                     await office.vanish()
@@ -157,7 +157,9 @@ def test_2000_topics_of_5_partitions(tell: Tell, capsys: pytest.CaptureFixture[s
             await again.stop()
             await measured("going", three, lambda: led(three) == 10_000 - lost)
             for first in range(0, 2000, 500):
-                await three.session.write([Create(paths.delete_topic(name)) for name in names[first : first + 500]])
+                await three.session.write(
+                    [Create(znode_paths.delete_topic(name)) for name in names[first : first + 500]]
+                )
             again = await Member(place, 1).start()
             await measured("2,000 deletions", three, lambda: not three.view.assignments and not three.view.deletions)
             await again.stop()
@@ -215,7 +217,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
                 elif what == "delete" and wanted:
                     doomed = chance.choice(sorted(wanted))
                     wanted.discard(doomed)
-                    await witness.session.write([Create(paths.delete_topic(doomed))])
+                    await witness.session.write([Create(znode_paths.delete_topic(doomed))])
                 elif what == "vanish":
                     await member.vanish()
                     members[at] = await Member(place, member.broker_id).start()
@@ -226,7 +228,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
                     await member.registry.register(ENDPOINTS, None)
                 elif what == "office":
                     with suppress(NoNode):
-                        await witness.session.write([Delete(paths.CONTROLLER)])
+                        await witness.session.write([Delete(znode_paths.CONTROLLER)])
                 elif what == "stop":
                     await member.controller.stop()
                     member.controller.start()

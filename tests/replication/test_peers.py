@@ -10,11 +10,11 @@ import pytest
 
 from kafkalite.common.clock import ManualClock, SystemClock
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.replication.peers import who_misses_us
-from kafkalite.zk.registry import BrokerRecord
 
 US, PEER, OTHER = 1, 2, 3
 EPOCH = 100  # of our registration

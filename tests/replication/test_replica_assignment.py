@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.replication.replica_assignment import (
+from kafkalite.metadata.replica_assignment import (
     assign_added_partitions,
     assign_replicas,
     check_replication_factor,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.zk import bulk_read
-from kafkalite.zk.operations import Check, Create, Delete, Node, NoNode, NotAllowed, OperationFailed, SetData
-from kafkalite.zk.requests import GET_CHILDREN, Write, access_list, add_watch, watch_event
+from kafkalite.zk.client import multi_read
+from kafkalite.zk.client.operations import Check, Create, Delete, Node, NoNode, NotAllowed, OperationFailed, SetData
+from kafkalite.zk.client.wire_requests import GET_CHILDREN, Write, access_list, add_watch, watch_event
 from tests.zk.visits import visit
 
 END = bytes.fromhex("ffffffff01ffffffff")
@@ -23,13 +23,13 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 
 def test_requests_are_zookeepers_bytes():
-    request = bulk_read.read_request(["/a", "/"], "/c")
+    request = multi_read.read_request(["/a", "/"], "/c")
     assert (request.type, request.serialize()) == (
         22,
         bytes.fromhex("0000000400ffffffff 00000004") + b"/c/a\0"
         + bytes.fromhex("0000000400ffffffff 00000002") + b"/c\0" + END,
     )  # fmt: skip
-    assert bulk_read.read_request(["/"], "", GET_CHILDREN).serialize() == (
+    assert multi_read.read_request(["/"], "", GET_CHILDREN).serialize() == (
         bytes.fromhex("0000000800ffffffff 00000001") + b"/\0" + END
     )
     watch = add_watch("/é", "")
@@ -76,7 +76,7 @@ def test_nodes_come_out_as_they_went_in(nodes, before):
         )) if n is not None else (-1, struct.pack("!i", -101))
         for n in nodes
     ]  # fmt: skip
-    assert bulk_read.nodes(["/p"] * len(nodes), answer(results, before)) == nodes
+    assert multi_read.nodes(["/p"] * len(nodes), answer(results, before)) == nodes
 
 
 @given(st.lists(st.none() | st.lists(NAMES)))
@@ -86,12 +86,12 @@ def test_children_come_out_as_they_went_in(children):
         if names is not None else (-1, struct.pack("!i", -101))
         for names in children
     ]  # fmt: skip
-    assert bulk_read.children(["/p"] * len(children), answer(results)) == children
+    assert multi_read.children(["/p"] * len(children), answer(results)) == children
 
 
 def test_what_may_not_be_read_is_named():
     missing, forbidden = (-1, struct.pack("!i", -101)), (-1, struct.pack("!i", -102))
-    for parse in (bulk_read.nodes, bulk_read.children):
+    for parse in (multi_read.nodes, multi_read.children):
         with pytest.raises(NotAllowed) as refused:
             parse(["/a", "/b"], answer([missing, forbidden]))
         assert (refused.value.path, refused.value.index) == ("/b", 1)
@@ -111,11 +111,11 @@ def test_the_operation_that_failed_stands_between_those_rolled_back_and_those_no
 
 @given(st.lists(st.text(max_size=300), max_size=600))
 def test_batches_are_the_paths_in_order_and_none_is_too_large(paths):
-    found = list(bulk_read.batches(paths))
+    found = list(multi_read.batches(paths))
     assert [path for batch in found for path in batch] == paths
-    assert all(1 <= len(batch) <= bulk_read.BATCH_COUNT for batch in found)
-    sizes = [len(bulk_read.read_request(batch, "").serialize()) for batch in found]
-    assert all(size < bulk_read.BATCH_BYTES + 20_000 for size in sizes)
+    assert all(1 <= len(batch) <= multi_read.BATCH_COUNT for batch in found)
+    sizes = [len(multi_read.read_request(batch, "").serialize()) for batch in found]
+    assert all(size < multi_read.BATCH_BYTES + 20_000 for size in sizes)
 
 
 def test_ten_thousand_nodes_are_read_in_less_than_a_second(zookeeper, chroot):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.names import format_uuid
-from kafkalite.zk.cluster_view import NO_EPOCH, ClusterView, is_of_interest
-from kafkalite.zk.operations import Node
-from kafkalite.zk.registry import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord
+from kafkalite.zk.client.operations import Node
+from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, is_of_interest
 
 ID, OTHER_ID = uuid.UUID(int=7), uuid.UUID(int=8)
 T = "/brokers/topics/t"

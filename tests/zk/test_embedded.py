@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ConfigError, KafkaError, StorageError
-from kafkalite.zk import embedded
-from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
-from kafkalite.zk.journal import decode, encode
-from kafkalite.zk.registry import Change, PartitionRecord, TopicRecord
+from kafkalite.metadata import standalone_metadata
+from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRecord
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME, decode, encode
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 
 
 def topic(name: str, count: int = 1, **config: str) -> TopicRecord:
@@ -139,7 +139,7 @@ def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, o
         states = {}  # what memory was, by the size of the file that held it
         registry = EmbeddedRegistry(directory)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(embedded, "_SLACK_BYTES", slack)  # none: rewritten again and again
+            patch.setattr(standalone_metadata, "_SLACK_BYTES", slack)  # none: rewritten again and again
             await registry.start()
             states[size_of(directory)] = memory_of(registry)
             inode = path.stat().st_ino
@@ -206,7 +206,7 @@ def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
                 await registry.set_topic_config("t", {"k": str(i) * 20})
             assert size_of(tmp_path) > 15_000, "not worth rewriting yet"
             before = memory_of(registry)
-        monkeypatch.setattr(embedded, "_SLACK_BYTES", 0)
+        monkeypatch.setattr(standalone_metadata, "_SLACK_BYTES", 0)
         assert await reopened(tmp_path) == before
         assert size_of(tmp_path) < 2_500, "rewritten at start"
         async with Opened(tmp_path) as registry:

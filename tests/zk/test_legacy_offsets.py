@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.zk.legacy_offsets import MULTI_MAX, WRITE_ATTEMPTS, LegacyOffsets, offset_path
-from kafkalite.zk.operations import (
+from kafkalite.zk.client.operations import (
     BadAcl,
     Create,
     Node,
@@ -21,6 +20,7 @@ from kafkalite.zk.operations import (
     SetData,
     Unavailable,
 )
+from kafkalite.zk.cluster.legacy_offsets import MULTI_MAX, WRITE_ATTEMPTS, LegacyOffsets, offset_path
 
 
 class Nodes:

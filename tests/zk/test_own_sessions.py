@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from kafkalite.zk.own_sessions import FILE_NAME, OwnSessions
+from kafkalite.zk.cluster.session_file import FILE_NAME, OwnSessions
 
 
 def loaded(directory) -> OwnSessions:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.zk import registration
-from kafkalite.zk.operations import Delete, SetData
-from kafkalite.zk.own_sessions import FILE_NAME
-from kafkalite.zk.registry import NO_LEADER, Change, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Standing
+from kafkalite.zk.client.operations import Delete, SetData
+from kafkalite.zk.cluster import broker_registration
+from kafkalite.zk.cluster.session_file import FILE_NAME
 from tests.zk.members import Member, apart, endpoints, leads, member, said, topic
 from tests.zk.visits import visit
 from tests.zookeeper import Cut, ZooKeeper, without_zookeeper
@@ -122,7 +122,7 @@ def test_a_session_that_is_not_known_is_waited_out(place, chroot, cut, tmp_path,
 
 
 def test_two_that_have_everything_in_common_do_not_push_each_other_out(place, tmp_path, monkeypatch):
-    monkeypatch.setattr(registration, "_MARGIN_MS", 300)
+    monkeypatch.setattr(broker_registration, "_MARGIN_MS", 300)
 
     async def story():
         short = {"session_timeout_ms": 200}

@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import random_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk.embedded import EmbeddedRegistry
-from kafkalite.zk.registry import CLUSTER_DEFAULT, Change, PartitionRecord, Registry, Standing, TopicRecord
+from kafkalite.metadata.cluster_metadata import (
+    CLUSTER_DEFAULT,
+    Change,
+    PartitionRecord,
+    Registry,
+    Standing,
+    TopicRecord,
+)
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from tests.zk.members import Member
 
 ME = 0

@@ -17,9 +17,9 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.zk import kazoo_door, paths
-from kafkalite.zk.kazoo_door import Door
-from kafkalite.zk.session import (
+from kafkalite.zk.client import kazoo_connection
+from kafkalite.zk.client.kazoo_connection import Door
+from kafkalite.zk.client.session import (
     BadVersion,
     Check,
     Connection,
@@ -34,6 +34,7 @@ from kafkalite.zk.session import (
     Unavailable,
     ZooKeeperSettings,
 )
+from kafkalite.zk.znodes import znode_paths
 from tests.zk.visits import Visit, settings_for, visit
 from tests.zookeeper import ZooKeeper, free_port
 
@@ -117,10 +118,10 @@ def test_paths_are_made_where_they_are_missing(place):
     async def story():
         async with visit(place) as one:
             await one.session.write([Create("/brokers"), Create("/brokers/topics", b"kept")])
-            await one.session.make_paths(paths.PERSISTENT)
-            await one.session.make_paths(paths.PERSISTENT)
-            data = [node.data for node in await one.session.read(paths.PERSISTENT) if node is not None]
-            assert sorted(data) == [b""] * (len(paths.PERSISTENT) - 1) + [b"kept"]
+            await one.session.make_paths(znode_paths.PERSISTENT)
+            await one.session.make_paths(znode_paths.PERSISTENT)
+            data = [node.data for node in await one.session.read(znode_paths.PERSISTENT) if node is not None]
+            assert sorted(data) == [b""] * (len(znode_paths.PERSISTENT) - 1) + [b"kept"]
 
     asyncio.run(story())
 
@@ -325,7 +326,7 @@ def test_what_went_under_with_a_connection_is_not_done_over_the_next(zookeeper, 
 
 
 def test_a_fault_of_the_connection_thread_ends_the_session_and_begins_another(place, caplog, monkeypatch):
-    monkeypatch.setattr("kafkalite.zk.session.REOPEN_DELAY_S", 0.01)
+    monkeypatch.setattr("kafkalite.zk.client.session.REOPEN_DELAY_S", 0.01)
 
     class Poison:
         type = 1
@@ -338,7 +339,7 @@ def test_a_fault_of_the_connection_thread_ends_the_session_and_begins_another(pl
             before = one.session.session_id
             door = one.session._door
             assert door is not None
-            door.submit(Poison(), kazoo_door.Reply(lambda *_: None))  # type: ignore[arg-type]
+            door.submit(Poison(), kazoo_connection.Reply(lambda *_: None))  # type: ignore[arg-type]
             await one.until(lambda: one.states[-2:] == [EXPIRED, CONNECTED])
             assert one.session.session_id != before
             await one.session.write([Create("/n")])
@@ -350,7 +351,7 @@ def test_a_fault_of_the_connection_thread_ends_the_session_and_begins_another(pl
 
 @pytest.mark.parametrize("how", ["connected", "cut", "silent"])
 def test_stop_leaves_no_thread_and_takes_the_ephemeral_nodes_along(zookeeper, cut, chroot, how, monkeypatch):
-    monkeypatch.setattr(kazoo_door, "CLOSE_PATIENCE_S", 0.2)
+    monkeypatch.setattr(kazoo_connection, "CLOSE_PATIENCE_S", 0.2)
 
     async def story():
         async with visit(zookeeper.connect + chroot) as witness:
@@ -413,7 +414,7 @@ def test_a_server_that_swallows_packets_holds_up_no_stop():
 def test_a_server_that_cannot_read_in_bulk_is_too_old(place, monkeypatch):
     from kazoo.exceptions import UnimplementedError
 
-    def refuse(door: Door, request: object, reply: kazoo_door.Reply) -> bool:
+    def refuse(door: Door, request: object, reply: kazoo_connection.Reply) -> bool:
         reply.set_exception(UnimplementedError())
         return True
 
@@ -504,7 +505,7 @@ def test_another_kazoo_is_refused_and_not_found_out_later(monkeypatch):
 
 
 def test_kazoo_is_imported_only_for_a_session():
-    script = "import kafkalite.zk.session, sys; print(*sys.modules)"
+    script = "import kafkalite.zk.client.session, sys; print(*sys.modules)"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
     assert not [name for name in done.stdout.split() if name.startswith("kazoo")]

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.session import Connection, Create, NotAllowed
-from kafkalite.zk.zookeeper_settings import SaslSettings, TlsSettings
+from kafkalite.zk.client.session import Connection, Create, NotAllowed
+from kafkalite.zk.client.zookeeper_config import SaslSettings, TlsSettings
 from tests.zk.visits import Visit, settings_for, visit
 from tests.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper
 
@@ -149,7 +149,7 @@ def test_sasl_with_a_password_that_is_right_and_one_that_is_wrong(fortress, chro
 
 @pytest.mark.skipif(find_spec("puresasl") is None, reason="pure-sasl is not installed")
 def test_credentials_that_are_refused_later_are_tried_again(fortress, chroot, monkeypatch):
-    monkeypatch.setattr("kafkalite.zk.session.REOPEN_DELAY_S", 0.1)
+    monkeypatch.setattr("kafkalite.zk.client.session.REOPEN_DELAY_S", 0.1)
 
     async def story():
         with Cut(fortress.server.connect) as cut:

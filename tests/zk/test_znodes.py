@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk import json_object, znodes
-from kafkalite.zk.znodes import BrokerNode, ProducerIdBlockNode, StateNode, TopicNode
+from kafkalite.zk.znodes import json_object, znode_data
+from kafkalite.zk.znodes.znode_data import BrokerNode, ProducerIdBlockNode, StateNode, TopicNode
 
 INT32 = st.integers(0, (1 << 31) - 1)
 INT64 = st.integers(0, (1 << 63) - 1)
@@ -42,115 +42,118 @@ TOPIC_ID = "dqINHNv7TjmbP546DQwbKg"
 def test_what_is_written_has_kafkas_keys_and_types():
     plain, secure = ListenerConfig("INSIDE", "::1", 9092), ListenerConfig("OUTSIDE", "h", 9093, "SSL")
     written = {
-        znodes.broker_json(BrokerNode((secure, plain), "r", -1, 5)): {
+        znode_data.broker_json(BrokerNode((secure, plain), "r", -1, 5)): {
             "version": 5, "host": "::1", "port": 9092, "jmx_port": -1, "timestamp": "5", "rack": "r", "features": {},
             "endpoints": ["OUTSIDE://h:9093", "INSIDE://[::1]:9092"],
             "listener_security_protocol_map": {"OUTSIDE": "SSL", "INSIDE": "PLAINTEXT"},
         },
-        znodes.broker_json(BrokerNode((secure,), None, 9999, 5, 4)): {
+        znode_data.broker_json(BrokerNode((secure,), None, 9999, 5, 4)): {
             "version": 4, "host": None, "port": -1, "jmx_port": 9999, "timestamp": "5",
             "endpoints": ["OUTSIDE://h:9093"], "listener_security_protocol_map": {"OUTSIDE": "SSL"},
         },
-        znodes.topic_json(TopicNode({0: (1, 2)}, UUID, {0: (2,)})): {
+        znode_data.topic_json(TopicNode({0: (1, 2)}, UUID, {0: (2,)})): {
             "version": 3, "topic_id": TOPIC_ID, "partitions": {"0": [1, 2]}, "adding_replicas": {"0": [2]},
             "removing_replicas": {},
         },
-        znodes.topic_json(TopicNode({})): {
+        znode_data.topic_json(TopicNode({})): {
             "version": 3, "partitions": {}, "adding_replicas": {}, "removing_replicas": {},
         },
-        znodes.state_json(StateNode(1, 2, (1,), 3)): {
+        znode_data.state_json(StateNode(1, 2, (1,), 3)): {
             "controller_epoch": 3, "leader": 1, "version": 1, "leader_epoch": 2, "isr": [1],
         },
-        znodes.state_json(StateNode(-1, 2, (), 3, 1))[-2:]: None,
-        znodes.config_json({"a": "b"}): {"version": 1, "config": {"a": "b"}},
-        znodes.config_change_json("users/b%20b"): {"version": 2, "entity_path": "users/b%20b"},
-        znodes.controller_json(7, 99): {
+        znode_data.state_json(StateNode(-1, 2, (), 3, 1))[-2:]: None,
+        znode_data.config_json({"a": "b"}): {"version": 1, "config": {"a": "b"}},
+        znode_data.config_change_json("users/b%20b"): {"version": 2, "entity_path": "users/b%20b"},
+        znode_data.controller_json(7, 99): {
             "version": 2, "brokerid": 7, "timestamp": "99", "kraftControllerEpoch": -1,
         },
-        znodes.controller_epoch_text(12): 12,
-        znodes.cluster_id_json("x"): {"version": "1", "id": "x"},
-        znodes.producer_id_block_json(ProducerIdBlockNode(1, range(2000, 3000))): {
+        znode_data.controller_epoch_text(12): 12,
+        znode_data.cluster_id_json("x"): {"version": "1", "id": "x"},
+        znode_data.producer_id_block_json(ProducerIdBlockNode(1, range(2000, 3000))): {
             "version": 1, "broker": 1, "block_start": "2000", "block_end": "2999",
         },
-        znodes.partitions_json([("t", 1)]): {"version": 1, "partitions": [{"topic": "t", "partition": 1}]},
-        znodes.reassignment_json({("t", 1): (2, 3)}): {
+        znode_data.partitions_json([("t", 1)]): {"version": 1, "partitions": [{"topic": "t", "partition": 1}]},
+        znode_data.reassignment_json({("t", 1): (2, 3)}): {
             "version": 1, "partitions": [{"topic": "t", "partition": 1, "replicas": [2, 3]}],
         },
-        znodes.log_dir_event_json(4): {"version": 1, "broker": 4, "event": 1},
-        znodes.feature_json({"f": 2}): {"version": 2, "status": 1, "features": {"f": {"max_version_level": 2}}},
-        znodes.offset_text(1 << 40): 1 << 40,
+        znode_data.log_dir_event_json(4): {"version": 1, "broker": 4, "event": 1},
+        znode_data.feature_json({"f": 2}): {"version": 2, "status": 1, "features": {"f": {"max_version_level": 2}}},
+        znode_data.offset_text(1 << 40): 1 << 40,
     }  # fmt: skip
     for data, meaning in written.items():
         if meaning is not None:
             assert json.loads(data) == meaning
             assert b", " not in data and b": " not in data
-    assert json.loads(znodes.state_json(StateNode(1, 0, (), 0, 1)))["leader_recovery_state"] == 1
+    assert json.loads(znode_data.state_json(StateNode(1, 0, (), 0, 1)))["leader_recovery_state"] == 1
 
 
 @given(BROKERS, TOPICS, STATES, st.dictionaries(TEXTS, TEXTS))
 def test_what_is_written_is_read_again(broker, topic, state, config):
-    assert znodes.parse_broker(znodes.broker_json(broker)) == broker
-    assert znodes.parse_topic(znodes.topic_json(topic)) == topic
-    assert znodes.parse_state(znodes.state_json(state)) == state
-    assert znodes.parse_config(znodes.config_json(config)) == config
+    assert znode_data.parse_broker(znode_data.broker_json(broker)) == broker
+    assert znode_data.parse_topic(znode_data.topic_json(topic)) == topic
+    assert znode_data.parse_state(znode_data.state_json(state)) == state
+    assert znode_data.parse_config(znode_data.config_json(config)) == config
 
 
 @given(TEXTS, INT32, BLOCKS, st.lists(PARTITIONS), st.dictionaries(PARTITIONS, REPLICAS), INT64)
 def test_so_are_the_small_ones(text, number, block, partitions, reassignment, long):
-    assert znodes.parse_config_change(znodes.config_change_json(text)) == text
-    assert znodes.parse_cluster_id(znodes.cluster_id_json(text)) == text
-    assert znodes.parse_controller(znodes.controller_json(number, long)) == number
-    assert znodes.parse_controller_epoch(znodes.controller_epoch_text(number)) == number
-    assert znodes.parse_producer_id_block(znodes.producer_id_block_json(block)) == block
-    assert znodes.parse_partitions(znodes.partitions_json(partitions)) == partitions
-    assert znodes.parse_reassignment(znodes.reassignment_json(reassignment)) == reassignment
-    assert znodes.parse_log_dir_event(znodes.log_dir_event_json(number)) == number
-    assert znodes.parse_offset(znodes.offset_text(long)) == long
+    assert znode_data.parse_config_change(znode_data.config_change_json(text)) == text
+    assert znode_data.parse_cluster_id(znode_data.cluster_id_json(text)) == text
+    assert znode_data.parse_controller(znode_data.controller_json(number, long)) == number
+    assert znode_data.parse_controller_epoch(znode_data.controller_epoch_text(number)) == number
+    assert znode_data.parse_producer_id_block(znode_data.producer_id_block_json(block)) == block
+    assert znode_data.parse_partitions(znode_data.partitions_json(partitions)) == partitions
+    assert znode_data.parse_reassignment(znode_data.reassignment_json(reassignment)) == reassignment
+    assert znode_data.parse_log_dir_event(znode_data.log_dir_event_json(number)) == number
+    assert znode_data.parse_offset(znode_data.offset_text(long)) == long
     features = {text: number % 32_767 + 1}
-    assert znodes.parse_feature(znodes.feature_json(features, enabled=bool(number % 2))) == (number % 2 == 1, features)
+    assert znode_data.parse_feature(znode_data.feature_json(features, enabled=bool(number % 2))) == (
+        number % 2 == 1,
+        features,
+    )
 
 
 def test_what_older_ones_have_written_is_read():
     listener = ListenerConfig("PLAINTEXT", "h", 9092)
     v1 = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
-    assert znodes.parse_broker(v1) == BrokerNode((listener,), None, -1, 1, 1)
+    assert znode_data.parse_broker(v1) == BrokerNode((listener,), None, -1, 1, 1)
     v2 = b'{"version":2,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://h:9092"]}'
-    assert znodes.parse_broker(v2) == BrokerNode((listener,), None, -1, 1, 2)
+    assert znode_data.parse_broker(v2) == BrokerNode((listener,), None, -1, 1, 2)
     v5 = (
         b'{"features":{"f":{"min_version":1,"max_version":3}},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"port":9092,"host":"h","version":5,"timestamp":"1","new":[]}'
     )
-    assert znodes.parse_broker(v5) == BrokerNode((listener,), None, -1, 1, 5)
-    assert znodes.parse_topic(b'{"version":1,"partitions":{"0":[1],"1":[2,1]}}') == TopicNode({0: (1,), 1: (2, 1)})
+    assert znode_data.parse_broker(v5) == BrokerNode((listener,), None, -1, 1, 5)
+    assert znode_data.parse_topic(b'{"version":1,"partitions":{"0":[1],"1":[2,1]}}') == TopicNode({0: (1,), 1: (2, 1)})
     v2 = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
-    assert znodes.parse_topic(v2) == TopicNode({0: (1,)})
-    assert znodes.parse_controller(b'{"version":1,"brokerid":3,"timestamp":"1"}') == 3
-    assert znodes.parse_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
+    assert znode_data.parse_topic(v2) == TopicNode({0: (1,)})
+    assert znode_data.parse_controller(b'{"version":1,"brokerid":3,"timestamp":"1"}') == 3
+    assert znode_data.parse_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
     v1 = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
-    assert znodes.parse_feature(v1) == (False, {"f": 2})
-    assert znodes.parse_config(b"") == znodes.parse_config(b'{"version":1}') == {}
-    assert znodes.parse_producer_id_block(b"") is None
+    assert znode_data.parse_feature(v1) == (False, {"f": 2})
+    assert znode_data.parse_config(b"") == znode_data.parse_config(b'{"version":1}') == {}
+    assert znode_data.parse_producer_id_block(b"") is None
 
 
-PARSERS = {name: getattr(znodes, name) for name in dir(znodes) if name.startswith("parse_")}
-PARSERS = {name: parse for name, parse in PARSERS.items() if parse.__module__ == znodes.__name__}
+PARSERS = {name: getattr(znode_data, name) for name in dir(znode_data) if name.startswith("parse_")}
+PARSERS = {name: parse for name, parse in PARSERS.items() if parse.__module__ == znode_data.__name__}
 NONSENSE = [
     b"null", b"[]", b'"x"', b"{", b"\xff", b"x" * 1000, b"[" * 100_000, b'{"a":' * 100_000, b"NaN", b"1" * 10_000,
     b'{"version":true}', b'{"version":1e3}', b'{"version":' + b"9" * 30 + b"}", b'{"version":"1"}', b"-", b"\0", b" ",
 ]  # fmt: skip
 GOOD = {
-    "parse_broker": znodes.broker_json(BrokerNode((ListenerConfig("A", "h", 1),), "r")),
-    "parse_topic": znodes.topic_json(TopicNode({0: (1,)}, UUID)),
-    "parse_state": znodes.state_json(StateNode(1, 2, (1,), 3, 1)),
-    "parse_config": znodes.config_json({"a": "b"}),
-    "parse_config_change": znodes.config_change_json("topics/t"),
-    "parse_controller": znodes.controller_json(1, 2),
-    "parse_cluster_id": znodes.cluster_id_json("x"),
-    "parse_producer_id_block": znodes.producer_id_block_json(ProducerIdBlockNode(1, range(5))),
-    "parse_partitions": znodes.partitions_json([("t", 1)]),
-    "parse_reassignment": znodes.reassignment_json({("t", 1): (1,)}),
-    "parse_log_dir_event": znodes.log_dir_event_json(1),
-    "parse_feature": znodes.feature_json({"f": 1}),
+    "parse_broker": znode_data.broker_json(BrokerNode((ListenerConfig("A", "h", 1),), "r")),
+    "parse_topic": znode_data.topic_json(TopicNode({0: (1,)}, UUID)),
+    "parse_state": znode_data.state_json(StateNode(1, 2, (1,), 3, 1)),
+    "parse_config": znode_data.config_json({"a": "b"}),
+    "parse_config_change": znode_data.config_change_json("topics/t"),
+    "parse_controller": znode_data.controller_json(1, 2),
+    "parse_cluster_id": znode_data.cluster_id_json("x"),
+    "parse_producer_id_block": znode_data.producer_id_block_json(ProducerIdBlockNode(1, range(5))),
+    "parse_partitions": znode_data.partitions_json([("t", 1)]),
+    "parse_reassignment": znode_data.reassignment_json({("t", 1): (1,)}),
+    "parse_log_dir_event": znode_data.log_dir_event_json(1),
+    "parse_feature": znode_data.feature_json({"f": 1}),
     "parse_controller_epoch": b"1",
     "parse_offset": b"1",
 }
@@ -220,18 +223,18 @@ def test_every_parser_is_tried():
 @pytest.mark.parametrize(
     ("parse", "data", "says"),
     [
-        (znodes.parse_state, b'{"leader":1,"leader_epoch":0,"controller_epoch":1}', "isr is not a list but None"),
-        (znodes.parse_state, b'{"leader":1,"leader_epoch":-1,"controller_epoch":1,"isr":[]}', "leader_epoch is not"),
-        (znodes.parse_topic, b'{"version":3,"partitions":{"x":[1]}}', "partition 'x' is not a number"),
-        (znodes.parse_topic, b'{"version":3,"partitions":{"0":[true]}}', "something else than integers"),
-        (znodes.parse_topic, b'{"version":3,"partitions":{},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}', "is none"),
-        (znodes.parse_topic, b'{"version":3,"partitions":{},"topic_id":"x"}', "base64|Kafka id"),
-        (znodes.parse_config, b'{"version":1,"config":{"a":1}}', "'a' is not a text but 1"),
-        (znodes.parse_config, b'{"version":1,"config":{"a":"\\ud800"}}', "half of one"),
-        (znodes.parse_broker, b'{"version":5,"endpoints":["A://h"]}', "NAME://HOST:PORT"),
-        (znodes.parse_producer_id_block, b'{"broker":1,"block_start":"5","block_end":"4"}', "from 5 to 4"),
-        (znodes.parse_controller_epoch, b"-1", "epoch is -1"),
-        (znodes.parse_offset, b"9223372036854775808", "is not a number"),
+        (znode_data.parse_state, b'{"leader":1,"leader_epoch":0,"controller_epoch":1}', "isr is not a list but None"),
+        (znode_data.parse_state, b'{"leader":1,"leader_epoch":-1,"controller_epoch":1,"isr":[]}', "leader_epoch is"),
+        (znode_data.parse_topic, b'{"version":3,"partitions":{"x":[1]}}', "partition 'x' is not a number"),
+        (znode_data.parse_topic, b'{"version":3,"partitions":{"0":[true]}}', "something else than integers"),
+        (znode_data.parse_topic, b'{"version":3,"partitions":{},"topic_id":"AAAAAAAAAAAAAAAAAAAAAA"}', "is none"),
+        (znode_data.parse_topic, b'{"version":3,"partitions":{},"topic_id":"x"}', "base64|Kafka id"),
+        (znode_data.parse_config, b'{"version":1,"config":{"a":1}}', "'a' is not a text but 1"),
+        (znode_data.parse_config, b'{"version":1,"config":{"a":"\\ud800"}}', "half of one"),
+        (znode_data.parse_broker, b'{"version":5,"endpoints":["A://h"]}', "NAME://HOST:PORT"),
+        (znode_data.parse_producer_id_block, b'{"broker":1,"block_start":"5","block_end":"4"}', "from 5 to 4"),
+        (znode_data.parse_controller_epoch, b"-1", "epoch is -1"),
+        (znode_data.parse_offset, b"9223372036854775808", "is not a number"),
     ],
 )  # fmt: skip
 def test_the_message_says_what_is_wrong(parse, data, says):

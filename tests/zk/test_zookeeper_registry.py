@@ -12,10 +12,11 @@ import pytest
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk import paths
-from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
-from kafkalite.zk.operations import Create, SetData
-from kafkalite.zk.registry import NO_LEADER, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Standing
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.zk.client.operations import Create, SetData
+from kafkalite.zk.znodes import znode_paths
 from tests.zk.members import Member, apart, contents, endpoints, member, state, topic
 from tests.zk.visits import visit
 from tests.zookeeper import Cut
@@ -30,7 +31,7 @@ SHORT_MS = 600  # of a session that is to end soon
 def test_a_start_makes_kafkas_nodes(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
-            found = await one.registry.session.read(paths.PERSISTENT)
+            found = await one.registry.session.read(znode_paths.PERSISTENT)
             assert all(node is not None and node.ephemeral_owner == 0 for node in found)
             assert await contents(one.registry.session, "/cluster/id") == [
                 {"version": "1", "id": one.registry.cluster_id}
@@ -136,7 +137,7 @@ def test_what_old_tools_write_is_obeyed(place, tmp_path):
 def test_nonsense_is_named_once_and_the_rest_goes_on(place, tmp_path, caplog):
     async def story():
         async with visit(place) as vandal:
-            await vandal.session.make_paths(paths.PERSISTENT)
+            await vandal.session.make_paths(znode_paths.PERSISTENT)
             rotten = ["/brokers/topics/empty", "/brokers/topics/torn", "/brokers/topics/minus", "/brokers/ids/9"]
             for path, data in zip(
                 rotten, [b'{"partitions":{}}', b"{", b'{"partitions":{"0":[-3]}}', b"x"], strict=True

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite.zk.session import Connection, ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.client.session import Connection, ZooKeeperSession, ZooKeeperSettings
 
 SESSION_TIMEOUT_MS = 4_000
 LIMIT_S = 30.0

@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import random_uuid
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import BadVersion, NoNode, SetData
+from kafkalite.zk.client.operations import BadVersion, NoNode, SetData
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.cluster_view import ClusterView
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
+    from kafkalite.zk.cluster.cluster_view import ClusterView
 
 Held = Mapping[tuple[str, int], uuid.UUID | None]
 """Partitions whose logs a broker has, with the ids of their topics, or None if they never had one."""
@@ -58,5 +58,5 @@ def _writes(view: ClusterView, ids: Mapping[str, uuid.UUID]) -> Iterator[SetData
     for name, topic_id in ids.items():
         known = view.assignments.get(name)
         if known is not None:
-            data = znodes.topic_json(known.value._replace(topic_id=topic_id))
-            yield SetData(paths.topic(name), data, known.node.version)
+            data = znode_data.topic_json(known.value._replace(topic_id=topic_id))
+            yield SetData(znode_paths.topic(name), data, known.node.version)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import format_uuid, random_uuid
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import BadVersion, Create, NodeExists, SetData
+from kafkalite.zk.client.operations import BadVersion, Create, NodeExists, SetData
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 
 async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, founds: bool) -> str:
@@ -43,33 +43,33 @@ async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, 
                 "cluster: correct zookeeper.connect and its chroot; if ZooKeeper is to begin with this data, or has "
                 "lost its own, start with --adopt"
             )
-        await session.make_paths([paths.CLUSTER])
-        proposed = znodes.cluster_id_json(stored or format_uuid(random_uuid()))
+        await session.make_paths([znode_paths.CLUSTER])
+        proposed = znode_data.cluster_id_json(stored or format_uuid(random_uuid()))
         with suppress(NodeExists):  # another broker was first; what it wrote counts
-            await session.write([Create(paths.CLUSTER_ID, proposed)])
+            await session.write([Create(znode_paths.CLUSTER_ID, proposed)])
 
 
 async def read_cluster_id(session: ZooKeeperSession) -> str | None:
     """None when there is none. Raises ConfigError for nonsense."""
-    (node,) = await session.read([paths.CLUSTER_ID])
+    (node,) = await session.read([znode_paths.CLUSTER_ID])
     if node is None:
         return None
     try:
-        return znodes.parse_cluster_id(node.data)
+        return znode_data.parse_cluster_id(node.data)
     except ValueError as fault:
         raise ConfigError(
-            f"zookeeper.connect={session.settings.connect}: {paths.CLUSTER_ID} is not understood: {fault}"
+            f"zookeeper.connect={session.settings.connect}: {znode_paths.CLUSTER_ID} is not understood: {fault}"
         ) from None
 
 
 async def generate_broker_id(session: ZooKeeperSession, reserved_max: int) -> int:
     """A number that no broker was given before."""
-    await session.make_paths([paths.BROKER_SEQUENCE_ID])
+    await session.make_paths([znode_paths.BROKER_SEQUENCE_ID])
     while True:
-        (node,) = await session.read([paths.BROKER_SEQUENCE_ID])
+        (node,) = await session.read([znode_paths.BROKER_SEQUENCE_ID])
         assert node is not None
         try:
-            await session.write([SetData(paths.BROKER_SEQUENCE_ID, b"", node.version)])
+            await session.write([SetData(znode_paths.BROKER_SEQUENCE_ID, b"", node.version)])
         except BadVersion:
             continue
         return reserved_max + node.version + 1

@@ -12,8 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.zk import paths
-from kafkalite.zk.operations import Create, Node, NodeExists, NoNode, Operation, OperationFailed, SetData, Unavailable
+from kafkalite.zk.client.operations import (
+    Create,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    OperationFailed,
+    SetData,
+    Unavailable,
+)
+from kafkalite.zk.znodes import znode_paths
 
 NO_OFFSET = -1
 WRITE_ATTEMPTS = 5  # others may make or remove the same nodes between our look and our write
@@ -62,7 +71,7 @@ class LegacyOffsets:
     async def _put(self, rows: Sequence[tuple[str, int]]) -> None:
         """One write, in which missing nodes are made together with all that stands above them."""
         offsets = dict(rows)
-        every = paths.with_parents(list(offsets))
+        every = znode_paths.with_parents(list(offsets))
         for attempt in range(1, WRITE_ATTEMPTS + 1):
             try:
                 writes: list[Operation] = []
@@ -83,7 +92,7 @@ class LegacyOffsets:
 
 def offset_path(group: str, topic: str, partition: int) -> str:
     """As Kafka puts it together: a group's name goes in as it is, so ZooKeeper may not have it: KafkaError."""
-    path = paths.consumer_offset(group, topic, partition)
+    path = znode_paths.consumer_offset(group, topic, partition)
     if _FORBIDDEN.search(group) or any(part in ("", ".", "..") for part in path[1:].split("/")):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the group {group!r} cannot have a node in ZooKeeper")
     return path

@@ -17,8 +17,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from kafkalite.zk.operations import NO_NODE, Node, failure
-from kafkalite.zk.requests import (
+from kafkalite.zk.client.operations import NO_NODE, Node, failure
+from kafkalite.zk.client.wire_requests import (
     ERROR,
     GET_CHILDREN,
     GET_DATA,

@@ -25,9 +25,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.operations import Connection
-from kafkalite.zk.requests import Answer, Request, watch_event
-from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
+from kafkalite.zk.client.operations import Connection
+from kafkalite.zk.client.wire_requests import Answer, Request, watch_event
+from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
 
 logger = logging.getLogger(__name__)
 

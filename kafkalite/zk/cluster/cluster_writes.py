@@ -17,9 +17,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.cluster_view import ClusterView, Known
-from kafkalite.zk.operations import (
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, NO_LEADER, PartitionRecord, TopicRecord
+from kafkalite.zk.client.operations import (
     BadVersion,
     Create,
     NodeExists,
@@ -29,10 +28,11 @@ from kafkalite.zk.operations import (
     SetData,
     Unavailable,
 )
-from kafkalite.zk.registry import CLUSTER_DEFAULT, NO_LEADER, PartitionRecord, TopicRecord
+from kafkalite.zk.cluster.cluster_view import ClusterView, Known
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 _ATTEMPTS = 10  # against others who change the same node
 _NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection on whoever sends a mebibyte
@@ -71,12 +71,12 @@ class ClusterWrites:
     async def create_topic(self, topic: TopicRecord) -> None:
         name = topic.name
         replicas = {number: partition.replicas for number, partition in topic.partitions.items()}
-        data = znodes.topic_json(znodes.TopicNode(replicas, topic.topic_id))
-        created = Create(paths.topic(name), _fitting(data, name))
-        config = znodes.config_json(topic.config)
+        data = znode_data.topic_json(znode_data.TopicNode(replicas, topic.topic_id))
+        created = Create(znode_paths.topic(name), _fitting(data, name))
+        config = znode_data.config_json(topic.config)
         for _ in range(_ATTEMPTS):
             self._check_new(name)
-            configured = paths.config(paths.CONFIG_TOPICS, name)
+            configured = znode_paths.config(znode_paths.CONFIG_TOPICS, name)
             try:
                 await self._session.write([self._put(configured, config), created])
                 break
@@ -90,15 +90,15 @@ class ClusterWrites:
     def _check_new(self, name: str) -> None:
         if name in self._view.deletions:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
-        if paths.topic(name) in self._view.paths:
+        if znode_paths.topic(name) in self._view.paths:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
     async def delete_topic(self, name: str) -> None:
         born = (await self._require(name)).node.czxid
-        asked = paths.delete_topic(name)
+        asked = znode_paths.delete_topic(name)
         with suppress(NodeExists):  # somebody else wants the same
             await self._session.write([Create(asked)])
-        await self._refresh([asked, paths.topic(name)])
+        await self._refresh([asked, znode_paths.topic(name)])
 
         def is_there() -> bool:
             known = self._view.assignments.get(name)
@@ -119,8 +119,8 @@ class ClusterWrites:
             if not partitions or sorted(partitions) != list(range(first, first + len(partitions))):
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"New partitions of {name} must begin at {first}.")
             replicas = {**topic.partitions, **{number: each.replicas for number, each in partitions.items()}}
-            data = znodes.topic_json(topic._replace(partitions=replicas))
-            if await self._set(SetData(paths.topic(name), _fitting(data, name), known.node.version)):
+            data = znode_data.topic_json(topic._replace(partitions=replicas))
+            if await self._set(SetData(znode_paths.topic(name), _fitting(data, name), known.node.version)):
                 break
         else:
             raise _contended(name)
@@ -128,18 +128,20 @@ class ClusterWrites:
 
     async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
         await self._require(name)
-        await self._set_config(paths.CONFIG_TOPICS, name, config)
+        await self._set_config(znode_paths.CONFIG_TOPICS, name, config)
 
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
-        entity = paths.CONFIG_DEFAULT if broker == CLUSTER_DEFAULT else broker
-        await self._set_config(paths.CONFIG_BROKERS, entity, config)
+        entity = znode_paths.CONFIG_DEFAULT if broker == CLUSTER_DEFAULT else broker
+        await self._set_config(znode_paths.CONFIG_BROKERS, entity, config)
 
     async def _set_config(self, entity_type: str, entity: str, config: Mapping[str, str]) -> None:
-        path = paths.config(entity_type, entity)
-        change = Create(paths.CONFIG_CHANGE, znodes.config_change_json(f"{entity_type}/{entity}"), sequential=True)
+        path = znode_paths.config(entity_type, entity)
+        change = Create(
+            znode_paths.CONFIG_CHANGE, znode_data.config_change_json(f"{entity_type}/{entity}"), sequential=True
+        )
         for _ in range(_ATTEMPTS):
             try:
-                await self._session.write([self._put(path, znodes.config_json(config)), change])
+                await self._session.write([self._put(path, znode_data.config_json(config)), change])
                 return await self._refresh([path])
             except (NodeExists, NoNode):
                 await self._refresh([path])
@@ -152,8 +154,8 @@ class ClusterWrites:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if leader_epoch <= known.value.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            data = znodes.state_json(known.value._replace(leader_epoch=leader_epoch))
-            if await self._set(SetData(paths.state(name, partition), data, known.node.version)):
+            data = znode_data.state_json(known.value._replace(leader_epoch=leader_epoch))
+            if await self._set(SetData(znode_paths.state(name, partition), data, known.node.version)):
                 return
         raise _contended(f"{name}-{partition}")
 
@@ -171,9 +173,9 @@ class ClusterWrites:
         """What writes a node whether it is there or not, as far as is known."""
         return SetData(path, data) if path in self._view.paths else Create(path, data)
 
-    async def _require(self, name: str) -> Known[znodes.TopicNode]:
+    async def _require(self, name: str) -> Known[znode_data.TopicNode]:
         if name not in self._view.assignments:
-            await self._refresh([paths.topic(name)])  # another broker may just have made it
+            await self._refresh([znode_paths.topic(name)])  # another broker may just have made it
         known = self._view.assignments.get(name)
         if known is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -24,10 +24,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk import bulk_read
-from kafkalite.zk.in_flight import InFlight, Lost, Refused, drop
-from kafkalite.zk.kazoo_door import Door
-from kafkalite.zk.operations import (
+from kafkalite.zk.client import multi_read
+from kafkalite.zk.client.kazoo_connection import Door
+from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
     BadAcl,
     BadVersion,
@@ -46,9 +45,10 @@ from kafkalite.zk.operations import (
     Unavailable,
     failure,
 )
-from kafkalite.zk.paths import with_parents
-from kafkalite.zk.requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
-from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
+from kafkalite.zk.client.request_queue import InFlight, Lost, Refused, drop
+from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
+from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.znodes.znode_paths import with_parents
 
 __all__ = [
     "BadAcl",
@@ -157,11 +157,11 @@ class ZooKeeperSession:
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
         """What stands at each path, None where nothing does. Raises Unavailable, NotAllowed."""
-        return await self._bulk(paths, GET_DATA, bulk_read.nodes)
+        return await self._bulk(paths, GET_DATA, multi_read.nodes)
 
     async def children(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The names below each path, in no order; None where there is no node. Raises Unavailable, NotAllowed."""
-        return await self._bulk(paths, GET_CHILDREN, bulk_read.children)
+        return await self._bulk(paths, GET_CHILDREN, multi_read.children)
 
     async def write(self, operations: Sequence[Operation]) -> list[str]:
         """All of these or none; for each the path of what it created, else "".
@@ -213,10 +213,10 @@ class ZooKeeperSession:
             await asyncio.sleep(0)  # the next answer may be there already, and others have something to do, too
 
         try:
-            for batch in bulk_read.batches(paths):
+            for batch in multi_read.batches(paths):
                 if len(under_way) == self.settings.in_flight_max:  # the requests, too, are made one by one
                     await take()
-                under_way.append((batch, self._in_flight.submit(bulk_read.read_request(batch, self._chroot, kind))))
+                under_way.append((batch, self._in_flight.submit(multi_read.read_request(batch, self._chroot, kind))))
             while under_way:
                 await take()
         finally:
@@ -326,7 +326,7 @@ class ZooKeeperSession:
             if is_first:
                 await self._make_chroot()
             elif not self._watched:
-                await self._ask(bulk_read.read_request(["/"], self._chroot), "/")  # kazoo has yet to show credentials
+                await self._ask(multi_read.read_request(["/"], self._chroot), "/")  # kazoo has yet to show credentials
             for path in self._watched:
                 await self._ask(add_watch(path, self._chroot), path)
         except (ConfigError, OperationFailed) as fault:
@@ -350,12 +350,12 @@ class ZooKeeperSession:
         """As Kafka does; and see that the servers know how to read in bulk."""
         paths = with_parents([self._chroot]) if self._chroot else ["/"]
         try:
-            answer = await self._ask(bulk_read.read_request(paths, ""), paths[0])
+            answer = await self._ask(multi_read.read_request(paths, ""), paths[0])
         except OperationFailed as fault:
             if fault.code != UNIMPLEMENTED:
                 raise
             raise ConfigError("it is too old: kafkalite needs ZooKeeper 3.6 or newer") from None
-        for path, node in zip(paths, bulk_read.nodes(paths, answer), strict=True):
+        for path, node in zip(paths, multi_read.nodes(paths, answer), strict=True):
             if node is None:
                 write = Write([Create(path)], "", self.settings.set_acl)
                 with suppress(NodeExists):  # another broker starts too

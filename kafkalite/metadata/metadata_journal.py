@@ -155,3 +155,6 @@ def _decode_line(line: bytes) -> Entry | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
+
+
+JOURNAL_NAME = "kafkalite-registry.journal"

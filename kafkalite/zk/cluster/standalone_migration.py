@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.cluster_view import ClusterView
-from kafkalite.zk.embedded import JOURNAL_NAME, EmbeddedRegistry
-from kafkalite.zk.operations import Create, NodeExists, Operation, SetData
-from kafkalite.zk.registry import NO_LEADER, Registry, TopicRecord
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Registry, TopicRecord
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.zk.client.operations import Create, NodeExists, Operation, SetData
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -91,9 +92,9 @@ async def adopt_topics(
     batch: list[Operation] = []
     for topic in topics:
         operations = list(_creation(topic, broker_id, controller_epoch))
-        config = paths.config(paths.CONFIG_TOPICS, topic.name)
+        config = znode_paths.config(znode_paths.CONFIG_TOPICS, topic.name)
         if config in view.paths:
-            operations[0] = SetData(config, znodes.config_json(topic.config))
+            operations[0] = SetData(config, znode_data.config_json(topic.config))
         if len(batch) + len(operations) > _OPERATIONS_MAX:
             await _write(session, batch)
             batch = []
@@ -106,18 +107,20 @@ async def _write(session: ZooKeeperSession, operations: Sequence[Operation]) -> 
         for first in range(0, len(operations), _OPERATIONS_MAX):
             await session.write(operations[first : first + _OPERATIONS_MAX])
     except NodeExists as taken:
-        raise ConfigError(f"cannot adopt {paths.topic_of(taken.path)}: {taken.path} is in ZooKeeper already") from None
+        raise ConfigError(
+            f"cannot adopt {znode_paths.topic_of(taken.path)}: {taken.path} is in ZooKeeper already"
+        ) from None
 
 
 def _creation(topic: TopicRecord, broker_id: int, controller_epoch: int) -> Iterator[Operation]:
     """The topic's own data comes last: whoever sees it finds the states, and makes none. (In one transaction, where
     it fits into one, nobody sees anything in between.)"""
     replicas = dict.fromkeys(topic.partitions, (broker_id,))
-    yield Create(paths.config(paths.CONFIG_TOPICS, topic.name), znodes.config_json(topic.config))
-    yield Create(paths.topic(topic.name))
-    yield Create(paths.partitions(topic.name))
+    yield Create(znode_paths.config(znode_paths.CONFIG_TOPICS, topic.name), znode_data.config_json(topic.config))
+    yield Create(znode_paths.topic(topic.name))
+    yield Create(znode_paths.partitions(topic.name))
     for number, partition in topic.partitions.items():
-        state = znodes.StateNode(NO_LEADER, max(partition.leader_epoch, 0), (broker_id,), controller_epoch)
-        yield Create(paths.partition(topic.name, number))
-        yield Create(paths.state(topic.name, number), znodes.state_json(state))
-    yield SetData(paths.topic(topic.name), znodes.topic_json(znodes.TopicNode(replicas, topic.topic_id)))
+        state = znode_data.StateNode(NO_LEADER, max(partition.leader_epoch, 0), (broker_id,), controller_epoch)
+        yield Create(znode_paths.partition(topic.name, number))
+        yield Create(znode_paths.state(topic.name, number), znode_data.state_json(state))
+    yield SetData(znode_paths.topic(topic.name), znode_data.topic_json(znode_data.TopicNode(replicas, topic.topic_id)))

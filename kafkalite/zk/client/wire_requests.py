@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from kafkalite.zk import paths
-from kafkalite.zk.operations import Check, Create, Delete, Operation, SetData, failure
+from kafkalite.zk.client.operations import Check, Create, Delete, Operation, SetData, failure
+from kafkalite.zk.znodes import znode_paths
 
 CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, CHECK, MULTI = 1, 2, 4, 5, 8, 9, 13, 14
 MULTI_READ, ADD_WATCH = 22, 106
@@ -146,9 +146,9 @@ _CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "w
 def access_list(path: str, secure: bool) -> bytes:
     """Who may do what to a new node: everybody everything, or with zookeeper.set.acl its creator everything and others
     read, unless it may hold secrets."""
-    if not secure or paths.is_open(path):
+    if not secure or znode_paths.is_open(path):
         return _OPEN
-    return _CREATOR if paths.is_sensitive(path) else _CREATOR_AND_READERS
+    return _CREATOR if znode_paths.is_sensitive(path) else _CREATOR_AND_READERS
 
 
 def watch_event(data: bytes, offset: int) -> str:

@@ -16,8 +16,12 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -64,3 +68,14 @@ class OwnSessions:
 
     def _place(self) -> dict[str, Any]:
         return {"host": socket.gethostname(), "directory": os.stat(self._path.parent).st_ino}
+
+
+def check_is_no_member(directories: Sequence[str]) -> None:
+    """Raises ConfigError for the directories of a broker that is one of several: most of what they have in common would
+    be missing, or begin anew without its records."""
+    left = [path for path in directories if (Path(path) / FILE_NAME).exists()]
+    if left and not any((Path(path) / JOURNAL_NAME).exists() for path in directories):
+        raise ConfigError(
+            f"{left[0]} belongs to a broker of a cluster, but zookeeper.connect is not set: set it; or make this a "
+            "broker by itself, with the topics that are found in there, by starting with --adopt"
+        )

@@ -14,23 +14,30 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.zk import paths
-from kafkalite.zk.cluster_view import ClusterView, is_of_interest
-from kafkalite.zk.operations import Node, OperationFailed
-from kafkalite.zk.registry import Change
+from kafkalite.metadata.cluster_metadata import Change
+from kafkalite.zk.client.operations import Node, OperationFailed
+from kafkalite.zk.cluster.cluster_view import ClusterView, is_of_interest
+from kafkalite.zk.znodes import znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
-WATCHED = (paths.BROKER_IDS, paths.TOPICS, paths.CONFIG, paths.ADMIN, paths.CONTROLLER, paths.CONTROLLER_EPOCH)
+WATCHED = (
+    znode_paths.BROKER_IDS,
+    znode_paths.TOPICS,
+    znode_paths.CONFIG,
+    znode_paths.ADMIN,
+    znode_paths.CONTROLLER,
+    znode_paths.CONTROLLER_EPOCH,
+)
 _PARENTS = (
-    paths.BROKER_IDS,
-    paths.TOPICS,
-    paths.DELETE_TOPICS,
-    f"{paths.CONFIG}/{paths.CONFIG_TOPICS}",
-    f"{paths.CONFIG}/{paths.CONFIG_BROKERS}",
+    znode_paths.BROKER_IDS,
+    znode_paths.TOPICS,
+    znode_paths.DELETE_TOPICS,
+    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_TOPICS}",
+    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_BROKERS}",
 )
 _APPLIED_AT_ONCE = 200  # nodes, before others have their turn on the loop: some 3 ms
 
@@ -63,7 +70,7 @@ class ViewReader:
         """The session has told of these. Whether there is something to read again."""
         of_interest = [path for path in changed if is_of_interest(path)]
         self._changed.update(dict.fromkeys(of_interest))
-        self.ordered.update(name for path in of_interest if (name := paths.deleted_topic_of(path)) is not None)
+        self.ordered.update(name for path in of_interest if (name := znode_paths.deleted_topic_of(path)) is not None)
         return bool(self._changed)
 
     async def refresh(self, wanted: Iterable[str] = ()) -> None:
@@ -72,7 +79,7 @@ class ViewReader:
             changed, self._changed = self._changed, {}
             changed.update(dict.fromkeys(wanted))
             try:
-                late = [name for path in changed if (name := paths.topic_of(path)) not in self._view.assignments]
+                late = [name for path in changed if (name := znode_paths.topic_of(path)) not in self._view.assignments]
                 await self._read(list(changed))
                 await self._read_states(name for name in late if name is not None)
             except BaseException:
@@ -89,7 +96,9 @@ class ViewReader:
             found = await self._session.children(_PARENTS)
             there = [f"{parent}/{name}" for parent, names in zip(_PARENTS, found, strict=True) for name in names or ()]
             new = [path for path in there if is_of_interest(path)]
-            await self._read(list(dict.fromkeys([paths.CONTROLLER, paths.CONTROLLER_EPOCH, *new, *self._view.paths])))
+            await self._read(
+                list(dict.fromkeys([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, *new, *self._view.paths]))
+            )
             await self._read_states(self._view.assignments, of_new=True)
             self._complete()
 
@@ -97,7 +106,10 @@ class ViewReader:
         """Of topics that are known since now. What is younger than its topic's node a watch tells of."""
         known = [(name, topic) for name in dict.fromkeys(names) if (topic := self._view.assignments.get(name))]
         wanted = [
-            paths.state(name, n) for name, one in known if of_new or one.node.version for n in one.value.partitions
+            znode_paths.state(name, n)
+            for name, one in known
+            if of_new or one.node.version
+            for n in one.value.partitions
         ]
         await self._read([path for path in wanted if path not in self._view.paths])
 
@@ -110,7 +122,7 @@ class ViewReader:
         self.ordered -= {
             name
             for name in settled
-            if paths.delete_topic(name) not in self._changed and paths.topic(name) not in self._changed
+            if znode_paths.delete_topic(name) not in self._changed and znode_paths.topic(name) not in self._changed
         }
 
     async def _read(self, wanted: list[str]) -> None:
@@ -133,7 +145,7 @@ class ViewReader:
                 logger.warning("%s in ZooKeeper may not be read, and is passed over: %s", refusal.path, refusal)
 
     def _apply(self, nodes: Sequence[tuple[str, Node | None]]) -> None:
-        ordered = (paths.deleted_topic_of(path) for path, node in nodes if node is not None)
+        ordered = (znode_paths.deleted_topic_of(path) for path, node in nodes if node is not None)
         self.ordered.update(name for name in ordered if name is not None)
         changes = self._view.apply(nodes)
         while changes:

@@ -23,19 +23,28 @@ from pathlib import Path
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk import paths, producer_id_blocks, topic_ids
-from kafkalite.zk.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
-from kafkalite.zk.cluster_view import ClusterView
-from kafkalite.zk.cluster_writes import ClusterWrites, reaching
-from kafkalite.zk.journal_handover import JournalHandover, adopt_topics
-from kafkalite.zk.operations import Connection, Delete, Node, OperationFailed, Unavailable
-from kafkalite.zk.own_sessions import OwnSessions
-from kafkalite.zk.registration import Registration
-from kafkalite.zk.registry import BrokerRecord, Change, Listener, PartitionRecord, Registry, Standing, TopicRecord
-from kafkalite.zk.session import ZooKeeperSession
-from kafkalite.zk.view_reader import ViewReader
-from kafkalite.zk.waiting import Waiting
-from kafkalite.zk.zookeeper_settings import ZooKeeperSettings
+from kafkalite.metadata.cluster_metadata import (
+    BrokerRecord,
+    Change,
+    Listener,
+    PartitionRecord,
+    Registry,
+    Standing,
+    TopicRecord,
+)
+from kafkalite.zk.client.operations import Connection, Delete, Node, OperationFailed, Unavailable
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.cluster import producer_id_blocks, topic_ids
+from kafkalite.zk.cluster.broker_registration import Registration
+from kafkalite.zk.cluster.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
+from kafkalite.zk.cluster.condition_waiters import Waiting
+from kafkalite.zk.cluster.session_file import OwnSessions
+from kafkalite.zk.cluster.standalone_migration import JournalHandover, adopt_topics
+from kafkalite.zk.cluster.view_loader import ViewReader
+from kafkalite.zk.znodes import znode_paths
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +140,7 @@ class ZooKeeperRegistry(Registry):
         return name in self._require_reader().ordered
 
     def is_unclear(self, name: str) -> bool:
-        return name not in self.view.topics and paths.topic(name) in self.view.paths
+        return name not in self.view.topics and znode_paths.topic(name) in self.view.paths
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -172,7 +181,7 @@ class ZooKeeperRegistry(Registry):
         founds = self._handover.has_journal or self._handover.adopts
         self._cluster_id = await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds)
         self._is_believed = True
-        await session.make_paths(paths.PERSISTENT)
+        await session.make_paths(znode_paths.PERSISTENT)
         if self.broker_id < 0:
             self.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
             logger.info("this broker has got broker.id=%d", self.broker_id)
@@ -209,7 +218,7 @@ class ZooKeeperRegistry(Registry):
         registration.endpoints, registration.rack = endpoints, rack
         try:
             node = await registration.hold(patience_ms=self.session.session_timeout_ms)
-            await self._require_reader().refresh([paths.broker(self.broker_id)])
+            await self._require_reader().refresh([znode_paths.broker(self.broker_id)])
         except (Unavailable, OperationFailed) as fault:
             registration.endpoints = None
             raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
@@ -226,7 +235,7 @@ class ZooKeeperRegistry(Registry):
         self._stand(Standing.APART)
         try:
             await registration.release()
-            await self._require_reader().refresh([paths.broker(self.broker_id)])
+            await self._require_reader().refresh([znode_paths.broker(self.broker_id)])
         except (Unavailable, OperationFailed) as fault:
             logger.warning("broker %d stays registered until its session ends: %s", self.broker_id, fault)
 
@@ -236,14 +245,14 @@ class ZooKeeperRegistry(Registry):
         topics = list(topics)
         with reaching(self.session):
             await adopt_topics(topics, self.session, self.view, self.broker_id)
-            await self._require_reader().refresh(paths.topic(topic.name) for topic in topics)
+            await self._require_reader().refresh(znode_paths.topic(topic.name) for topic in topics)
 
     async def unfound(self) -> None:
         """This broker cannot bring its topics here after all: if there is nothing else, take the cluster's id away, or
         the next start would believe that there are no topics."""
         if not (self.view.assignments or self.view.brokers):
             with suppress(Unavailable, OperationFailed):
-                await self.session.write([Delete(paths.CLUSTER_ID)])
+                await self.session.write([Delete(znode_paths.CLUSTER_ID)])
 
     async def stop(self) -> None:
         follower, self._follower = self._follower, None
@@ -328,7 +337,7 @@ class ZooKeeperRegistry(Registry):
         except ConfigError as fault:
             taken = fault
         is_stale, self._all_is_stale = self._all_is_stale, False
-        await (reader.read_all() if is_stale else reader.refresh([paths.broker(self.broker_id)]))
+        await (reader.read_all() if is_stale else reader.refresh([znode_paths.broker(self.broker_id)]))
         if taken is not None:
             raise taken
         if node is not None and registration.endpoints is not None:
@@ -336,7 +345,7 @@ class ZooKeeperRegistry(Registry):
 
     def _joined(self, node: Node) -> None:
         """Registered, with all that is known up to date; unless that has changed again meanwhile."""
-        now = self.view.node(paths.broker(self.broker_id))
+        now = self.view.node(znode_paths.broker(self.broker_id))
         if now is None or now.czxid != node.czxid or node.ephemeral_owner != self.session.session_id:
             self._is_doubtful = True
             self._clock.call_later(_PAUSE_MS, self._woken.set)
@@ -353,7 +362,7 @@ class ZooKeeperRegistry(Registry):
     def _check_own_node(self) -> None:
         """Somebody took it away, or ZooKeeper did and has not said so yet: this broker has left for the others."""
         if self._standing is Standing.MEMBER:
-            node = self.view.node(paths.broker(self.broker_id))
+            node = self.view.node(znode_paths.broker(self.broker_id))
             if node is None or node.ephemeral_owner != self._member_session:
                 logger.warning("broker %d is not registered any more; registering it again", self.broker_id)
                 self._stand(Standing.FENCED)

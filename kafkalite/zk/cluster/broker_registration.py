@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
-from kafkalite.zk.own_sessions import OwnSessions
+from kafkalite.zk.client.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
+from kafkalite.zk.cluster.session_file import OwnSessions
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Registration:
     ) -> None:
         self._session = session
         self._own_sessions = own_sessions
-        self._path = paths.broker(broker_id)
+        self._path = znode_paths.broker(broker_id)
         self._broker_id = broker_id
         self._clock = clock
         self._gone = gone
@@ -57,7 +57,7 @@ class Registration:
 
     async def clear_old(self) -> None:
         """Take away what own old sessions left: the registration, and the controller's office."""
-        held = [self._path, paths.CONTROLLER]
+        held = [self._path, znode_paths.CONTROLLER]
         for path, node in zip(held, await self._session.read(held), strict=True):
             if node is not None and self._is_old(node):
                 await self._clear(path, node)
@@ -74,8 +74,8 @@ class Registration:
         `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names who has the number, and
         Unavailable."""
         assert self.endpoints is not None
-        broker = znodes.BrokerNode(self.endpoints, self.rack, timestamp_ms=self._clock.wall_ms())
-        data = znodes.broker_json(broker)
+        broker = znode_data.BrokerNode(self.endpoints, self.rack, timestamp_ms=self._clock.wall_ms())
+        data = znode_data.broker_json(broker)
         deadline_ms = self._clock.monotonic_ms() + (patience_ms + _MARGIN_MS if patience_ms else 0)
         await self.remember_session()
         while self.endpoints is not None:
@@ -131,7 +131,7 @@ class Registration:
     def _taken(self, node: Node) -> ConfigError:
         owner = f"session 0x{node.ephemeral_owner:x}" if node.ephemeral_owner else "made by hand"
         try:
-            broker = znodes.parse_broker(node.data)
+            broker = znode_data.parse_broker(node.data)
         except ValueError:
             return ConfigError(f"broker.id={self._broker_id} is taken: {self._path} is in ZooKeeper ({owner})")
         return ConfigError(
@@ -143,7 +143,7 @@ class Registration:
 def _says(node: Node, endpoints: tuple[ListenerConfig, ...], rack: str | None = None) -> bool:
     """Whether the node names exactly these addresses, and, if that is given, this rack."""
     try:
-        broker = znodes.parse_broker(node.data)
+        broker = znode_data.parse_broker(node.data)
     except ValueError:
         return False
     return set(map(str, broker.endpoints)) == set(map(str, endpoints)) and rack in (None, broker.rack)

@@ -15,9 +15,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kafkalite.common.names import format_uuid, topic_name_fault
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import Node
-from kafkalite.zk.registry import (
+from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_CONTROLLER,
     NO_LEADER,
@@ -26,6 +24,8 @@ from kafkalite.zk.registry import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.zk.client.operations import Node
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 T = TypeVar("T")
 NO_EPOCH = -1  # of a partition that nothing was written about yet
@@ -61,11 +61,11 @@ class ClusterView:
         self.topics: dict[str, TopicRecord] = {}
         self.brokers: dict[int, BrokerRecord] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
-        self.assignments: dict[str, Known[znodes.TopicNode]] = {}
+        self.assignments: dict[str, Known[znode_data.TopicNode]] = {}
         self.without_id: set[str] = set()
-        self.states: dict[str, dict[int, Known[znodes.StateNode]]] = {}
+        self.states: dict[str, dict[int, Known[znode_data.StateNode]]] = {}
         self.last_epochs: dict[str, dict[int, int]] = {}
-        self.registrations: dict[int, Known[znodes.BrokerNode]] = {}
+        self.registrations: dict[int, Known[znode_data.BrokerNode]] = {}
         self.deletions: set[str] = set()
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
@@ -126,25 +126,27 @@ class ClusterView:
 
     def _understand(self, path: str, node: Node | None) -> None:
         """Raises ValueError, and then all is as it was."""
-        if (state := paths.state_of(path)) is not None:
+        if (state := znode_paths.state_of(path)) is not None:
             self._take_state(*state, node)
-        elif (entity := paths.config_of(path)) is not None:
+        elif (entity := znode_paths.config_of(path)) is not None:
             self._take_config(*entity, node)
-        elif (broker_id := paths.broker_of(path)) is not None:
+        elif (broker_id := znode_paths.broker_of(path)) is not None:
             self._take_broker(broker_id, node)
-        elif (deleted := paths.deleted_topic_of(path)) is not None:
+        elif (deleted := znode_paths.deleted_topic_of(path)) is not None:
             self.deletions.discard(deleted)
             if node is not None:
                 self.deletions.add(deleted)
         elif (name := _topic_of(path)) is not None:
             self._take_topic(name, node)
-        elif path == paths.CONTROLLER:
-            controller = Known(znodes.parse_controller(node.data), node) if node is not None else None
+        elif path == znode_paths.CONTROLLER:
+            controller = Known(znode_data.parse_controller(node.data), node) if node is not None else None
             if controller != self.controller:
                 self._changes.append((Change.CONTROLLER, ""))
             self.controller = controller
-        elif path == paths.CONTROLLER_EPOCH:
-            self.controller_epoch = Known(znodes.parse_controller_epoch(node.data), node) if node is not None else None
+        elif path == znode_paths.CONTROLLER_EPOCH:
+            self.controller_epoch = (
+                Known(znode_data.parse_controller_epoch(node.data), node) if node is not None else None
+            )
 
     def _take_topic(self, name: str, node: Node | None) -> None:
         if node is None:
@@ -155,7 +157,7 @@ class ClusterView:
             fault = topic_name_fault(name)
             if fault is not None:
                 raise ValueError(fault)
-            topic = znodes.parse_topic(node.data)
+            topic = znode_data.parse_topic(node.data)
             before = self.assignments.get(name)
             has_id = topic.topic_id is not None
             if not has_id and before is not None and before.node.czxid == node.czxid:
@@ -172,7 +174,7 @@ class ClusterView:
     def _forget_beside(self, name: str) -> None:
         """The topic is gone, and what was kept of nodes that went before it."""
         self.last_epochs.pop(name, None)
-        if paths.config(paths.CONFIG_TOPICS, name) not in self._nodes:
+        if znode_paths.config(znode_paths.CONFIG_TOPICS, name) not in self._nodes:
             self._topic_configs.pop(name, None)
 
     def _take_state(self, name: str, number: int, node: Node | None) -> None:
@@ -184,20 +186,20 @@ class ClusterView:
             if not states:
                 self.states.pop(name, None)
         else:
-            self.states.setdefault(name, {})[number] = Known(znodes.parse_state(node.data), node)
+            self.states.setdefault(name, {})[number] = Known(znode_data.parse_state(node.data), node)
         self._changed_topics[name] = None
 
     def _take_config(self, entity_type: str, entity: str, node: Node | None) -> None:
-        if entity_type == paths.CONFIG_TOPICS:
+        if entity_type == znode_paths.CONFIG_TOPICS:
             self._changed_topics[entity] = None
             if node is not None:
                 self._topic_configs.setdefault(entity, _KEEPS_ALL)  # if this cannot be understood, and nothing before
-                self._topic_configs[entity] = znodes.parse_config(node.data)
+                self._topic_configs[entity] = znode_data.parse_config(node.data)
             elif entity not in self.assignments:  # else somebody took it away, and the defaults might cost records
                 self._topic_configs.pop(entity, None)
-        elif entity_type == paths.CONFIG_BROKERS:
-            broker = CLUSTER_DEFAULT if entity == paths.CONFIG_DEFAULT else entity
-            config = znodes.parse_config(node.data) if node is not None else _NONE
+        elif entity_type == znode_paths.CONFIG_BROKERS:
+            broker = CLUSTER_DEFAULT if entity == znode_paths.CONFIG_DEFAULT else entity
+            config = znode_data.parse_config(node.data) if node is not None else _NONE
             before = self.broker_configs.pop(broker, _NONE)
             if config:
                 self.broker_configs[broker] = config
@@ -210,7 +212,7 @@ class ClusterView:
             self.brokers.pop(broker_id, None)
             self.registrations.pop(broker_id, None)
         else:
-            broker = znodes.parse_broker(node.data)
+            broker = znode_data.parse_broker(node.data)
             self.registrations[broker_id] = Known(broker, node)
             self.brokers[broker_id] = BrokerRecord(broker_id, broker.endpoints, broker.rack, node.czxid)
         if before != self.brokers.get(broker_id):
@@ -245,26 +247,26 @@ class ClusterView:
 
 def is_of_interest(path: str) -> bool:
     """Whether a view learns anything from the node there."""
-    if path.startswith(paths.TOPICS):
-        return paths.state_of(path) is not None or _topic_of(path) is not None
-    if path.startswith(paths.CONFIG):
-        entity = paths.config_of(path)
-        return entity is not None and entity[0] in (paths.CONFIG_TOPICS, paths.CONFIG_BROKERS)
+    if path.startswith(znode_paths.TOPICS):
+        return znode_paths.state_of(path) is not None or _topic_of(path) is not None
+    if path.startswith(znode_paths.CONFIG):
+        entity = znode_paths.config_of(path)
+        return entity is not None and entity[0] in (znode_paths.CONFIG_TOPICS, znode_paths.CONFIG_BROKERS)
     return (
-        path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH)
-        or path in (paths.REASSIGN_PARTITIONS, paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
-        or paths.broker_of(path) is not None
-        or paths.deleted_topic_of(path) is not None
+        path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
+        or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
+        or znode_paths.broker_of(path) is not None
+        or znode_paths.deleted_topic_of(path) is not None
     )
 
 
 def _topic_of(path: str) -> str | None:
     """The name in /brokers/topics/NAME, and None for all that stands below it."""
-    name = paths.topic_of(path)
-    return name if name is not None and path == paths.topic(name) else None
+    name = znode_paths.topic_of(path)
+    return name if name is not None and path == znode_paths.topic(name) else None
 
 
-def _partition(replicas: tuple[int, ...], state: Known[znodes.StateNode] | None) -> PartitionRecord:
+def _partition(replicas: tuple[int, ...], state: Known[znode_data.StateNode] | None) -> PartitionRecord:
     if state is None:
         return PartitionRecord(replicas, NO_LEADER, NO_EPOCH, (), NO_EPOCH)
     leader, leader_epoch, isr = state.value[:3]
@@ -280,7 +282,7 @@ def _differences(before: TopicRecord, now: TopicRecord) -> Iterator[Change]:
         yield Change.TOPIC_CONFIG
 
 
-def _check_assignment(topic: znodes.TopicNode, before: znodes.TopicNode | None) -> None:
+def _check_assignment(topic: znode_data.TopicNode, before: znode_data.TopicNode | None) -> None:
     """Raise ValueError for what nobody could serve."""
     count = len(topic.partitions)
     if not count:

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from kafkalite.zk.kazoo_door import Door, Reply
-from kafkalite.zk.requests import Answer, Request
+from kafkalite.zk.client.kazoo_connection import Door, Reply
+from kafkalite.zk.client.wire_requests import Answer, Request
 
 _AT_SERVERS_MAX = 100  # whatever the setting says
 

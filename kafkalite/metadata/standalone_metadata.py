@@ -17,9 +17,7 @@ from typing import Any
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, parse_uuid, random_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk.journal import Entry, Journal, encode
-from kafkalite.zk.own_sessions import FILE_NAME as SESSIONS_NAME
-from kafkalite.zk.registry import (
+from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_BLOCK,
     PRODUCER_ID_MAX,
     BrokerRecord,
@@ -30,23 +28,12 @@ from kafkalite.zk.registry import (
     Standing,
     TopicRecord,
 )
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
 
 logger = logging.getLogger(__name__)
 
-JOURNAL_NAME = "kafkalite-registry.journal"
 _FORMAT_VERSION = 1
 _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
-
-
-def check_is_no_member(directories: Sequence[str]) -> None:
-    """Raises ConfigError for the directories of a broker that is one of several: most of what they have in common would
-    be missing, or begin anew without its records."""
-    left = [path for path in directories if (Path(path) / SESSIONS_NAME).exists()]
-    if left and not any((Path(path) / JOURNAL_NAME).exists() for path in directories):
-        raise ConfigError(
-            f"{left[0]} belongs to a broker of a cluster, but zookeeper.connect is not set: set it; or make this a "
-            "broker by itself, with the topics that are found in there, by starting with --adopt"
-        )
 
 
 def place_of_registry(online: Sequence[str], offline: Mapping[str, str]) -> str:

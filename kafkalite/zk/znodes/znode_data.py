@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from kafkalite.common.names import ZERO_UUID, format_uuid, parse_uuid
 from kafkalite.config.listeners import ListenerConfig, parse_listeners
-from kafkalite.zk import json_object as js
-from kafkalite.zk.json_object import INT32_MAX, INT64_MAX
+from kafkalite.zk.znodes import json_object as js
+from kafkalite.zk.znodes.json_object import INT32_MAX, INT64_MAX
 
 NO_KRAFT = -1  # the epoch of a controller that is none of KRaft's
 RECOVERED, RECOVERING = 0, 1  # a leader that was chosen uncleanly recovers first

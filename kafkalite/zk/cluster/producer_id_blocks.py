@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.zk import paths, znodes
-from kafkalite.zk.operations import BadVersion, SetData
-from kafkalite.zk.registry import PRODUCER_ID_BLOCK, PRODUCER_ID_MAX
+from kafkalite.metadata.cluster_metadata import PRODUCER_ID_BLOCK, PRODUCER_ID_MAX
+from kafkalite.zk.client.operations import BadVersion, SetData
+from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.session import ZooKeeperSession
+    from kafkalite.zk.client.session import ZooKeeperSession
 
 
 async def next_block(session: ZooKeeperSession, broker_id: int) -> range:
@@ -42,23 +42,23 @@ async def skip(session: ZooKeeperSession, broker_id: int, last: int) -> None:
 
 async def _read(session: ZooKeeperSession) -> tuple[int, int]:
     """The first id that was not given, and the version of the node that says so."""
-    (node,) = await session.read([paths.PRODUCER_ID_BLOCK])
+    (node,) = await session.read([znode_paths.PRODUCER_ID_BLOCK])
     if node is None:
-        await session.make_paths([paths.PRODUCER_ID_BLOCK])
+        await session.make_paths([znode_paths.PRODUCER_ID_BLOCK])
         return await _read(session)
     try:
-        block = znodes.parse_producer_id_block(node.data)
+        block = znode_data.parse_producer_id_block(node.data)
     except ValueError as fault:
         raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"{paths.PRODUCER_ID_BLOCK} in ZooKeeper is not understood: {fault}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{znode_paths.PRODUCER_ID_BLOCK} in ZooKeeper is not understood: {fault}"
         ) from None
     return (block.ids.stop if block is not None else 0), node.version
 
 
 async def _write(session: ZooKeeperSession, broker_id: int, block: range, version: int) -> bool:
     try:
-        data = znodes.producer_id_block_json(znodes.ProducerIdBlockNode(broker_id, block))
-        await session.write([SetData(paths.PRODUCER_ID_BLOCK, data, version)])
+        data = znode_data.producer_id_block_json(znode_data.ProducerIdBlockNode(broker_id, block))
+        await session.write([SetData(znode_paths.PRODUCER_ID_BLOCK, data, version)])
     except BadVersion:
         return False
     return True

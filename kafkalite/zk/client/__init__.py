@@ -1,0 +1,1 @@
+"""The ZooKeeper session on one event loop; all of kazoo is behind it. Imports config."""

@@ -1,0 +1,1 @@
+"""Kafka's znodes: paths and data, as values. Imports metadata."""
