@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, TRANSACTION_STATE_TOPIC, random_uuid
-from kafkalite.log.files import Files
-from kafkalite.log.meta_properties import MetaProperties, agreed, read_meta_properties
-from kafkalite.log.names import META_PROPERTIES
+from kafkalite.log.directories.meta_properties import MetaProperties, agreed, read_meta_properties
+from kafkalite.log.storage.file_names import META_PROPERTIES
+from kafkalite.log.storage.files import Files
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
-    from kafkalite.log.data_directories import StoredTopic
+    from kafkalite.log.directories.log_directories import StoredTopic
 
 _KEPT_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 _INTERNAL_SETTINGS = {"cleanup.policy": "compact", "segment.bytes": str(100 << 20)}

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.network.server import Server
     from kafkalite.topics import Topics
 

@@ -26,9 +26,9 @@ from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.producer_ids import ProducerIds
 from kafkalite.group_topic import GroupTopic
-from kafkalite.log.background import Hands
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.retention import RetentionCheck
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.directories.retention_task import RetentionCheck
+from kafkalite.log.storage.io_executor import Hands
 from kafkalite.metadata.cluster_metadata import Registry, TopicRecord
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry, place_of_registry
 from kafkalite.network.server import Listener, NetworkLimits, Server

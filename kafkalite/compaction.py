@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.worker_process import Worker
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.log.data_directory import Key
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_directory import Key
+    from kafkalite.log.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, Stand
 from kafkalite.partition import OfflinePartition, Partition
 
 if TYPE_CHECKING:
-    from kafkalite.log.log_manager import LogManager
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

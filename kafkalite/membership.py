@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.log.data_directories import DataDirectories
+    from kafkalite.log.directories.log_directories import DataDirectories
     from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry
     from kafkalite.topics import Topics
 

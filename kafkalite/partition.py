@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.offline_log import OfflineLog
+from kafkalite.log.partition.offline_log import OfflineLog
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
-    from kafkalite.log.partition_log import AppendResult, PartitionLog
-    from kafkalite.log.time_lookup import TimeLookup
+    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
+    from kafkalite.log.segment.timestamp_lookup import TimeLookup
 
 
 _NO_OFFSET = -2  # no client asks for it

@@ -24,7 +24,7 @@ from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, Topic
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 
 if TYPE_CHECKING:
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.log.data_directories import StoredTopic
-from kafkalite.log.meta_properties import MetaProperties
+from kafkalite.log.directories.log_directories import StoredTopic
+from kafkalite.log.directories.meta_properties import MetaProperties
 from kafkalite.metadata.cluster_metadata import PartitionRecord, TopicRecord
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic

@@ -22,9 +22,9 @@ from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState, PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
-from kafkalite.log.checkpoint import read_offsets
-from kafkalite.log.files import Files
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.storage.checkpoint_file import read_offsets
+from kafkalite.log.storage.files import Files
 from kafkalite.record.record import Record, read_records
 
 HOUR_MS = 3_600_000

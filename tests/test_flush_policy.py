@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka import KafkaConsumer, KafkaProducer
 
 from kafkalite.broker import Broker
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 
 PATIENCE_SECONDS = 60
 

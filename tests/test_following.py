@@ -17,7 +17,7 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.following import Following
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, Standing, TopicRecord
 from kafkalite.partition import Waiter
 from kafkalite.record.batch import NewRecord, build_batch

@@ -17,7 +17,7 @@ from kafkalite.coordinator import group_records
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.group_topic import TURN_BYTES, GroupTopic
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.group_offsets import (

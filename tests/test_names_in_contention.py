@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.log.names import parse_partition_directory
+from kafkalite.log.storage.file_names import parse_partition_directory
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.zookeeper import ZooKeeper
 

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.topics import Topics

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.producer_ids import ProducerIds
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import BrokerRecord, Registry
     from kafkalite.network.peer import Peer
     from kafkalite.topics import Topics

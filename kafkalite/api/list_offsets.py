@@ -16,8 +16,8 @@ from functools import partial
 
 from kafkalite.api.context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.log.files import storage_error
-from kafkalite.log.time_lookup import TimeLookup
+from kafkalite.log.segment.timestamp_lookup import TimeLookup
+from kafkalite.log.storage.files import storage_error
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.list_offsets import (
     EpochEndOffset,

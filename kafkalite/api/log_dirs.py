@@ -35,8 +35,8 @@ from kafkalite.protocol.messages.log_dirs import (
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.log.data_directory import DataDirectory, Key
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_directory import DataDirectory, Key
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.hosted_topics import Topic
-from kafkalite.log.partition_log import AppendResult
+from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.network.peer import Reply
 from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import (

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalite.api.context import Services
     from kafkalite.common.region import Part
     from kafkalite.hosted_topics import Topic
-    from kafkalite.log.partition_log import AppendResult
+    from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.network.peer import Peer, Reply
     from kafkalite.partition import Partition
 

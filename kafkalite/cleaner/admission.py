@@ -14,7 +14,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_manager import LogManager
 
 Key = tuple[str, int]
 _PER_TURN = 32

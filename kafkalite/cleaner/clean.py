@@ -26,7 +26,7 @@ from kafkalite.cleaner.second_reading import SecondReading
 from kafkalite.cleaner.segment_pieces import PIECE_BYTES
 from kafkalite.cleaner.survivors import Survivors
 from kafkalite.cleaner.transactions import read_aborted
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 
 
 def _ignore(count: int) -> None:

@@ -16,9 +16,17 @@ import numpy as np
 
 from kafkalite.cleaner.groups import RELATIVE_OFFSET_MAX
 from kafkalite.cleaner.job import CleanedSegment, CleaningFailed, CleanJob, SourceSegment
-from kafkalite.log.files import Files
-from kafkalite.log.names import CLEANED, LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, TXN_INDEX, segment_stem
-from kafkalite.log.txn_index import AbortedTxn, encode_entry
+from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
+from kafkalite.log.storage.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    segment_stem,
+)
+from kafkalite.log.storage.files import Files
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.compression import Buffer
 

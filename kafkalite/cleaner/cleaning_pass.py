@@ -23,12 +23,12 @@ from kafkalite.cleaner.messages import Abort, Cleaned, Failed, Fault, Finished, 
 from kafkalite.cleaner.plan import Plan
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import INT_MAX
-from kafkalite.log.segment_replacement import Replacement
+from kafkalite.log.partition.segment_replacement import Replacement
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult
-    from kafkalite.log.data_directory import DataDirectory
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_directory import DataDirectory
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

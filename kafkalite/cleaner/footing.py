@@ -14,11 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.names import RECOVERY_POINTS
+from kafkalite.log.storage.file_names import RECOVERY_POINTS
 
 if TYPE_CHECKING:
-    from kafkalite.log.log_manager import LogManager
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 
 class Footing:

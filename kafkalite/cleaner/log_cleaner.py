@@ -40,8 +40,8 @@ from kafkalite.config.broker_config import BrokerConfig
 if TYPE_CHECKING:
     from kafkalite.cleaner.plan import Plan
     from kafkalite.cleaner.worker_process import BeginWorker
-    from kafkalite.log.log_manager import LogManager
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

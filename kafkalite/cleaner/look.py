@@ -15,8 +15,8 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkalite.log.log_manager import LogManager
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.crew import Crew
     from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
     from kafkalite.cleaner.totals import Sums
-    from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.directories.log_manager import LogManager
 
 Key = tuple[str, int]
 

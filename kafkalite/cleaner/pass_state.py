@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from kafkalite.cleaner.codecs import Codecs
 from kafkalite.cleaner.job import CleanJob, CleanStats, SourceSegment
 from kafkalite.cleaner.transactions import Entries
-from kafkalite.log.files import Files
-from kafkalite.log.names import LOG, segment_stem
+from kafkalite.log.storage.file_names import LOG, segment_stem
+from kafkalite.log.storage.files import Files
 
 
 @dataclass(slots=True)

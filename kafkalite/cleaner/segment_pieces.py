@@ -18,7 +18,7 @@ import numpy as np
 from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import CRC_FROM, MAGIC, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 

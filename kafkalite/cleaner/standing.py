@@ -19,8 +19,8 @@ from kafkalite.common.errors import KafkaError
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanStats
     from kafkalite.config.broker_config import TopicConfig
-    from kafkalite.log.log_manager import LogManager
-    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.partition.partition_log import PartitionLog
 
 Key = tuple[str, int]
 PAUSE_MS_MAX = 300_000

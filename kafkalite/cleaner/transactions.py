@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from kafkalite.cleaner.segment_pieces import Piece
 from kafkalite.common.errors import Malformed
-from kafkalite.log.files import Files
-from kafkalite.log.names import TXN_INDEX, parse_segment_file
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.storage.file_names import TXN_INDEX, parse_segment_file
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL
 from kafkalite.record.columns.batch_columns import Flags
 from kafkalite.record.record import read_records

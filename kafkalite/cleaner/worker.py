@@ -44,7 +44,7 @@ from kafkalite.cleaner.messages import (
     encode,
 )
 from kafkalite.cleaner.throttle import Throttle
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 
 _NICENESS = 10
 _OOM_SCORE = b"500"  # of 1000

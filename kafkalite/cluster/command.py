@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from kafkalite.cluster.member import Member
 from kafkalite.cluster.plan import ClusterPlan, check_directory, plan, with_zookeeper
 from kafkalite.common.errors import ConfigError
-from kafkalite.log.names import LOCK
+from kafkalite.log.storage.file_names import LOCK
 from kafkalite.zk.own_zookeeper import OwnZooKeeper, what_is_missing
 
 logger = logging.getLogger(__name__)

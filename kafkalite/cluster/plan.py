@@ -19,7 +19,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
-from kafkalite.log.names import META_PROPERTIES
+from kafkalite.log.storage.file_names import META_PROPERTIES
 
 BROKERS_MAX = 100  # each is a process of 30 MB
 OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network is in between (Kafka's default: 18 s)

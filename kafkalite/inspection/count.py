@@ -20,7 +20,7 @@ from kafkalite.inspection.directories import PartitionDirectory, is_locked, look
 from kafkalite.inspection.log_file import HEAD_BYTES, SIZE_MIN, LogFile
 from kafkalite.inspection.progress import Progress, size_text
 from kafkalite.inspection.record_rows import rows_of_batch
-from kafkalite.log.names import LOG, LOG_STARTS
+from kafkalite.log.storage.file_names import LOG, LOG_STARTS
 from kafkalite.record.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
 
 _HEAD = struct.Struct(">qiibIhiqqqhii")

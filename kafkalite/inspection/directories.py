@@ -1,6 +1,6 @@
 """What stands in a data directory, or in the directory of one partition, as it is found: nothing is opened for writing.
 
-Source: kafka.log.LogManager, CleanShutdownFileHandler (which files there are); `kafkalite.log.names` for their names.
+Source: kafka.log.LogManager, CleanShutdownFileHandler (which files there are); `file_names` for their names.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.regular_file import open_regular, read_file
-from kafkalite.log.checkpoint import decode_entries
-from kafkalite.log.names import (
+from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     KRAFT_LOG,
     LOCK,

@@ -18,7 +18,7 @@ from kafkalite.inspection.log_dump import dump_log
 from kafkalite.inspection.log_lines import LogDump
 from kafkalite.inspection.printer import Printer
 from kafkalite.inspection.progress import Progress
-from kafkalite.log.names import DELETE_DIRECTORY, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from kafkalite.log.storage.file_names import DELETE_DIRECTORY, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 
 CHECKPOINT = ".checkpoint"  # of KRaft: batches, as in a log
 _BATCHES = (LOG, CHECKPOINT)

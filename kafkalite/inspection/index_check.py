@@ -16,7 +16,7 @@ import numpy.typing as npt
 from kafkalite.inspection.directories import read_written
 from kafkalite.inspection.findings import Fault
 from kafkalite.inspection.segment_scan import SegmentScan
-from kafkalite.log.names import LOG, OFFSET_INDEX, TIME_INDEX
+from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX
 from kafkalite.record.columns.batch_columns import Array, Flags
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])

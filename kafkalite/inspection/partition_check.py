@@ -21,8 +21,8 @@ from kafkalite.inspection.index_check import check_indexes
 from kafkalite.inspection.producers_check import check_snapshot, check_txn_index
 from kafkalite.inspection.regular_file import kind_of, read_file
 from kafkalite.inspection.segment_scan import Segment, SegmentScan, scan_segment
-from kafkalite.log.checkpoint import decode_entries
-from kafkalite.log.names import (
+from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.file_names import (
     CLEANED,
     DELETED,
     LEADER_EPOCHS,

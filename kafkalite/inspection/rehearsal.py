@@ -3,7 +3,7 @@
 The shadow has links in the place of the `.log` files and copies of the small ones. The broker's own recovery runs on it
 through a door that lets nothing through to what the links point at: a cut is only remembered. So what is foretold is
 what will be done, whatever the rules of recovery come to be.
-Source: `kafkalite.log.recovery`.
+Source: `log_loader`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.directories import PartitionDirectory, read_written
-from kafkalite.log.files import Files
-from kafkalite.log.names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
-from kafkalite.log.producer_state import EXPIRATION_MS
-from kafkalite.log.recovery import Known, load
+from kafkalite.log.recovery.log_loader import Known, load
+from kafkalite.log.state.producer_state import EXPIRATION_MS
+from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
+from kafkalite.log.storage.files import Files
 
 _logs = logging.getLogger("kafkalite.log")
 

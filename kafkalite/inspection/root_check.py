@@ -18,10 +18,9 @@ from kafkalite.inspection.directories import Place
 from kafkalite.inspection.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
 from kafkalite.inspection.partition_check import Told
 from kafkalite.inspection.regular_file import kind_of, read_file
-from kafkalite.log.checkpoint import decode_entries
-from kafkalite.log.files import Files
-from kafkalite.log.meta_properties import read_meta_properties
-from kafkalite.log.names import (
+from kafkalite.log.directories.meta_properties import read_meta_properties
+from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     DELETE_DIRECTORY,
@@ -32,6 +31,7 @@ from kafkalite.log.names import (
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
 )
+from kafkalite.log.storage.files import Files
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, CorruptJournal, decode
 
 Key = tuple[str, int]

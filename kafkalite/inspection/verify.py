@@ -19,7 +19,8 @@ from kafkalite.inspection.partition_check import Told, check_partition
 from kafkalite.inspection.progress import Progress
 from kafkalite.inspection.rehearsal import Forecast, rehearse
 from kafkalite.inspection.root_check import check_root
-from kafkalite.log.names import (
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     DELETED,
@@ -33,7 +34,6 @@ from kafkalite.log.names import (
     TXN_INDEX,
     parse_segment_file,
 )
-from kafkalite.log.recovery import Known
 
 _THREADS = 4
 

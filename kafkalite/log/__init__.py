@@ -1,4 +1,1 @@
-"""The log: record batches as bytes, the files that hold them, and the columns they decode to.
-
-Nothing is imported here: who wants a batch imports `batch`, and gets no index and no numpy with it.
-"""
+"""The segmented log on disk, from storage up to the data directories. Imports record."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.region import OpenFile
-from kafkalite.log.names import DELETED
+from kafkalite.log.storage.file_names import DELETED
 from kafkalite.record.batch import HEADER_BYTES, parse_header
 from kafkalite.record.columns.batch_columns import OldFormat
 from kafkalite.record.columns.record_columns import Columns, decode_groups

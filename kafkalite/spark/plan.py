@@ -18,9 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.log.checkpoint import read_offsets
-from kafkalite.log.files import Files
-from kafkalite.log.names import (
+from kafkalite.log.storage.checkpoint_file import read_offsets
+from kafkalite.log.storage.file_names import (
     LOG,
     LOG_STARTS,
     SWAP,
@@ -28,6 +27,7 @@ from kafkalite.log.names import (
     parse_segment_file,
     partition_directory,
 )
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from kafkalite.spark.segment_file import SegmentFile, open_segment

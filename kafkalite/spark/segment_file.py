@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.names import LOG, OFFSET_INDEX, segment_stem
+from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, segment_stem
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, compute_crc, parse_header
 from kafkalite.record.message_set import compute_crc as compute_old_crc
 from kafkalite.record.message_set import entry_header

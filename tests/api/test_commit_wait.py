@@ -22,8 +22,8 @@ from kafkalite.api.produce_lane import ProduceLane
 from kafkalite.broker import Broker
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log.files import Files
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.storage.files import Files
 from kafkalite.network.peer import Peer, Reply
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame

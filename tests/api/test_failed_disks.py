@@ -16,7 +16,7 @@ import uvloop
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import partition_for_id
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,

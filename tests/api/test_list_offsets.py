@@ -16,7 +16,7 @@ import pytest
 
 from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode
-from kafkalite.log import time_lookup
+from kafkalite.log.segment import timestamp_lookup
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.api.conftest import Asker, Crowd, until
@@ -32,7 +32,7 @@ class Gate:
         self.threads: list[str] = []
         self._pass = threading.Semaphore(0)
         self._open = True
-        walk = time_lookup.walk
+        walk = timestamp_lookup.walk
 
         def gated(fd: int, position: int, end: int) -> Iterator[Any]:
             for batch in walk(fd, position, end):
@@ -40,7 +40,7 @@ class Gate:
                 assert self._open or self._pass.acquire(timeout=30)
                 yield batch
 
-        monkeypatch.setattr(time_lookup, "walk", gated)
+        monkeypatch.setattr(timestamp_lookup, "walk", gated)
 
     def close(self) -> None:
         self._open = False

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kafkalite.cleaner.job import CleanJob
-from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.record.batch import BatchHeader, parse_header
 from kafkalite.record.record import Record, read_records
 from tests.log.ledger import NEVER, Ledger

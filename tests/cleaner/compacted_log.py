@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
-from kafkalite.log.batch_file import walk
-from kafkalite.log.files import Files
-from kafkalite.log.names import CLEANED, SEGMENT_FILES
-from kafkalite.log.txn_index import AbortedTxn, TxnIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.segment.file_batches import walk
+from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import read_messages
 from kafkalite.record.record import Record, read_records

@@ -19,9 +19,9 @@ from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
 from kafkalite.cleaner.standing import Standing
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.names import CLEANED
-from kafkalite.log.producer_state import ProducerState
-from kafkalite.log.segment_replacement import Replacement
+from kafkalite.log.partition.segment_replacement import Replacement
+from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.log.storage.file_names import CLEANED
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
 from kafkalite.record.record import read_records
 from tests.cleaner.compacted_ledger import CompactedLedger, Put, Transaction

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from kafkalite.cleaner.job import CleanJob, SourceSegment
 from kafkalite.common.checksum import crc32c
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.record.batch import (
     CONTROL,
     DELETE_HORIZON,

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kafkalite.cleaner.job import CleanJob
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.record import Record
 from tests.cleaner.plain_cleaner import entries, records_of

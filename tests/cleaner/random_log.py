@@ -14,9 +14,9 @@ from random import Random
 
 from kafkalite.cleaner.job import LastOfProducer, SourceSegment
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.files import Files
-from kafkalite.log.segment import Segment
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.segment import Segment
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import build_set
 from tests.cleaner.plain_cleaner import records_of, rewritten

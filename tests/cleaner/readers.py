@@ -7,7 +7,7 @@ from random import Random
 
 from kafkalite.common.errors import StorageError
 from kafkalite.common.region import FileRegion
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.partition.partition_log import PartitionLog
 from tests.cleaner.compacted_ledger import CompactedLedger, Seen, View, aborted_of, parse, read
 
 

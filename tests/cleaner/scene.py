@@ -11,10 +11,10 @@ from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.checkpoint import read_offsets
-from kafkalite.log.files import Files, Job
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.storage.checkpoint_file import read_offsets
+from kafkalite.log.storage.files import Files, Job
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
 from tests.cleaner.workers import Staff, Worker

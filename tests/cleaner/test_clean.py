@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
-from kafkalite.log.files import Files
-from kafkalite.log.names import CLEANED
+from kafkalite.log.storage.file_names import CLEANED
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord
 from kafkalite.record.compression import CODEC_NAMES
 from kafkalite.record.message_set import build_set

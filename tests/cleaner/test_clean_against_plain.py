@@ -22,10 +22,10 @@ from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.directories import look_at_partition
 from kafkalite.inspection.partition_check import check_partition
-from kafkalite.log.files import Files
-from kafkalite.log.names import CLEANED, LOG, SEGMENT_FILES
-from kafkalite.log.segment import Segment
-from kafkalite.log.txn_index import AbortedTxn, TxnIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.segment.segment import Segment
+from kafkalite.log.storage.file_names import CLEANED, LOG, SEGMENT_FILES
+from kafkalite.log.storage.files import Files
 from kafkalite.record.compression import NONE
 from tests.cleaner.plain_cleaner import PlainGroup, PlainResult, clean_plainly, entries, records_of
 from tests.cleaner.promises import Contents, check_promises

@@ -16,7 +16,7 @@ from kafkalite.cleaner.messages import Abort, Cleaned, Failed, Fault, Finished, 
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.files import Done
+from kafkalite.log.storage.files import Done
 from tests.cleaner.scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 
 

@@ -16,10 +16,10 @@ from kafkalite.cleaner.standing import Standing
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.recovery import Known
-from kafkalite.log.segment import Segment
-from kafkalite.log.segment_replacement import Replacement
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.segment_replacement import Replacement
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.cleaner.compacted_ledger import read
 from tests.log.faulty_files import FaultyFiles

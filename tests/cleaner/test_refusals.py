@@ -11,7 +11,7 @@ import pytest
 from kafkalite.cleaner import unpacked
 from kafkalite.cleaner.job import CleaningFailed
 from kafkalite.cleaner.transactions import Transactions, read_aborted
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 from kafkalite.record.message_set import build_set
 from tests.cleaner.compacted_log import Log
 

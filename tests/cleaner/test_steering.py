@@ -13,8 +13,8 @@ from kafkalite.cleaner.job import CleanJob, CleanResult, CleanStats
 from kafkalite.cleaner.messages import Abort, Failed, Fault, Finished, Swapped
 from kafkalite.cleaner.run_request import RunOutcome
 from kafkalite.cleaner.status import CleaningState
-from kafkalite.log.files import Files
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.storage.files import Files
 from tests.cleaner.scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 
 

@@ -38,7 +38,7 @@ from kafkalite.cleaner.messages import (
 )
 from kafkalite.cleaner.worker import SocketChannel, perform
 from kafkalite.cleaner.worker_process import WorkerProcess
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_it_gives_way_to_everybody_and_has_no_event_loop(tmp_path: Path) -> None
     script = "import kafkalite.cleaner.worker, kafkalite.cleaner.clean, sys; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     names = set(loaded.split())
-    assert not names & {"asyncio", "uvloop", "kafkalite.broker", "kafkalite.log.partition_log"}
+    assert not names & {"asyncio", "uvloop", "kafkalite.broker", "kafkalite.log.partition.partition_log"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -9,7 +9,7 @@ from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanJob
 from kafkalite.cleaner.messages import Abort, Clean, FromWorker, GaveUp, Rate, Ready, ToWorker
 from kafkalite.cleaner.worker import CleanFunction, perform
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 
 
 class Worker:

@@ -12,9 +12,9 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.findings import Gravity
 from kafkalite.inspection.verify import Verdict, verify
-from kafkalite.log.files import Files
-from kafkalite.log.producer_state import EXPIRATION_MS
-from kafkalite.log.recovery import Known, load
+from kafkalite.log.recovery.log_loader import Known, load
+from kafkalite.log.state.producer_state import EXPIRATION_MS
+from kafkalite.log.storage.files import Files
 from tests.inspection.damages import DAMAGES, KAFKAS, OURS, Damage
 
 GOLDEN = Path(__file__).with_name("golden")

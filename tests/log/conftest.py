@@ -11,10 +11,10 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.files import Files
-from kafkalite.log.open_segments import OpenSegments
-from kafkalite.log.partition_log import AppendResult, LogServices, PartitionLog
-from kafkalite.log.recovery import Known
+from kafkalite.log.partition.partition_log import AppendResult, LogServices, PartitionLog
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.storage.descriptor_cache import OpenSegments
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import Record, read_records
 

@@ -16,10 +16,10 @@ from unittest.mock import patch
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log import data_directory
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.names import CLEAN_SHUTDOWN
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.directories import log_directory
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
 from tests.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.log.history import START_MS, LogHistory, Step
 from tests.log.ledger import Ledger
@@ -73,7 +73,7 @@ class DirectoryHistory(LogHistory):
 
     def play(self, steps: list[Step]) -> None:
         try:
-            with patch.object(data_directory, "_SYNC_THREADS", 1 << 30):
+            with patch.object(log_directory, "_SYNC_THREADS", 1 << 30):
                 super().play(steps)
         finally:
             self.loop.close()

@@ -1,4 +1,4 @@
-"""A door to a disk that forgets: the twin of `kafkalite.log.files.Files` for tests.
+"""A door to a disk that forgets: the twin of `files.Files` for tests.
 
 What the process sees is a real directory, so reading, mapping and sending work as ever. Beside it the twin keeps what a
 power cut may leave of it: for each file every content that it had since its last fsync, for each directory the entries
@@ -30,8 +30,8 @@ from random import Random
 from typing import NamedTuple
 
 from kafkalite.common.region import OpenFile
-from kafkalite.log.files import Files
-from kafkalite.log.open_segments import OpenSegments
+from kafkalite.log.storage.descriptor_cache import OpenSegments
+from kafkalite.log.storage.files import Files
 
 _PAGE_BYTES = 4096
 _FILE_BYTES_MAX = 1 << 22  # every version of a file is kept whole: no place for large ones

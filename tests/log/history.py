@@ -18,10 +18,10 @@ from random import Random
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.background import BackgroundWork
-from kafkalite.log.files import Job
-from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.recovery import Known
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.storage.files import Job
+from kafkalite.log.storage.io_executor import BackgroundWork
 from kafkalite.record.batch import stamp
 from tests.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.log.ledger import Ledger, make_batch, state_of, times_around

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.record.batch import NewRecord, build_batch, stamp
 from tests.log.plain_compaction import Compaction
 

@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kafkalite.log.files import Files
-from kafkalite.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
-from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.segment_replacement import CleanSource, Replacement
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.segment_replacement import CleanSource, Replacement
+from kafkalite.log.storage.file_names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader
 
 

@@ -10,12 +10,12 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.background import BackgroundWork
-from kafkalite.log.files import Files, Job, run_inline
-from kafkalite.log.names import RECORD_COUNTS
-from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.record_counts import LogCounts
-from kafkalite.log.recovery import Known
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.segment.record_counts import LogCounts
+from kafkalite.log.storage.file_names import RECORD_COUNTS
+from kafkalite.log.storage.files import Files, Job, run_inline
+from kafkalite.log.storage.io_executor import BackgroundWork
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import read_messages
 from kafkalite.record.record import read_records

@@ -10,11 +10,11 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.background import BackgroundWork
-from kafkalite.log.files import Job
-from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.recovery import Known
-from kafkalite.log.segment_replacement import Replacement
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.segment_replacement import Replacement
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.storage.files import Job
+from kafkalite.log.storage.io_executor import BackgroundWork
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
 from tests.log.faulty_files import FaultyFiles

@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
-from kafkalite.log.background import BackgroundWork, Hands
-from kafkalite.log.files import Done, Job
+from kafkalite.log.storage.files import Done, Job
+from kafkalite.log.storage.io_executor import BackgroundWork, Hands
 
 
 class Workers:

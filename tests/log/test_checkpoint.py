@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.names import parse_uuid
-from kafkalite.log.checkpoint import (
-    encode_offsets,
-    encode_topic_id,
-    read_offsets,
-    read_topic_id,
-)
-from kafkalite.log.files import Files
+from kafkalite.log.storage.checkpoint_file import encode_offsets, encode_topic_id, read_offsets, read_topic_id
+from kafkalite.log.storage.files import Files
 
 
 def test_offsets_are_written_as_kafka_writes_them() -> None:

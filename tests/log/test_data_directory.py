@@ -18,11 +18,11 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log import loading
-from kafkalite.log.files import Files, Job
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.meta_properties import MetaProperties
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.directories import startup_loading
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.directories.meta_properties import MetaProperties
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.storage.files import Files, Job
 from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -535,7 +535,7 @@ class TestALongRecovery:
     def test_waits_for_the_disk_only_where_there_was_much_to_read(
         self, killed: Machine, much_bytes: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(loading, "_WORTH_A_SYNC_BYTES", much_bytes)
+        monkeypatch.setattr(startup_loading, "_WORTH_A_SYNC_BYTES", much_bytes)
         killed.disks.synced.clear()
         manager = killed.start(load=False)
         asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, tell_every_s=0))
@@ -548,7 +548,7 @@ class TestALongRecovery:
             manager = killed.start(load=False)
             loading = asyncio.ensure_future(manager.load(CLUSTER, lambda topic: CONFIG))
             await asyncio.sleep(0)
-            loading.cancel()
+            startup_loading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await loading
             manager.close()

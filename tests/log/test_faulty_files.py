@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from kafkalite.log.files import SyncFailed
+from kafkalite.log.storage.files import SyncFailed
 from tests.log.faulty_files import FaultyFiles, Killed, PowerCut, SigBus
 
 Left = Callable[..., set[object]]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log import names
-from kafkalite.log.files import Files, SyncFailed, storage_error
-from kafkalite.log.open_segments import OpenSegments, capacity_for_limit
+from kafkalite.log.storage import file_names
+from kafkalite.log.storage.descriptor_cache import OpenSegments, capacity_for_limit
+from kafkalite.log.storage.files import Files, SyncFailed, storage_error
 
 
 class Held:
@@ -60,19 +60,19 @@ def test_a_full_disk_is_told_by_the_directory() -> None:
 
 
 def test_names() -> None:
-    assert names.parse_segment_file("00000000000000000042.log.deleted") == (42, ".log", ".deleted")
-    assert names.parse_segment_file("00000000000000000042.timeindex") == (42, ".timeindex", "")
-    assert names.parse_segment_file("42.log") is None
-    assert names.parse_partition_directory("a-b-12") == ("a-b", 12)
-    assert names.parse_partition_directory("a-01") is None
+    assert file_names.parse_segment_file("00000000000000000042.log.deleted") == (42, ".log", ".deleted")
+    assert file_names.parse_segment_file("00000000000000000042.timeindex") == (42, ".timeindex", "")
+    assert file_names.parse_segment_file("42.log") is None
+    assert file_names.parse_partition_directory("a-b-12") == ("a-b", 12)
+    assert file_names.parse_partition_directory("a-01") is None
     for no_topic in ("with space-1", "bad\udcff-1", "a-2147483648", "x" * 250 + "-0"):
-        assert names.parse_partition_directory(no_topic) is None, "its checkpoint could not be read again"
-    assert names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
-    for suffix in (names.DELETE_DIRECTORY, names.STRAY_DIRECTORY):
-        gone = names.directory_aside("x" * 249, 12, suffix)
+        assert file_names.parse_partition_directory(no_topic) is None, "its checkpoint could not be read again"
+    assert file_names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
+    for suffix in (file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY):
+        gone = file_names.directory_aside("x" * 249, 12, suffix)
         assert len(gone) == 255
         assert gone.endswith(suffix)
-        assert names.parse_partition_directory(gone) is None
+        assert file_names.parse_partition_directory(gone) is None
 
 
 def test_only_an_fsync_that_failed_is_final(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.files import Done, Job, SyncFailed
-from kafkalite.log.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.storage.files import Done, Job, SyncFailed
 from kafkalite.partition import Partition, Waiter
 from kafkalite.record.batch import NewRecord, build_batch
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 import pytest
 
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.recovery import Known
+from kafkalite.log.recovery.log_loader import Known
 from tests.log.directory_history import DirectoryHistory
 from tests.log.faulty_files import Ended, Killed, PowerCut
 from tests.log.history import LogHistory, Step, run, tell

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.log import mapped_index
-from kafkalite.log.files import Files
-from kafkalite.log.offset_index import OffsetIndex
-from kafkalite.log.time_index import TimeIndex
-from kafkalite.log.txn_index import AbortedTxn, TxnIndex
+from kafkalite.log.index import mapped_index
+from kafkalite.log.index.offset_index import OffsetIndex
+from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.storage.files import Files
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.files import Files
-from kafkalite.log.leader_epochs import LeaderEpochs
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochs
+from kafkalite.log.storage.files import Files
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log import background, record_counts
-from kafkalite.log.background import BackgroundWork
-from kafkalite.log.files import Files
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.partition_log import PartitionLog
-from kafkalite.log.record_counting import Tally
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.segment import record_counts
+from kafkalite.log.segment.record_counting import Tally
+from kafkalite.log.storage import io_executor
+from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.io_executor import BackgroundWork
 from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -494,7 +495,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
 def test_a_stop_in_the_midst_of_a_job_that_never_ends_is_not_called_clean(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "_WAIT_SECONDS", 0)
+    monkeypatch.setattr(io_executor, "_WAIT_SECONDS", 0)
     manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), lambda job: None)
     asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
     manager.settled()

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.batch_file import UNKNOWN_OFFSET, hop, is_intact, walk
+from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, hop, is_intact, walk
 from kafkalite.record.batch import MAGIC
 from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from kafkalite.record.message_set import (

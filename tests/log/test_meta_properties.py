@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.log.files import Files
-from kafkalite.log.meta_properties import MetaProperties, agreed, read_meta_properties
+from kafkalite.log.directories.meta_properties import MetaProperties, agreed, read_meta_properties
+from kafkalite.log.storage.files import Files
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 

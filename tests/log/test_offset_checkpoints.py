@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.checkpoint import read_offsets
-from kafkalite.log.files import Files
-from kafkalite.log.offset_checkpoints import LogOffsets, OffsetCheckpoints
+from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
+from kafkalite.log.storage.checkpoint_file import read_offsets
+from kafkalite.log.storage.files import Files
 
 A, B = ("a", 0), ("b", 0)
 

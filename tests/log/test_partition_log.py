@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.files import Done, Files, Job, SyncFailed
-from kafkalite.log.names import FAILED_SYNC
-from kafkalite.log.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.storage.file_names import FAILED_SYNC
+from kafkalite.log.storage.files import Done, Files, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from kafkalite.record.compression import CODECS
 from tests.log.faulty_files import FaultyFiles
@@ -586,7 +586,7 @@ def test_a_roll_that_learns_of_a_broken_disk_appends_nothing(disk: Disk, monkeyp
 
 
 def test_few_descriptors_serve_many_segments(disk: Disk) -> None:
-    from kafkalite.log.open_segments import OpenSegments
+    from kafkalite.log.storage.descriptor_cache import OpenSegments
 
     disk.services = LogServices(disk.clock, files=Files(OpenSegments(3)))
     log = disk.open(segment_bytes=100, index_interval_bytes=0)

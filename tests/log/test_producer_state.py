@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.log.files import Files
-from kafkalite.log.producer_state import Producer, ProducerState, decode_snapshot, encode_snapshot
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.state.producer_state import Producer, ProducerState, decode_snapshot, encode_snapshot
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
 MAX_SEQUENCE = 2**31 - 1

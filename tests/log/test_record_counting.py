@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.record_counting import count
+from kafkalite.log.segment.record_counting import count
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
 

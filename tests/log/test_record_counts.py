@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.record_counting import Tally, count
-from kafkalite.log.record_notes import Identity, decode_entries, encode_entry, identity_of
-from kafkalite.log.recovery import Known
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.segment.record_count_file import Identity, decode_entries, encode_entry, identity_of
+from kafkalite.log.segment.record_counting import Tally, count
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.compression import GZIP, NONE
 from kafkalite.record.message_set import V0, V1, build_set, entry_header
@@ -27,7 +27,7 @@ def disk(tmp_path: Path) -> Disk:
 @pytest.fixture
 def hopped(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many bytes were gone through each time."""
-    from kafkalite.log import record_counts
+    from kafkalite.log.segment import record_counts
 
     seen: list[int] = []
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.segment import Segment
-from kafkalite.log.txn_index import AbortedTxn
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import NewRecord, build_batch
 
 Disk = Any  # of conftest.py

@@ -14,11 +14,12 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.background import BackgroundWork
-from kafkalite.log.files import Job, SyncFailed
-from kafkalite.log.partition_log import LogServices, PartitionLog
-from kafkalite.log.recovery import Known
-from kafkalite.log.retention import LOGS_PER_TURN, SEGMENTS_PER_TURN, Reason, RetentionCheck, SegmentFacts, deletable
+from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionCheck
+from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
+from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.storage.files import Job, SyncFailed
+from kafkalite.log.storage.io_executor import BackgroundWork
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.log.conftest import START_MS, Disk, Log
 from tests.log.history import LogHistory, Step, run, tell

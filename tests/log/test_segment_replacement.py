@@ -13,8 +13,8 @@ import pytest
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import StorageError
-from kafkalite.log.recovery import Known
-from kafkalite.log.segment_replacement import ReplacementRefused
+from kafkalite.log.partition.segment_replacement import ReplacementRefused
+from kafkalite.log.recovery.log_loader import Known
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
 from tests.log.faulty_files import Ended, Killed
@@ -85,7 +85,7 @@ def test_its_numbers_are_noted(world: World, monkeypatch: pytest.MonkeyPatch) ->
     world.known = Known(True, world.log.end_offset, 0)
     world.log.close()
     world.files = world.files.kill()
-    monkeypatch.setattr("kafkalite.log.record_counts.count", None)  # nobody counts again
+    monkeypatch.setattr("kafkalite.log.segment.record_counts.count", None)  # nobody counts again
     log = world.open(clean=True)
     assert log.counts().live_records is None
     world.work()

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalite.cleaner.clean import clean
 from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
-from kafkalite.log.files import Files
+from kafkalite.log.storage.files import Files
 from kafkalite.record import batch, message_set
 from kafkalite.record.batch import MAGIC, PREFIX_BYTES, parse_header
 from kafkalite.record.message_set import entry_header, read_messages

@@ -1,0 +1,113 @@
+"""Whose a data directory is: meta.properties, as a broker with ZooKeeper writes it (version 0) or a node of KRaft (1).
+
+    broker.id=3                       node.id=3
+    version=0                         version=1
+    cluster.id=MkU3OEVBNTcwNTJENDM2Qg cluster.id=MkU3OEVBNTcwNTJENDM2Qg
+                                      directory.id=u1Nl4vFpQ0mVJ6xYq0cTdg
+
+A file keeps the form that it was found in, so that the broker that wrote it starts on it again. The directories of one
+broker must agree on cluster and number.
+Source: org.apache.kafka.metadata.properties.MetaProperties, MetaPropertiesEnsemble.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import format_uuid, random_uuid
+from kafkalite.log.storage.files import Files
+
+WITH_ZOOKEEPER, WITH_KRAFT = 0, 1
+
+
+class MetaProperties(NamedTuple):
+    """`cluster_id` or `broker_id` None: the file does not say, which only version 0 may."""
+
+    cluster_id: str | None = None
+    broker_id: int | None = None
+    version: int = WITH_ZOOKEEPER
+    directory_id: str | None = None
+
+    def completed(self, cluster_id: str, broker_id: int) -> MetaProperties:
+        """The same with nothing missing."""
+        directory_id = self.directory_id
+        if self.version == WITH_KRAFT and directory_id is None:
+            directory_id = format_uuid(random_uuid())
+        return MetaProperties(cluster_id, broker_id, self.version, directory_id)
+
+    def encode(self, now_ms: int) -> bytes:
+        """As Java's Properties.store writes it."""
+        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+        values = {
+            "broker.id" if self.version == WITH_ZOOKEEPER else "node.id": self.broker_id,
+            "directory.id": self.directory_id,
+            "version": self.version,
+            "cluster.id": self.cluster_id,
+        }
+        lines = [f"{name}={value}" for name, value in values.items() if value is not None]
+        return "\n".join(["#", f"#{date}", *lines, ""]).encode("latin-1")
+
+
+def read_meta_properties(files: Files, path: str) -> MetaProperties | None:
+    """What the meta.properties at `path` says, of either version; None if there is none.
+
+    Raises ConfigError for one that cannot be understood, OSError for one that cannot be read.
+    """
+    try:
+        text = files.read(path).decode("latin-1")
+    except FileNotFoundError:
+        return None
+    values = dict(_properties(text))
+    try:
+        version = int(values.get("version", "0"))
+        number = values.get("broker.id" if version == WITH_ZOOKEEPER else "node.id")
+        broker_id = int(number) if number is not None else None
+    except ValueError:
+        raise ConfigError(f"{path} is damaged: version and broker.id must be numbers; restore it") from None
+    if version not in (WITH_ZOOKEEPER, WITH_KRAFT):
+        raise ConfigError(f"{path} has version {version}; only 0 and 1 are known. Use another data directory")
+    found = MetaProperties(values.get("cluster.id"), broker_id, version, values.get("directory.id"))
+    if version == WITH_KRAFT and (found.cluster_id is None or broker_id is None):
+        raise ConfigError(f"{path} is damaged: version 1 must name cluster.id and node.id; restore it")
+    return found
+
+
+def agreed(found: Mapping[str, MetaProperties]) -> MetaProperties:
+    """What the files of one broker, by their paths, say together. ConfigError when two contradict each other."""
+    cluster_of: dict[str, str] = {}
+    broker_of: dict[int, str] = {}
+    path_of: dict[str, str] = {}
+    for path, meta in found.items():
+        if meta.cluster_id is not None:
+            cluster_of.setdefault(meta.cluster_id, path)
+        if meta.broker_id is not None:
+            broker_of.setdefault(meta.broker_id, path)
+        if meta.directory_id is not None:
+            other = path_of.setdefault(meta.directory_id, path)
+            if other != path:
+                raise ConfigError(
+                    f"{other} and {path} name the same directory.id {meta.directory_id}: one is a copy of the other; "
+                    "take the copy out of log.dirs"
+                )
+    for kind, places in (("cluster", cluster_of), ("broker", broker_of)):
+        if len(places) > 1:
+            (one, path), (another, second) = list(places.items())[:2]
+            raise ConfigError(
+                f"{path} says that its directory belongs to {kind} {one}, {second} says {kind} {another}; "
+                "the directories of log.dirs must be of one broker"
+            )
+    version = next((meta.version for meta in found.values()), WITH_ZOOKEEPER)
+    return MetaProperties(next(iter(cluster_of), None), next(iter(broker_of), None), version)
+
+
+def _properties(text: str) -> Iterable[tuple[str, str]]:
+    """The pairs of a Java properties file, without continued lines, which nobody writes here."""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        name, _, value = stripped.partition("=")
+        yield name.strip(), value.strip().replace("\\", "")

@@ -1,0 +1,1 @@
+"""The three mapped files beside a segment: offsets, times, aborted transactions. Imports storage."""

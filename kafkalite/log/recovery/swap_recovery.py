@@ -1,0 +1,90 @@
+"""What a start makes of a clean-up that was under way when the broker stopped.
+
+    .deleted    it goes
+    .cleaned    the cleaner had not finished it: it goes, and with it every .swap at or behind the first of them, for
+                they belong together
+    .swap       what is left of them is complete: it takes the place of the segments that it covers
+
+A start may be cut short as well. So no .swap outlives the .cleaned that says that it is not complete, and no segment
+that it covers goes before the disk knows the .swap; the .log takes its place first, for a .swap that is no .log is
+believed to belong to the one that did. Segments behind the last batch of the .swap stay: what they hold was superseded,
+but they may as well be others, which compaction has not seen.
+Source: kafka.log.LogLoader (load, removeTempFilesAndCollectSwapFiles).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+
+from kafkalite.common.errors import Malformed, StorageError
+from kafkalite.log.segment.file_batches import hop
+from kafkalite.log.storage.file_names import CLEANED, DELETED, LOG, SNAPSHOT, SWAP, parse_segment_file
+from kafkalite.log.storage.files import Files
+
+logger = logging.getLogger(__name__)
+
+
+def finish_clean_up(directory: str, leftovers: Iterable[str], files: Files) -> None:
+    """Finish or undo it; `leftovers` are the names in `directory` that have one of the three suffixes. Raises OSError,
+    and StorageError for a .swap that is not whole."""
+    unfinished: list[tuple[int, str]] = []
+    swaps: list[tuple[int, bool, str]] = []
+    for name in leftovers:
+        found = parse_segment_file(name)
+        assert found is not None
+        base, suffix, leftover = found
+        if leftover == SWAP:
+            swaps.append((base, suffix != LOG, name))
+        elif leftover == CLEANED:
+            unfinished.append((base, name))
+        else:
+            assert leftover == DELETED
+            files.unlink_if_exists(f"{directory}/{name}")
+    if unfinished:
+        first = min(unfinished)[0]
+        undone = [name for base, _, name in swaps if base >= first]
+        for name in undone:
+            files.unlink_if_exists(f"{directory}/{name}")
+        if undone:
+            files.sync(directory)
+        for _, name in unfinished:
+            files.unlink_if_exists(f"{directory}/{name}")
+        swaps = [swap for swap in swaps if swap[0] < first]
+    if not swaps:
+        return
+    files.sync(directory)  # whoever was killed may have made these names
+    swaps.sort()
+    logs = [base for base, is_beside, _ in swaps if not is_beside]
+    if logs:
+        _drop_covered(directory, logs, _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1], files), files)
+    for _, _, name in swaps:
+        logger.info("%s/%s takes its place", directory, name)
+        files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+    files.sync(directory)
+
+
+def _end_of(path: str, base: int, files: Files) -> int:
+    """The offset behind the last batch of a complete segment file; an empty one covers its own base all the same."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        last = base
+        for _, _, last, _ in hop(fd, 0, os.fstat(fd).st_size):  # noqa: B007
+            pass
+        return last + 1
+    except Malformed as error:
+        raise StorageError(f"{path} should be complete, but {error}; move it away to start without it") from error
+    finally:
+        files.close(fd)
+
+
+def _drop_covered(directory: str, logs: Sequence[int], end: int, files: Files) -> None:
+    """The segments between the first of `logs` and `end`; what is known of the producers at one of `logs` stays."""
+    for name in sorted(files.listdir(directory)):
+        found = parse_segment_file(name)
+        if found is None or found[2] or not logs[0] <= found[0] < end:
+            continue
+        if found[1] != SNAPSHOT or found[0] not in logs:
+            logger.info("%s/%s was compacted already; deleting it", directory, name)
+            files.unlink_if_exists(f"{directory}/{name}")

@@ -1,0 +1,334 @@
+"""How many records a log holds, exactly, and how that is known without reading it again.
+
+    live records      data records at or past the log's start offset, those of aborted transactions among them
+    control records   records of control batches at or past it: the markers of transactions
+
+An append adds what its batch's header says. What was on the disk before is noted (`record_notes`), or counted from the
+headers by another hand when somebody asks (`record_counting`): until then the answer for that segment is None, never a
+wrong number.
+Source: none in Apache Kafka, which knows sizes and offsets only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.common.errors import Malformed
+from kafkalite.log.segment.record_count_file import Identity, add_entries, encode_entry, identity_of, read_noted
+from kafkalite.log.segment.record_counting import NEVER, Stopped, Tally, count, go_on_always
+from kafkalite.log.storage.files import Background, Files
+
+if TYPE_CHECKING:
+    from kafkalite.log.segment.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+_JOB_BYTES = 1 << 30  # counted in one go, at least one segment; then it is another log's turn
+
+
+class SegmentCounts(NamedTuple):
+    """`live_records` and `control_records` are None while they are not known; `size_bytes` is the .log's."""
+
+    base_offset: int
+    size_bytes: int
+    live_records: int | None
+    control_records: int | None
+
+
+class LogCounts(NamedTuple):
+    """`is_counting`: what is None now will be known. If nothing counts and something is None, the log is damaged."""
+
+    segments: tuple[SegmentCounts, ...]
+    is_counting: bool
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def live_records(self) -> int | None:
+        return _sum(segment.live_records for segment in self.segments)
+
+    @property
+    def control_records(self) -> int | None:
+        return _sum(segment.control_records for segment in self.segments)
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for one in counts:
+        if one is None:
+            return None
+        total += one
+    return total
+
+
+def count_segment(
+    files: Files,
+    path: str,
+    noted: tuple[Identity, Tally] | None,
+    identity: Identity | None = None,
+    upto_bytes: int | None = None,
+    go_on: Callable[[], None] = go_on_always,
+) -> tuple[Tally, bool]:
+    """The records in a .log file, and whether they were `noted`; else its headers were read.
+
+    Of a file that has grown since only the first `upto_bytes` count, and `identity` is that of before. Raises
+    Malformed, OSError.
+    """
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        identity = identity_of(os.fstat(fd)) if identity is None else identity
+        if noted is not None and noted[0] == identity and upto_bytes in (None, identity.size_bytes):
+            return noted[1], True
+        return count(fd, 0, identity.size_bytes if upto_bytes is None else upto_bytes, NEVER, go_on), False
+    finally:
+        files.close(fd)
+
+
+def count_before(
+    files: Files, path: str, offset: int, size_bytes: int, go_on: Callable[[], None] = go_on_always
+) -> Tally:
+    """The records below `offset` in the first `size_bytes` of a .log file. Raises Malformed, OSError."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        return count(fd, 0, size_bytes, offset, go_on)
+    finally:
+        files.close(fd)
+
+
+class RecordCounts:
+    """The counts of one log, whose owner calls this. What each segment knows of itself stands in the segment; here is
+    who finds out what it does not know.
+
+    `_below` are the records in front of the log's start in the segment that holds it, with the start and the segment
+    that they were counted for. `_round` moves when the log is cut: what was counted before counts for nothing.
+    """
+
+    __slots__ = (
+        "_background", "_below", "_directory", "_files", "_has_looked_up", "_is_closed", "_is_under_way", "_lost",
+        "_round",
+    )  # fmt: skip
+
+    def __init__(self, directory: str, files: Files, background: Background) -> None:
+        self._directory = directory
+        self._files = files
+        self._background = background
+        self._below: tuple[int, Segment, Tally] | None = None
+        self._lost: set[int] = set()  # base offsets of segments that cannot be counted
+        self._round = 0
+        self._is_under_way = False
+        self._has_looked_up = False
+        self._is_closed = False
+
+    def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
+        """What is known now. What is not has been given to another hand when this returns."""
+        self._find_out(segments, start_offset, end_offset)
+        found = []
+        for at, segment in enumerate(segments):
+            tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
+            found.append(SegmentCounts(segment.base_offset, segment.size_bytes, *(tally or (None, None))))
+        return LogCounts(tuple(found), self._is_under_way)
+
+    def known(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> Tally | None:
+        """The records of the whole log, or None while some of them are not known.
+
+        Nothing is counted for it: another hand looks up what is noted, once.
+        """
+        if not self._has_looked_up:
+            self._has_looked_up = True
+            self._find_out(segments, start_offset, end_offset, only_noted=True)
+        records = control_records = 0
+        for at, segment in enumerate(segments):
+            tally = self._live(segment, _end_of(segments, at, end_offset), start_offset)
+            if tally is None:
+                return None
+            records += tally.records
+            control_records += tally.control_records
+        return Tally(records, control_records)
+
+    def _live(self, segment: Segment, end_offset: int, start_offset: int) -> Tally | None:
+        if end_offset <= start_offset:
+            return Tally(0, 0)
+        if segment.uncounted_bytes:
+            return None
+        control_records = segment.control_record_count
+        records = segment.record_count - control_records
+        if segment.base_offset < start_offset:
+            below = self._below
+            if below is None or below[0] != start_offset or below[1] is not segment:
+                return None
+            return Tally(records - below[2].records, control_records - below[2].control_records)
+        return Tally(records, control_records)
+
+    def cut(self) -> None:
+        """The log was cut: what is under way counted something else."""
+        self._round += 1
+        self._below = None
+        self._lost.clear()
+
+    def replaced(self, segments: Iterable[Segment]) -> None:
+        """Compaction has put another one in the place of these."""
+        self._lost.difference_update(segment.base_offset for segment in segments)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    # finding out
+
+    def _find_out(
+        self, segments: Sequence[Segment], start_offset: int, end_offset: int, *, only_noted: bool = False
+    ) -> None:
+        if self._is_under_way or self._is_closed:
+            return
+        unknown = []
+        straddling = None
+        for at, segment in enumerate(segments):
+            if segment.base_offset in self._lost or _end_of(segments, at, end_offset) <= start_offset:
+                continue
+            if segment.uncounted_bytes:
+                unknown.append(segment)
+            if segment.base_offset < start_offset:
+                below = self._below
+                if below is None or below[0] != start_offset or below[1] is not segment:
+                    straddling = None if only_noted else segment
+        if not unknown and straddling is None:
+            return
+        look = _Look(
+            self._files, self._directory, unknown, straddling, start_offset, lambda: self._is_closed, only_noted
+        )
+        round_ = self._round
+
+        def looked(error: Exception | None) -> None:
+            self._is_under_way = False
+            if self._is_closed:
+                return
+            if error is not None:
+                logger.warning("cannot count the records in %s: %s", self._directory, error)
+                self._lost.update(segment.base_offset for segment in unknown)
+                return
+            if round_ == self._round:
+                self._take(look, segments)
+
+        self._is_under_way = True
+        self._background(look, looked)
+
+    def _take(self, look: _Look, segments: Sequence[Segment]) -> None:
+        active = segments[-1]
+        for segment, upto_bytes, tally, was_noted in look.found:
+            if segment.is_in_place and segment.uncounted_bytes == upto_bytes:  # and nobody has found it out before
+                segment.add_counted(tally.records + tally.control_records, tally.control_records)
+                segment.is_noted = was_noted and segment is not active
+        if look.straddling is not None and look.below is not None:
+            self._below = look.start_offset, look.straddling, look.below
+        self._lost.update(look.lost)
+        self.note(segments)
+
+    # noting
+
+    def note(self, segments: Sequence[Segment], *, all_are_sealed: bool = False) -> None:
+        """Write down what is known of the sealed ones of `segments`, all of the log's, and not noted yet.
+
+        It is no harm if that does not work: then they are counted again.
+        """
+        entries = []
+        sealed = segments if all_are_sealed else segments[:-1]
+        for segment in sealed:
+            if segment.is_noted or not segment.size_bytes or not segment.is_in_place:
+                continue
+            if segment.uncounted_bytes and segment.identity is not None:
+                self._look_up(segment)
+            if segment.uncounted_bytes:
+                continue
+            try:
+                identity = identity_of(os.stat(segment.path))
+            except OSError:
+                continue  # it was removed, and its numbers with it
+            if identity.size_bytes == segment.size_bytes:
+                control_records = segment.control_record_count
+                tally = Tally(segment.record_count - control_records, control_records)
+                entries.append(encode_entry(segment.base_offset, identity, tally))
+                segment.is_noted = True
+        if not entries:
+            return
+        try:
+            add_entries(self._files, self._directory, b"".join(entries), {segment.base_offset for segment in segments})
+        except OSError as error:
+            logger.warning("cannot note the record counts in %s: %s", self._directory, error)
+
+    def _look_up(self, segment: Segment) -> None:
+        """It has grown since the start, and nobody has asked for its numbers: is what it began with noted?"""
+        noted = read_noted(self._files, self._directory).get(segment.base_offset)
+        if noted is not None and noted[0] == segment.identity:
+            segment.add_counted(noted[1].records + noted[1].control_records, noted[1].control_records)
+        segment.identity = None
+
+
+class _Look:
+    """A job: find out what is not known of some segments. It holds paths and numbers; the segments only pass through.
+
+    `found` are (segment, how many bytes of it were counted, its records, whether they were noted); `below` are the
+    records in front of `start_offset` in the segment `straddling`; `lost` are those that cannot be counted. With
+    `only_noted` what is not noted stays unknown.
+    """
+
+    def __init__(
+        self, files: Files, directory: str, unknown: Iterable[Segment], straddling: Segment | None, start_offset: int,
+        is_stopped: Callable[[], bool], only_noted: bool = False,
+    ) -> None:  # fmt: skip
+        self.start_offset = start_offset
+        self.straddling = straddling
+        self.found: list[tuple[Segment, int, Tally, bool]] = []
+        self.below: Tally | None = None
+        self.lost: list[int] = []
+        self._files = files
+        self._directory = directory
+        self._unknown = [(segment, segment.path, segment.uncounted_bytes, segment.identity) for segment in unknown]
+        self._straddling = None if straddling is None else (straddling.path, straddling.size_bytes)
+        self._is_stopped = is_stopped
+        self._only_noted = only_noted
+
+    def __call__(self) -> None:
+        noted = read_noted(self._files, self._directory) if self._unknown else {}
+        left_bytes = _JOB_BYTES
+        for segment, path, upto_bytes, identity in self._unknown:
+            if left_bytes <= 0:
+                break
+            base_offset = segment.base_offset
+            try:
+                tally, was_noted = count_segment(
+                    self._files, path, noted.get(base_offset), identity, upto_bytes, self._go_on
+                )
+            except (Malformed, OSError) as error:
+                self._complain(base_offset, path, error)
+            except Stopped:
+                if not self._only_noted:
+                    raise
+            else:
+                self.found.append((segment, upto_bytes, tally, was_noted))
+                left_bytes -= 0 if was_noted else upto_bytes
+        if self._straddling is not None and self.straddling is not None:
+            path, size_bytes = self._straddling
+            try:
+                self.below = count_before(self._files, path, self.start_offset, size_bytes, self._go_on)
+            except (Malformed, OSError) as error:
+                self._complain(self.straddling.base_offset, path, error)
+
+    def _complain(self, base_offset: int, path: str, error: Exception) -> None:
+        if isinstance(error, FileNotFoundError):
+            return  # it was removed meanwhile
+        logger.warning("cannot count the records in %s: %s", path, error)
+        if isinstance(error, Malformed):
+            self.lost.append(base_offset)
+
+    def _go_on(self) -> None:
+        if self._only_noted or self._is_stopped():
+            raise Stopped
+
+
+def _end_of(segments: Sequence[Segment], at: int, end_offset: int) -> int:
+    """Every offset in the segment at that place lies below this one."""
+    return segments[at + 1].base_offset if at + 1 < len(segments) else end_offset

@@ -1,0 +1,542 @@
+"""A stretch of the log: one file of batches with its indexes, all named by the first offset.
+
+    <base>.log        batches back to back        <base>.timeindex  timestamp -> offset, sparse
+    <base>.index      offset -> position, sparse  <base>.txnindex   aborted transactions, only if there are any
+
+The active segment grows: an append is one pwrite at `size_bytes`, which is moved on only when every byte was taken, so
+memory follows the disk. A sealed segment never changes. Files are opened when needed and let go when others need the
+descriptors more (`OpenSegments`). The last few appends are also remembered with their positions: who reads at the end,
+as most do, is answered without a look at the index or the file.
+Source: org.apache.kafka.storage.internals.log.LogSegment, org.apache.kafka.common.record.FileRecords.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from kafkalite.common.errors import Malformed
+from kafkalite.common.region import OpenFile
+from kafkalite.config.broker_config import TopicConfig
+from kafkalite.log.index.mapped_index import MappedIndex
+from kafkalite.log.index.offset_index import OffsetIndex
+from kafkalite.log.index.time_index import TimeIndex
+from kafkalite.log.index.transaction_index import TxnIndex
+from kafkalite.log.segment.file_batches import hop, walk
+from kafkalite.log.segment.record_count_file import Identity, identity_of
+from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
+from kafkalite.record.message_set import entry_header
+
+logger = logging.getLogger(__name__)
+
+NEVER = (1 << 63) - 1
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+
+_COPY_BYTES = 1 << 20
+_TAIL_MAX = 256  # appends remembered; half of them are dropped at a time
+
+
+class Segment:
+    """Fields, beyond those the names of which say it:
+
+    `fd` the .log file open for appending, -1 while it is not. `max_timestamp_ms` is the latest in the segment and
+    `max_timestamp_offset` the last offset of the first batch that carries it; -2 and -1 until somebody had to know.
+    `roll_timestamp_ms`, `roll_wall_ms`: a batch with a later timestamp, or a later time of day, begins a new segment.
+    `record_count` records, of which `control_record_count` are transactions' markers, stand behind the first
+    `uncounted_bytes`; `identity` is the file's from before anything was appended to those. `is_noted`: the counts stand
+    in the file that `record_counts` keeps.
+    Invariant: `size_bytes` bytes of the file are whole batches, but for a torn end that recovery has not seen yet.
+    """
+
+    __slots__ = (
+        "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
+        "_rebuilt_bytes", "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes",
+        "base_offset", "control_record_count", "created_ms", "directory", "fd", "file", "identity",
+        "index_interval_bytes", "index_is_full", "is_noted", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
+        "path", "record_count", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "time_index",
+        "txn_index", "uncounted_bytes", "used",
+    )  # fmt: skip
+
+    def __init__(
+        self, directory: str, base_offset: int, size_bytes: int, config: TopicConfig, now_ms: int,
+        files: Files, jitter_ms: int = 0, leftover: str = "",
+    ) -> None:  # fmt: skip
+        """`leftover` is what the names of its files end in for now, such as ".swap"."""
+        stem = f"{directory}/{segment_stem(base_offset)}"
+        self.directory = directory
+        self.path = stem + LOG + leftover
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.record_count = self.control_record_count = 0
+        self.uncounted_bytes = size_bytes
+        self.identity: Identity | None = None
+        self.is_noted = False
+        self._rebuilt_bytes = 0
+        self.created_ms = now_ms
+        self.offset_index = OffsetIndex(stem + OFFSET_INDEX + leftover, base_offset, config.segment_index_bytes, files)
+        self.time_index = TimeIndex(stem + TIME_INDEX + leftover, base_offset, config.segment_index_bytes, files)
+        self.txn_index = TxnIndex(stem + TXN_INDEX + leftover, base_offset, files)
+        self.index_interval_bytes = config.index_interval_bytes
+        self.index_is_full = False
+        self.max_timestamp_ms = -2
+        self.max_timestamp_offset = -1
+        self.file: OpenFile | None = None
+        self.fd = -1
+        self.used = False
+        self.roll_timestamp_ms = NEVER
+        self.roll_wall_ms = NEVER
+        self._roll_age_ms = NEVER
+        self._jitter_ms = jitter_ms
+        self._first_timestamp_ms = -2
+        self._indexed_timestamp_ms = -1
+        self._unindexed_bytes = 0
+        self._tail_ends: list[int] = []  # last offsets of the latest appends, and the positions of their batches
+        self._tail_positions: list[int] = []
+        self.tail_from = NEVER  # offsets from here on are in the tail
+        self._files = files
+        self._pwrite = files.pwrite
+        self._preallocated = False
+        self._closed = False
+
+    @classmethod
+    def create(
+        cls, directory: str, base_offset: int, config: TopicConfig, now_ms: int, files: Files, jitter_ms: int = 0,
+    ) -> Segment:  # fmt: skip
+        """A new, empty segment with its files. Raises OSError; then none of them is left."""
+        segment = cls(directory, base_offset, 0, config, now_ms, files, jitter_ms)
+        try:
+            segment.make_files(config)
+        except OSError:
+            segment.delete_files()
+            raise
+        return segment
+
+    def make_files(self, config: TopicConfig) -> None:
+        """The empty files of a new segment, whatever was there. Raises OSError; some of them may be there then."""
+        for path in (self.path, self.offset_index.path, self.time_index.path):
+            self._files.create_empty(path)
+        if config.preallocate:
+            self._files.truncate_path(self.path, config.segment_bytes)
+            self._preallocated = True
+        self.offset_index.entries = self.time_index.entries = 0
+        self.max_timestamp_ms = self._first_timestamp_ms = -1
+        self.max_timestamp_offset = self.base_offset
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path!r}, size_bytes={self.size_bytes})"
+
+    # growing
+
+    def append(
+        self, records: memoryview, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> None:
+        """Write `size` bytes, one batch that is stamped already. Raises OSError; then nothing has changed.
+
+        The segment must be open for appending (`fd` >= 0).
+        """
+        position = self.size_bytes
+        try:
+            written = self._pwrite(self.fd, records, position)
+        except OSError:
+            self._cut_back()
+            raise
+        if written != size:
+            self._cut_back()
+            raise OSError(errno.ENOSPC, f"{written} of {size} bytes were written")
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
+            self.max_timestamp_offset = last_offset
+        unindexed = self._unindexed_bytes
+        if unindexed > self.index_interval_bytes and self._add_entries(last_offset, position):
+            unindexed = 0
+        self._unindexed_bytes = unindexed + size
+        ends = self._tail_ends
+        if not ends:
+            self.tail_from = base_offset
+        elif len(ends) == _TAIL_MAX:
+            self.tail_from = ends[_TAIL_MAX // 2 - 1] + 1
+            del ends[: _TAIL_MAX // 2], self._tail_positions[: _TAIL_MAX // 2]
+        ends.append(last_offset)
+        self._tail_positions.append(position)
+        self.size_bytes = position + size
+        if not position:
+            self._first_timestamp_ms = max_timestamp_ms
+            self.created_ms = now_ms
+            self.set_roll_age(self._roll_age_ms)
+
+    def _add_entries(self, last_offset: int, position: int) -> bool:
+        if self.index_is_full:
+            return False
+        try:
+            timestamp_ms = self.max_timestamp_ms
+            if timestamp_ms > self._indexed_timestamp_ms:
+                self.time_index.append(timestamp_ms, self.max_timestamp_offset)
+                self._indexed_timestamp_ms = timestamp_ms
+            self.offset_index.append(last_offset, position)
+        except OSError as error:
+            # the records are on the disk; the next append tries again
+            logger.warning("no index entry for %s: %s", self.path, error)
+            return False
+        finally:
+            self.index_is_full = self.offset_index.is_full or self.time_index.is_full
+        return True
+
+    def _cut_back(self) -> None:
+        try:
+            self._files.truncate(self.fd, self.size_bytes)
+        except OSError as error:
+            # the next append overwrites it, and sealing or recovery cuts it
+            logger.warning("%s has a torn end behind %d bytes: %s", self.path, self.size_bytes, error)
+
+    def open_for_append(self) -> None:
+        """Open the file and map the indexes, preallocated. Raises OSError."""
+        self._refuse_if_closed()
+        file = self._files.open_file(self.path, os.O_RDWR)
+        if self.uncounted_bytes and self.uncounted_bytes == self.size_bytes and self.identity is None:
+            self.identity = identity_of(os.fstat(file.fd))
+        self._preallocated = True
+        self.offset_index.open_writable()
+        self.time_index.open_writable()
+        self._know_max_timestamp()
+        self._indexed_timestamp_ms = self.time_index.last()[0]
+        if self._first_timestamp_ms == -2:
+            self._first_timestamp_ms = self._read_first_timestamp(file.fd)
+        self.index_is_full = self.offset_index.is_full or self.time_index.is_full
+        self.set_roll_age(self._roll_age_ms)
+        self.file = file
+        self.fd = file.fd
+        self._files.open_segments.opened(self)
+
+    def set_roll_age(self, age_ms: int) -> None:
+        """How long the segment may go on: `age_ms` less its jitter, from its first batch's time on."""
+        self._roll_age_ms = age_ms
+        self.roll_timestamp_ms = self.roll_wall_ms = NEVER
+        if not self.size_bytes or self._first_timestamp_ms == -2:
+            return
+        if self._first_timestamp_ms >= 0:
+            self.roll_timestamp_ms = self._first_timestamp_ms + age_ms - self._jitter_ms
+        else:
+            self.roll_wall_ms = self.created_ms + age_ms - self._jitter_ms
+
+    def seal(self) -> None:
+        """No more appends: put the largest timestamp into the time index and cut every file to its size.
+
+        Raises OSError; the segment can still be appended to then.
+        """
+        if not self._preallocated:
+            return
+        if self.fd < 0:
+            self.open_for_append()
+        if self.max_timestamp_ms > self._indexed_timestamp_ms:
+            self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._indexed_timestamp_ms = self.max_timestamp_ms
+        if os.fstat(self.fd).st_size != self.size_bytes:
+            self._files.truncate(self.fd, self.size_bytes)
+        self.fd = -1  # appending begins with opening the indexes again
+        self.offset_index.trim()
+        self.time_index.trim()
+        self._preallocated = False
+
+    def was_sealed(self) -> bool:
+        """Whether the disk says that `seal` came to its end: its last step cuts the time index. Raises OSError.
+
+        Nobody may have waited for the disk then, so what is in the indexes has to be possible too.
+        """
+        return (
+            self.time_index.ends_in_an_entry()
+            and self.time_index.is_possible(self.size_bytes)
+            and self.offset_index.is_possible(self.size_bytes)
+        )
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether it was opened for appending since its files were last in their final form."""
+        return self._preallocated
+
+    def abandon(self) -> None:
+        """Give everything back as it is; the files stay as a killed process would leave them."""
+        self._closed = True
+        self.rest()
+
+    def rest(self) -> None:
+        """Give everything back until it is needed again: nobody asks for this segment now."""
+        self.release()
+        self._files.open_segments.closed(self)
+
+    def release(self) -> None:
+        """As `rest`, on the demand of the one who counts the descriptors."""
+        self.fd = -1
+        self.file = None  # whoever still sends from it keeps it open
+        self.offset_index.release()
+        self.time_index.release()
+
+    # reading
+
+    def open_file(self) -> OpenFile:
+        """The .log file for reading. Raises OSError."""
+        self.used = True
+        file = self.file
+        if file is None:
+            self._refuse_if_closed()
+            file = self.file = self._files.open_file(self.path, os.O_RDONLY)
+            self._files.open_segments.opened(self)
+        return file
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """(position, size) of the first batch that ends at or behind `offset`; None if all end before.
+
+        Raises OSError.
+        """
+        if offset >= self.tail_from:
+            ends = self._tail_ends
+            at = bisect_left(ends, offset)
+            if at == len(ends):
+                return None
+            positions = self._tail_positions
+            position = positions[at]
+            at += 1
+            return position, (positions[at] if at < len(ends) else self.size_bytes) - position
+        return self._hop_to(offset)
+
+    def _hop_to(self, offset: int) -> tuple[int, int] | None:
+        fd = self.open_file().fd
+        position = self.offset_index.position_of(offset)
+        if position:
+            try:
+                if position >= self.size_bytes:
+                    raise Malformed("an index entry behind the end")
+                for at, base_offset, last_offset, size in hop(fd, position, self.size_bytes):
+                    if last_offset >= offset:
+                        if at == position and base_offset > offset:
+                            break  # an entry never points behind its offset
+                        return at, size
+                else:
+                    return None
+            except Malformed:
+                pass
+            logger.warning("%s is wrong about offset %d; reading without it", self.offset_index.path, offset)
+        try:
+            for at, _, last_offset, size in hop(fd, 0, self.size_bytes):
+                if last_offset >= offset:
+                    return at, size
+        except Malformed as error:
+            raise OSError(errno.EIO, f"{self.path}: {error}") from error
+        return None
+
+    def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
+        file = self.open_file()  # held until the walk is over, whatever becomes of the segment
+        yield from walk(file.fd, position, self.size_bytes if end is None else end)
+
+    def next_offset(self) -> int:
+        """The offset behind the last batch, found from the last index entry on. Raises Malformed and OSError."""
+        if not self.size_bytes:
+            return self.base_offset
+        position = self.offset_index.last()[1]
+        last = self.base_offset - 1
+        if position >= self.size_bytes:
+            position = 0
+        for _, _, last, _ in hop(self.open_file().fd, position, self.size_bytes):  # noqa: B007
+            pass
+        return last + 1
+
+    def largest_timestamp_ms(self) -> int:
+        """The latest timestamp of any record; without one, when the file was last written. Raises OSError."""
+        self._look_up_max_timestamp()
+        if self.max_timestamp_ms >= 0:
+            return self.max_timestamp_ms
+        return os.stat(self.path).st_mtime_ns // 1_000_000
+
+    def first_timestamp_ms(self) -> int:
+        """The largest of the first batch; -1 without one. Raises OSError."""
+        if self._first_timestamp_ms == -2:
+            fd = self._files.open(self.path, os.O_RDONLY)  # one look at a segment that nobody reads
+            try:
+                self._first_timestamp_ms = self._read_first_timestamp(fd)
+            finally:
+                self._files.close(fd)
+        return self._first_timestamp_ms
+
+    def latest(self) -> tuple[int, int]:
+        """(latest timestamp, last offset of the first batch that has it); (-1, base offset) without. Raises OSError."""
+        self._look_up_max_timestamp()
+        return self.max_timestamp_ms, self.max_timestamp_offset
+
+    def position_before(self, timestamp_ms: int, start_offset: int) -> int:
+        """A position before which nothing is as late as `timestamp_ms` and from `start_offset` on. Raises OSError."""
+        offset = self.time_index.offset_before(timestamp_ms)
+        return self.offset_index.position_of(max(offset, start_offset))
+
+    def _look_up_max_timestamp(self) -> None:
+        if self.max_timestamp_ms == -2:
+            self._know_max_timestamp()
+            if self.file is None:
+                self.time_index.release()  # a descriptor that nobody counts
+
+    def _know_max_timestamp(self) -> None:
+        if self.max_timestamp_ms == -2:
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
+
+    def _read_first_timestamp(self, fd: int) -> int:
+        head = os.pread(fd, min(HEADER_BYTES, self.size_bytes), 0)
+        try:
+            header = parse_header(head) if head[16:17] == bytes((MAGIC,)) else entry_header(head)
+        except Malformed:
+            return -1
+        return header.max_timestamp
+
+    # after an unclean stop
+
+    def begin_rebuild(self) -> None:
+        """Empty the sparse indexes; `reindex` fills them again. Raises OSError."""
+        self.release()
+        self.offset_index.reset()
+        self.time_index.reset()
+        self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
+        self._unindexed_bytes = 0
+        self._rebuilt_bytes = self.record_count = self.control_record_count = self.uncounted_bytes = 0
+        self.identity = None
+        self.is_noted = False
+        if self.size_bytes:  # else nothing comes, and the files have their final form
+            self.open_for_append()
+
+    def write_again(self, size_bytes: int) -> None:
+        """Write the first `size_bytes` once more, as they are: then the next fsync takes them along. Raises OSError."""
+        files = self._files
+        fd = files.open(self.path, os.O_RDWR)
+        try:
+            for position in range(0, size_bytes, _COPY_BYTES):
+                files.write_fully(fd, files.pread(fd, min(_COPY_BYTES, size_bytes - position), position), position)
+        finally:
+            files.close(fd)
+
+    def reindex(self, position: int, header: BatchHeader) -> None:
+        """Index a batch that already stands at `position`, by the same rule as an append."""
+        if header.max_timestamp > self.max_timestamp_ms:
+            self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += header.size_bytes
+        self._rebuilt_bytes = position + header.size_bytes
+        if header.record_count < 0:
+            self.uncounted_bytes = NEVER  # who counts has to unpack it
+        self.record_count += header.record_count
+        if header.is_control:
+            self.control_record_count += header.record_count
+
+    def end_rebuild(self, size_bytes: int) -> None:
+        """The first `size_bytes` are good: cut the rest off, and seal. Raises OSError."""
+        self.size_bytes = size_bytes
+        if self.uncounted_bytes or size_bytes != self._rebuilt_bytes:
+            self.forget_counts()
+        self.seal()
+        self._first_timestamp_ms = -2
+        self.rest()
+
+    # cutting
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batches that reach `offset`, and their index entries; how many bytes went. Raises OSError."""
+        found = self.find(offset)
+        if found is None:
+            return 0
+        return self.cut(found[0], offset)
+
+    def cut(self, position: int, offset: int) -> int:
+        """Drop everything from `position` on, where `offset` would come next; how many bytes went. Raises OSError."""
+        cut_bytes = self.size_bytes - position
+        self.release()
+        self._files.truncate_path(self.path, position)
+        self.size_bytes = position
+        self.offset_index.keep_before(offset)
+        self.time_index.keep_before(offset)
+        self.txn_index.keep_before(offset)
+        self._tail_ends.clear()
+        self._tail_positions.clear()
+        self.tail_from = NEVER
+        self._unindexed_bytes = 0
+        self.forget_counts()
+        if not position:
+            self._first_timestamp_ms = -1
+        self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
+        after = self.offset_index.position_of(self.max_timestamp_offset) if self.max_timestamp_ms >= 0 else 0
+        for _, header, _ in self.walk(after):
+            if header.max_timestamp > self.max_timestamp_ms:
+                self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+        self._preallocated = True  # so that sealing writes the last time index entry
+        return cut_bytes
+
+    # counting
+
+    def add_counted(self, record_count: int, control_record_count: int) -> None:
+        """So many records are in what was not counted until now."""
+        self.record_count += record_count
+        self.control_record_count += control_record_count
+        self.uncounted_bytes = 0
+        self.identity = None
+
+    def forget_counts(self) -> None:
+        """Nothing is known of what is in the file now."""
+        self.record_count = self.control_record_count = 0
+        self.uncounted_bytes = self.size_bytes
+        self.identity = None
+        self.is_noted = False
+
+    # its files
+
+    def index_bytes(self) -> int:
+        """Of the .index file, 0 without one. Raises OSError."""
+        return _size_of(self.offset_index)
+
+    def time_index_bytes(self) -> int:
+        return _size_of(self.time_index)
+
+    def modified_ns(self) -> int:
+        """When the .log was last written. Raises OSError."""
+        return os.stat(self.path).st_mtime_ns
+
+    def files(self) -> list[str]:
+        """The paths of its files; the .txnindex may not exist."""
+        return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
+
+    def rename(self, before: str, after: str) -> list[str]:
+        """Let the names of its files end in `after` instead of `before`; the new paths. Raises OSError; what was
+        renamed has its new name then, and trying again goes on from there."""
+        renamed = []
+        for part in (self, self.offset_index, self.time_index, self.txn_index):
+            if not part.path.endswith(before) or (after and part.path.endswith(after)):
+                continue  # done before
+            path = part.path.removesuffix(before) + after
+            with contextlib.suppress(FileNotFoundError):
+                self._files.rename(part.path, path)
+                renamed.append(path)
+            part.path = path
+        return renamed
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether its files are those that a start would take for it: it is part of the log, and not on the move."""
+        return not self._closed and self.path.endswith(LOG)
+
+    def delete_files(self) -> None:
+        """Raises OSError."""
+        self.abandon()
+        for path in self.files():
+            self._files.unlink_if_exists(path)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, f"{self.path} is closed")
+
+
+def _size_of(index: MappedIndex) -> int:
+    try:
+        return os.stat(index.path).st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,158 @@
+"""Which record was the first at or after a time, and which is the latest of all: for ListOffsets.
+
+Segments are passed over by their largest timestamps, then the time index says where to begin, and from there batches
+are walked and the one that may have it is looked into, record by record. Where the records of that time were deleted,
+that is all the rest of a segment; so deciding what to read and reading it are apart, for the one to be done by the
+log's owner and the other by any thread.
+Source: kafka.log.UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.region import OpenFile
+from kafkalite.log.segment.file_batches import walk
+from kafkalite.log.segment.segment import Segment
+from kafkalite.record.batch import MAGIC, BatchHeader
+from kafkalite.record.message_set import message_times
+from kafkalite.record.record import record_times
+
+# what looking for a time may unpack of one batch: a quarter of a second at worst, far above what producers send
+_LOOKUP_BYTES_MAX = 16 << 20
+_LOOKUP_RECORDS_MAX = 250_000
+
+
+class TimestampOffset(NamedTuple):
+    """One record: its timestamp, its offset, and the epoch of the leader that wrote it (-1: unknown)."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+_Search = Iterator[TimestampOffset | None]
+"""In one segment: None for each batch that is passed over, then the record, if any. Raises OSError, Malformed."""
+
+
+class TimeLookup:
+    """One question to one log, answered step by step:
+
+        while lookup.begin():
+            lookup.read()
+        lookup.found
+
+    `begin` is for the log's owner. `read` looks at files only, and may wait for a disk; while a thread is at it,
+    `give_up` makes it end with the next batch. `found` is None where there is no such record.
+    """
+
+    __slots__ = ("_fault", "_is_over", "_limit_offset", "_refusal", "_search", "_searches", "found")
+
+    def __init__(
+        self, searches: Iterator[_Search], limit_offset: int, refusal: Callable[[OSError | Malformed], KafkaError]
+    ) -> None:
+        """What is found at or behind `limit_offset` does not count. `refusal`: what is told of a log that cannot be
+        read."""
+        self.found: TimestampOffset | None = None
+        self._searches = searches
+        self._search: _Search = iter(())
+        self._limit_offset = limit_offset
+        self._refusal = refusal
+        self._fault: OSError | Malformed | None = None
+        self._is_over = False
+
+    def begin(self) -> bool:
+        """Whether something has to be read. Raises KafkaError."""
+        search = None
+        if self._fault is None and not self._is_over:
+            try:
+                search = next(self._searches, None)
+            except (OSError, Malformed) as error:
+                self._fault = error
+        if self._fault is not None:
+            raise self._refusal(self._fault) from self._fault
+        if search is None:
+            return False
+        self._search = search
+        return True
+
+    def read(self) -> None:
+        if self._is_over:
+            return
+        try:
+            for found in self._search:
+                if found is not None:
+                    self.found = found if found.offset < self._limit_offset else None
+                    self._is_over = True
+                if self._is_over:
+                    break
+        except (OSError, Malformed) as error:
+            self._fault = error
+        self._search = iter(())  # which keeps a file open
+
+    def answer(self) -> TimestampOffset | None:
+        """Here and now, however long it takes. Raises KafkaError."""
+        while self.begin():
+            self.read()
+        return self.found
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_over = True
+
+
+def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> Iterator[_Search]:
+    """For the first record from `start_offset` on that is not before `timestamp_ms`. Raises OSError."""
+    for segment in segments:
+        if segment.largest_timestamp_ms() < timestamp_ms:
+            continue
+        position = segment.position_before(timestamp_ms, start_offset)
+        # what it has of that time may have been deleted with the records before the start: then the next one has it
+        yield _first_from(segment.open_file(), position, segment.size_bytes, timestamp_ms, start_offset)
+
+
+def latest(segments: Sequence[Segment], start_offset: int) -> Iterator[_Search]:
+    """For the first record that carries the latest timestamp of all, if it was not deleted. Raises OSError."""
+    segment = max(segments, key=lambda s: s.latest()[0])  # the first of equals
+    timestamp_ms, offset = segment.latest()
+    found = segment.find(offset) if timestamp_ms >= 0 else None
+    if found is not None:
+        yield _first_of(segment.open_file(), found[0], segment.size_bytes, timestamp_ms, start_offset)
+
+
+def _first_from(file: OpenFile, position: int, end: int, timestamp_ms: int, start_offset: int) -> _Search:
+    for _, header, batch in walk(file.fd, position, end):
+        if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
+            for offset, record_ms in _times(header, batch, start_offset):
+                if record_ms >= timestamp_ms and offset >= start_offset:
+                    yield TimestampOffset(record_ms, offset, header.leader_epoch)
+        yield None
+
+
+def _first_of(file: OpenFile, position: int, end: int, timestamp_ms: int, start_offset: int) -> _Search:
+    """In the first batch that has exactly this as its latest timestamp, and in no other."""
+    for _, header, batch in walk(file.fd, position, end):
+        if header.max_timestamp == timestamp_ms:
+            for offset, record_ms in _times(header, batch, start_offset):
+                if record_ms == timestamp_ms and offset >= start_offset:
+                    yield TimestampOffset(timestamp_ms, offset, header.leader_epoch)
+            return
+        yield None
+
+
+def _times(header: BatchHeader, batch: memoryview, start_offset: int) -> Iterator[tuple[int, int]]:
+    """(offset, timestamp) of a batch's records, as far as they can be had at a bearable price.
+
+    What is left is told by the header: its latest timestamp, at its first offset. So nobody who reads from there
+    misses a record, and a batch that nobody can unpack is in nobody's way.
+    """
+    if header.record_count <= _LOOKUP_RECORDS_MAX:
+        try:
+            times = record_times if header.magic == MAGIC else message_times
+            yield from times(batch, _LOOKUP_BYTES_MAX)
+            return
+        except Malformed:
+            pass
+    yield max(header.base_offset, start_offset), header.max_timestamp

@@ -1,0 +1,1 @@
+"""What a log knows besides its records: leader epochs and producers. Imports storage, record."""

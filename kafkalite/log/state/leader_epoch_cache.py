@@ -1,0 +1,138 @@
+"""Which leader epoch wrote which offsets: one (epoch, first offset) per epoch, both ascending.
+
+An entry is made when the first batch of an epoch comes. The file is written then, but only waits for the disk when it
+replaces older entries: what is lost in a crash above the recovery point is found again in the batches themselves.
+Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+
+from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries
+from kafkalite.log.storage.files import Files
+
+logger = logging.getLogger(__name__)
+
+UNDEFINED = (-1, -1)
+
+
+class LeaderEpochs:
+    """The epochs of one partition's log. Invariant: `_epochs` and `_starts` ascend strictly and are equally long.
+
+    `latest` is the newest epoch, -1 without any; `was_begun` says that `load` found a file. Methods that change
+    something raise OSError.
+    """
+
+    __slots__ = ("_epochs", "_files", "_starts", "latest", "path", "was_begun")
+
+    def __init__(self, path: str, files: Files) -> None:
+        self._files = files
+        self.path = path
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = -1
+        self.was_begun = False
+
+    def load(self) -> None:
+        """Take the entries from the file; a corrupt one is logged and counts as empty. Raises OSError."""
+        try:
+            text = self._files.read(self.path)
+            self.was_begun = True
+            entries = decode_entries(text, 2)
+            pairs = [(int(epoch), int(start)) for epoch, start in entries]
+        except FileNotFoundError:
+            return
+        except ValueError as error:
+            logger.warning("cannot read %s (%s); going on without it", self.path, error)
+            return
+        for epoch, start in pairs:
+            if epoch >= 0 and start >= 0:
+                self._insert(epoch, start)
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Batches from `start_offset` on are of `epoch`. Entries that contradict it are dropped.
+
+        When the file cannot be written nothing has changed.
+        """
+        if epoch == self.latest and start_offset >= self._starts[-1]:
+            return
+        before = self._epochs.copy(), self._starts.copy(), self.latest
+        self._insert(epoch, start_offset)
+        try:
+            self._write(durable=bool(before[0]))
+        except OSError:
+            self._epochs, self._starts, self.latest = before
+            raise
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, -1 if nobody knows."""
+        at = bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else -1
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """Where `epoch` ended: (that epoch or the next lower one known, the first offset behind it).
+
+        `end_offset` is the log's. (-1, -1) for an epoch later than all; for one before the first, (epoch, the first
+        offset there is).
+        """
+        if epoch < 0 or not self._epochs or epoch > self.latest:
+            return UNDEFINED
+        if epoch == self.latest:
+            return epoch, end_offset
+        at = bisect_right(self._epochs, epoch)
+        return (self._epochs[at - 1] if at else epoch), self._starts[at]
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log ends at `end_offset` now. One without a record keeps the epoch of its last."""
+        keep = len(self._starts)
+        first = 1 if keep and self._starts[0] == end_offset else 0
+        while keep > first and self._starts[keep - 1] >= end_offset:
+            keep -= 1
+        if keep < len(self._starts):
+            del self._epochs[keep:], self._starts[keep:]
+            self.latest = self._epochs[-1] if keep else -1
+            self._write(durable=False)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log begins at `start_offset` now: the epoch that wrote that offset begins there."""
+        gone = bisect_right(self._starts, start_offset) - 1
+        if gone < 0 or (gone == 0 and self._starts[0] == start_offset):
+            return
+        del self._epochs[:gone], self._starts[:gone]
+        self._starts[0] = start_offset
+        self._write(durable=False)
+
+    def put_in_front(self, entries: list[tuple[int, int]]) -> None:
+        """`entries` come before those that are known; the last of them may be of the first epoch known."""
+        if self._epochs and entries[-1][0] >= self._epochs[0]:
+            del self._epochs[0], self._starts[0]
+        self._epochs[:0] = [epoch for epoch, _ in entries]
+        self._starts[:0] = [start for _, start in entries]
+        self.latest = self._epochs[-1]
+        self._write(durable=False)
+
+    def clear(self) -> None:
+        self._epochs.clear()
+        self._starts.clear()
+        self.latest = -1
+        self._write(durable=False)
+
+    def _insert(self, epoch: int, start_offset: int) -> None:
+        epochs, starts = self._epochs, self._starts
+        dropped = []
+        while epochs and (epochs[-1] >= epoch or starts[-1] >= start_offset):
+            dropped.append((epochs.pop(), starts.pop()))
+        if dropped and (len(dropped) > 1 or dropped[0][1] != start_offset):
+            logger.warning("epoch %d from offset %d on contradicts %s in %s", epoch, start_offset, dropped, self.path)
+        epochs.append(epoch)
+        starts.append(start_offset)
+        self.latest = epoch
+
+    def _write(self, *, durable: bool) -> None:
+        lines = (f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
+        self._files.write_atomically(self.path, encode_entries(lines), durable=durable)

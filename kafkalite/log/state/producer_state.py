@@ -1,0 +1,360 @@
+"""What a partition remembers of its idempotent producers: epoch, last sequence and the last five batches of each.
+
+A batch that was appended before is recognised by (epoch, first and last sequence) and answered with its first offset;
+one that does not follow the last is refused. The state is written to `<offset>.snapshot` when a segment is rolled and
+when the log closes; a start takes the newest snapshot and applies the batches behind it. A snapshot holds only the
+last batch of each producer.
+
+    snapshot: version 1 (i2), CRC-32C of what follows it (u4), count (i4), then 46 bytes each: producer id i8,
+    epoch i2, last sequence i4, last offset i8, offset delta i4, timestamp i8, coordinator epoch i4, first offset of
+    the open transaction i8 (-1: none)
+
+Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from bisect import bisect_left, insort
+from typing import NamedTuple
+
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.record import read_records
+
+logger = logging.getLogger(__name__)
+
+BATCHES_REMEMBERED = 5  # Java clients have at most as many in flight
+EXPIRATION_MS = 86_400_000
+
+_HEAD = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+_VERSION = 1
+_CRC_END = 6
+_SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap from 2^31-1 to 0
+_ABORT, _COMMIT = 0, 1
+
+
+class AppendedBatch(NamedTuple):
+    """One batch as its producer may send it again."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    """One producer id. Invariant: `batches` are all of `epoch`, oldest first, at most five.
+
+    `last_sequence` is the last batch's, -1 without one. `txn_first_offset` is -1 without an open transaction.
+    """
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "txn_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.last_sequence = -1
+        self.batches: list[AppendedBatch] = []
+        self.coordinator_epoch = -1
+        self.last_timestamp_ms = -1
+        self.txn_first_offset = -1
+
+    def enter_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.last_sequence = -1
+
+    def add(self, batch: AppendedBatch) -> None:
+        batches = self.batches
+        if len(batches) == BATCHES_REMEMBERED:
+            del batches[0]
+        batches.append(batch)
+        self.last_sequence = batch[0]
+        self.last_timestamp_ms = batch[3]
+
+
+class ProducerState:
+    """The producers of one partition. `snapshots` are the offsets of the snapshot files there are, ascending;
+    `highest_id` is the greatest producer id that was ever met, expired or not, -1 without any.
+
+    Invariant: `ongoing` maps the first offset of every open transaction to its producer id.
+    """
+
+    __slots__ = ("_directory", "_files", "_producers", "highest_id", "ongoing", "snapshots")
+
+    def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
+        self._files = files
+        self._directory = directory
+        self._producers: dict[int, Producer] = {}
+        self.highest_id = -1
+        self.ongoing: dict[int, int] = {}
+        self.snapshots = sorted(snapshots)
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._producers.get(producer_id)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return min(self.ongoing) if self.ongoing else None
+
+    # the way of an append
+
+    def check(self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int) -> AppendedBatch | None:
+        """May a batch outside any transaction be appended? None if so; the earlier one if it was appended before.
+
+        Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 the producer is inside a transaction.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return None
+        in_sequence = first_sequence == (producer.last_sequence + 1) & _SEQUENCE_MASK
+        if epoch == producer.epoch and in_sequence and producer.txn_first_offset < 0:
+            return None
+        return self._check_closely(producer, producer_id, epoch, first_sequence, offset_delta)
+
+    def _check_closely(
+        self, producer: Producer, producer_id: int, epoch: int, first_sequence: int, offset_delta: int
+    ) -> AppendedBatch | None:
+        if epoch == producer.epoch:
+            last_sequence = (first_sequence + offset_delta) & _SEQUENCE_MASK
+            for batch in producer.batches:
+                if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
+                    return batch
+            if first_sequence != (producer.last_sequence + 1) & _SEQUENCE_MASK:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming), "
+                    f"{producer.last_sequence} (last appended)",
+                )
+        elif epoch < producer.epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {producer.epoch}",
+            )
+        elif first_sequence != 0 and producer.epoch >= 0:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Producer {producer_id} begins epoch {epoch} with sequence number {first_sequence} instead of 0",
+            )
+        if producer.txn_first_offset >= 0:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
+        return None
+
+    def update(
+        self, producer_id: int, epoch: int, first_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
+    ) -> None:
+        """A data batch was appended."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._begin(producer_id, epoch)
+        elif epoch != producer.epoch:
+            producer.enter_epoch(epoch)
+        last_sequence = (first_sequence + offset_delta) & _SEQUENCE_MASK
+        producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+
+    def _begin(self, producer_id: int, epoch: int) -> Producer:
+        self.highest_id = max(self.highest_id, producer_id)
+        producer = self._producers[producer_id] = Producer(epoch)
+        return producer
+
+    def last_batches(self, before_offset: int) -> dict[int, tuple[int, int]]:
+        """(last offset of its last batch with data, -1 without one; epoch) by producer id, of those where that offset
+        lies before `before_offset`. Source: UnifiedLog.lastRecordsOfActiveProducers."""
+        found = {}
+        for producer_id, producer in self._producers.items():
+            last_offset = producer.batches[-1].last_offset if producer.batches else -1
+            if last_offset < before_offset:
+                found[producer_id] = last_offset, producer.epoch
+        return found
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget those that have been silent that long; returns how many. One inside a transaction stays."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    # the way of a start
+
+    def apply(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
+        """Take a batch from the log into account. The transaction that it aborts, if it is such a marker."""
+        if header.producer_id < 0:
+            return None
+        if header.is_control:
+            return self._apply_marker(header, batch)
+        if header.record_count == 0 and header.base_sequence < 0:
+            return None
+        last_offset = header.last_offset
+        self.update(
+            header.producer_id, header.producer_epoch, header.base_sequence, last_offset, header.last_offset_delta,
+            header.max_timestamp,
+        )  # fmt: skip
+        producer = self._producers[header.producer_id]
+        if header.is_transactional and producer.txn_first_offset < 0:
+            producer.txn_first_offset = header.base_offset
+            self.ongoing[header.base_offset] = header.producer_id
+        return None
+
+    def _apply_marker(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
+        try:
+            records = read_records(batch)
+            if not records:  # compaction took the whole transaction
+                return None
+            _, kind = _CONTROL_KEY.unpack_from(records[0].key or b"")
+            if kind not in (_ABORT, _COMMIT):
+                return None
+            _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
+        except (Malformed, struct.error) as error:
+            logger.warning("control batch at offset %d in %s: %s", header.base_offset, self._directory, error)
+            return None
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._begin(header.producer_id, header.producer_epoch)
+        producer.enter_epoch(header.producer_epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp_ms = records[0].timestamp
+        first_offset, producer.txn_first_offset = producer.txn_first_offset, -1
+        if first_offset < 0:
+            return None
+        self.ongoing.pop(first_offset, None)
+        if kind == _COMMIT:
+            return None
+        stable = min(self.ongoing) if self.ongoing else header.last_offset + 1
+        return AbortedTxn(header.producer_id, first_offset, header.last_offset, stable)
+
+    def restore(self, start_offset: int, end_offset: int, now_ms: int, expiration_ms: int) -> int:
+        """Take the newest readable snapshot in [start_offset, end_offset]; returns the offset that it covers.
+
+        Without one the state is empty and `start_offset` comes back. Corrupt snapshots are deleted, and so are those
+        outside the range. Raises OSError.
+        """
+        self.clear()
+        for offset in self.snapshots.copy():
+            if not start_offset <= offset <= end_offset:
+                self.drop_snapshot(offset)
+        while self.snapshots:
+            offset = self.snapshots[-1]
+            path = self._path(offset)
+            try:
+                producers = decode_snapshot(self._files.read(path))
+            except (Malformed, FileNotFoundError) as error:
+                logger.warning("%s is unusable (%s); falling back to an older one", path, error)
+                self.drop_snapshot(offset)
+                continue
+            self.highest_id = max(self.highest_id, max(producers, default=-1))
+            for producer_id, producer in producers.items():
+                if producer.txn_first_offset >= 0:
+                    self.ongoing[producer.txn_first_offset] = producer_id
+                elif now_ms - producer.last_timestamp_ms >= expiration_ms:
+                    continue
+                self._producers[producer_id] = producer
+            return offset
+        return start_offset
+
+    def clear(self) -> None:
+        self._producers.clear()
+        self.ongoing.clear()
+
+    # snapshot files
+
+    def take_snapshot(self, offset: int) -> str | None:
+        """Write the state, which covers everything below `offset`; the file's path, or None if there is a newer one.
+
+        The caller sees to it that the file reaches the disk. Raises OSError.
+        """
+        if offset <= (self.snapshots[-1] if self.snapshots else 0):
+            return None
+        path = self._path(offset)
+        self._files.write_new(path, encode_snapshot(self._producers))
+        insort(self.snapshots, offset)
+        return path
+
+    def keep_useful_snapshots(self, base_offsets: list[int]) -> None:
+        """Delete the snapshots that no segment begins with, but for the newest behind the last segment's begin.
+
+        Raises OSError.
+        """
+        bases = set(base_offsets)
+        strays = [offset for offset in self.snapshots if offset not in bases]
+        if strays and strays[-1] >= base_offsets[-1]:
+            strays.pop()
+        for offset in strays:
+            self.drop_snapshot(offset)
+
+    def drop_snapshot(self, offset: int) -> None:
+        """Raises OSError."""
+        if self.forget_snapshot(offset):
+            self._files.unlink_if_exists(self._path(offset))
+
+    def forget_snapshot(self, offset: int) -> bool:
+        """The file at `offset` goes, or went, with its segment; whether there was one."""
+        at = bisect_left(self.snapshots, offset)
+        if at == len(self.snapshots) or self.snapshots[at] != offset:
+            return False
+        del self.snapshots[at]
+        return True
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
+
+
+def encode_snapshot(producers: dict[int, Producer]) -> bytes:
+    """The content of a snapshot file."""
+    out = bytearray(_HEAD.pack(_VERSION, 0, len(producers)))
+    for producer_id, producer in producers.items():
+        last = producer.batches[-1] if producer.batches else AppendedBatch(-1, -1, 0, -1)
+        out += _ENTRY.pack(
+            producer_id, producer.epoch, last.last_sequence, last.last_offset, last.offset_delta,
+            producer.last_timestamp_ms, producer.coordinator_epoch, producer.txn_first_offset,
+        )  # fmt: skip
+    struct.pack_into(">I", out, 2, crc32c(memoryview(out)[_CRC_END:]))
+    return bytes(out)
+
+
+def decode_snapshot(data: bytes) -> dict[int, Producer]:
+    """The producers in a snapshot file. Malformed if it is not one."""
+    if len(data) < _HEAD.size:
+        raise Malformed(f"{len(data)} bytes are no producer snapshot")
+    version, crc, count = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise Malformed(f"unknown version {version}")
+    if crc != crc32c(data[_CRC_END:]):
+        raise Malformed("its checksum is wrong")
+    if len(data) != _HEAD.size + count * _ENTRY.size:
+        raise Malformed(f"{count} producers do not take {len(data)} bytes")
+    producers = {}
+    for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
+        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn = fields
+        producer = Producer(epoch)
+        if last_offset >= 0:
+            producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+        producer.last_timestamp_ms = timestamp_ms
+        producer.coordinator_epoch = coordinator_epoch
+        producer.txn_first_offset = txn
+        producers[producer_id] = producer
+    return producers

@@ -1,0 +1,84 @@
+"""Kafka's small text files: offsets of many partitions, the epochs of one, its topic id.
+
+A checkpoint is `version 0`, the number of entries, then one entry per line. It is rewritten whole (see
+`Files.write_atomically`). A file that breaks these rules is corrupt: the reader says so and goes on as if it were
+empty, which costs a longer recovery, never data.
+Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+
+from kafkalite.common.names import format_uuid, parse_uuid
+from kafkalite.log.storage.files import Files
+
+logger = logging.getLogger(__name__)
+
+_VERSION = "0"
+
+
+def encode_entries(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
+
+
+def decode_entries(data: bytes, width: int) -> list[list[str]]:
+    """The fields of every entry, `width` each. ValueError if the file is corrupt; an empty file has no entries."""
+    lines = data.decode().split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    elif len(lines) > 2:
+        raise ValueError(f"the last line is cut off: {lines[-1]!r}")  # it may be a number that was longer
+    if len(lines) < 2:
+        if lines in ([], [_VERSION]):
+            return []
+        raise ValueError(f"unknown version {lines[0]!r}")
+    if lines[0] != _VERSION:
+        raise ValueError(f"unknown version {lines[0]!r}")
+    entries = [line.split() for line in lines[2:]]
+    if int(lines[1]) != len(entries):
+        raise ValueError(f"{lines[1]} entries announced, {len(entries)} found")
+    for entry in entries:
+        if len(entry) != width:
+            raise ValueError(f"malformed line {' '.join(entry)!r}")
+    return entries
+
+
+def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+    """`topic partition offset` lines."""
+    return encode_entries(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
+    """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged. Raises OSError for
+    one that the disk does not give: what it says is not lost."""
+    try:
+        entries = decode_entries(files.read(path), 3)
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        logger.warning("cannot read %s (%s); going on without it", path, error)
+        return {}
+
+
+def encode_topic_id(topic_id: uuid.UUID) -> bytes:
+    """The content of partition.metadata."""
+    return f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode()
+
+
+def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
+    """The topic id in a partition.metadata; None when there is no such file, or a corrupt one, which is logged."""
+    try:
+        fields = dict(line.split(": ", 1) for line in files.read(path).decode().split("\n") if line)
+        if fields.get("version") != "0":
+            raise ValueError(f"unknown version {fields.get('version')!r}")
+        return parse_uuid(fields["topic_id"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, OSError) as error:
+        logger.warning("cannot read %s (%s); going on without it", path, error)
+        return None
