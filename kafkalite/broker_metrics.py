@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
-from kafkalite.coordinator.group_state import GroupState
+from kafkalite.coordinator.group.group_state import GroupState
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.network.server import Server
-    from kafkalite.topics import Topics
+    from kafkalite.replication.topic_admin import Topics
 
 _PER_PAUSE = 500  # partitions or groups of which little is asked
 _WHERE = ("topic", "partition")

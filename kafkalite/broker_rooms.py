@@ -24,16 +24,16 @@ from kafkalite.compaction import Compaction
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.producer_ids import ProducerIds
-from kafkalite.group_topic import GroupTopic
+from kafkalite.coordinator.offsets_topic import GroupTopic
+from kafkalite.coordinator.producer_id_manager import ProducerIds
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionCheck
 from kafkalite.log.storage.io_executor import Hands
 from kafkalite.metadata.cluster_metadata import Registry, TopicRecord
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry, place_of_registry
 from kafkalite.network.server import Listener, NetworkLimits, Server
+from kafkalite.replication.topic_admin import Topics
 from kafkalite.running_config import RunningConfig
-from kafkalite.topics import Topics
 from kafkalite.zk.cluster.session_file import check_is_no_member
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.following import Following
+from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import Change, Standing
 from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
-from kafkalite.replication.controller import Controller
+from kafkalite.replication.metadata_applier import Following
 from kafkalite.replication.peers import who_misses_us
 from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
 from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalite.config.listeners import ListenerConfig
     from kafkalite.log.directories.log_directories import DataDirectories
     from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry
-    from kafkalite.topics import Topics
+    from kafkalite.replication.topic_admin import Topics
 
 logger = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.following import Following
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, Standing, TopicRecord
-from kafkalite.partition import Waiter
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.topics import Topics
+from kafkalite.replication.metadata_applier import Following
+from kafkalite.replication.partition import Waiter
+from kafkalite.replication.topic_admin import Topics
 from tests.cluster_registry import CLUSTER_ID, ClusterMemory, MemoryRegistry
 
 ME, OTHER = 1, 2

@@ -13,13 +13,12 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.coordinator import group_records
+from kafkalite.coordinator.group import record_codec
+from kafkalite.coordinator.group.offset_store import CommittedOffset
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.offset_store import CommittedOffset
-from kafkalite.group_topic import TURN_BYTES, GroupTopic
+from kafkalite.coordinator.offsets_topic import TURN_BYTES, GroupTopic
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
-from kafkalite.partition import Partition
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,7 +26,8 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
 )
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.topics import Topic, Topics
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.topic_admin import Topic, Topics
 
 PARTITIONS = 2  # what the broker would make of its own accord
 
@@ -156,18 +156,18 @@ def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], 
 def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_lies(
     live: Callable[[Story], None],
 ) -> None:
-    group_value = group_records.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+    group_value = record_codec.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
 
     async def first(broker: Life) -> None:
         await broker.group_topic.ensure()
         partition = broker.partition_of("g")
-        key, group_key = group_records.offset_key("g", "orders", 0), group_records.group_key("g")
-        write(partition, key, group_records.offset_value(CommittedOffset(500, -1, "", 1_000)))
-        write(partition, group_key, group_records.group_value(group_value))
-        kept = group_records.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        key, group_key = record_codec.offset_key("g", "orders", 0), record_codec.group_key("g")
+        write(partition, key, record_codec.offset_value(CommittedOffset(500, -1, "", 1_000)))
+        write(partition, group_key, record_codec.group_value(group_value))
+        kept = record_codec.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
         before = partition.log.size_bytes
         while partition.log.size_bytes < before + 2 * TURN_BYTES:
-            write(partition, group_records.offset_key("kept", "orders", 0), kept)
+            write(partition, record_codec.offset_key("kept", "orders", 0), kept)
         write(partition, key, None)
         write(partition, group_key, None)
 
@@ -183,9 +183,9 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
 def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> None:
     async def first(broker: Life) -> None:
         await broker.group_topic.ensure()
-        value = group_records.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        value = record_codec.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
         for _ in range(3 * TURN_BYTES // 4_000):
-            write(broker.partition_of("g"), group_records.offset_key("g", "orders", 0), value)
+            write(broker.partition_of("g"), record_codec.offset_key("g", "orders", 0), value)
 
     async def second(broker: Life) -> None:
         for index in broker.topic.partitions:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.partition import Partition, Waiter
+from kafkalite.replication.partition import Partition, Waiter
 
 
 class FakeLog:

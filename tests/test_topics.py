@@ -15,7 +15,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.topics import Topics
+from kafkalite.replication.topic_admin import Topics
 
 
 def batch(value: bytes) -> memoryview:

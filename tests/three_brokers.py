@@ -20,7 +20,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.topics import Topics
+from kafkalite.replication.topic_admin import Topics
 from tests.api.conftest import Crowd
 
 IDS = (1, 2, 3)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.hosted_topics import Topic
 from kafkalite.metadata.topic_validation import PARTITION_COUNT_MAX
 from kafkalite.network.peer import Reply
 from kafkalite.protocol.messages.cleaner import (
@@ -22,6 +21,7 @@ from kafkalite.protocol.messages.cleaner import (
     RunCleanerResponse,
 )
 from kafkalite.protocol.messages.log_dirs import LogCleaning
+from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job import CleanStats

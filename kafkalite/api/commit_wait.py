@@ -14,8 +14,8 @@ from typing import NamedTuple
 from kafkalite.api.context import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.peer import Reply
-from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from kafkalite.replication.partition import Partition
 
 _WAIT_MS_MIN = 30_000
 _WAIT_MS_MAX = 2**31 - 1

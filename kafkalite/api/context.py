@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.producer_ids import ProducerIds
+    from kafkalite.coordinator.producer_id_manager import ProducerIds
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import BrokerRecord, Registry
     from kafkalite.network.peer import Peer
-    from kafkalite.topics import Topics
+    from kafkalite.replication.topic_admin import Topics
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 

@@ -21,9 +21,9 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.common.region import FileRegion
 from kafkalite.log.segment.file_batches import walk
-from kafkalite.partition import Partition
 from kafkalite.record.message_set import V0, V1
 from kafkalite.record.validation.format_conversion import NotConvertible, to_old_format
+from kafkalite.replication.partition import Partition
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -20,7 +20,6 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.network.peer import Reply
-from kafkalite.partition import Partition, Waiter
 from kafkalite.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -30,6 +29,7 @@ from kafkalite.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from kafkalite.replication.partition import Partition, Waiter
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_MIN_ONE = 3

@@ -25,7 +25,6 @@ from kafkalite.api.fetch_sessions import FINAL_EPOCH, FIRST_VERSION_BY_ID, NO_SE
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.peer import Reply
 from kafkalite.network.sender import COPIED_REGION_BYTES
-from kafkalite.partition import Partition, Waiter
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
 from kafkalite.protocol.header import decode_request_header, request_frame, response_frame
@@ -37,14 +36,15 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from kafkalite.replication.partition import Partition, Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.context import BrokerEndpoint, Services
     from kafkalite.common.region import FileRegion, Part
-    from kafkalite.hosted_topics import Topic
     from kafkalite.network.peer import Peer
+    from kafkalite.replication.replica_manager import Topic
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""

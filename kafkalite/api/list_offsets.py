@@ -18,7 +18,6 @@ from kafkalite.api.context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error
-from kafkalite.partition import Partition
 from kafkalite.protocol.messages.list_offsets import (
     EpochEndOffset,
     ListOffsetsPartition,
@@ -30,6 +29,7 @@ from kafkalite.protocol.messages.list_offsets import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kafkalite.replication.partition import Partition
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2

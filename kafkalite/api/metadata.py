@@ -16,9 +16,7 @@ from kafkalite.api.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, T
 from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
-from kafkalite.hosted_topics import Topic
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
-from kafkalite.partition import Partition
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -30,6 +28,8 @@ from kafkalite.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import Topic
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from kafkalite.api.commit_wait import Uncommitted, answer_when_committed
 from kafkalite.api.context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
-from kafkalite.hosted_topics import Topic
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.network.peer import Reply
-from kafkalite.partition import Partition
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -28,6 +26,8 @@ from kafkalite.protocol.messages.produce import (
 )
 from kafkalite.record.validation.batch_validation import InvalidRecords, Rules
 from kafkalite.record.validation.format_conversion import to_batch
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import Topic
 
 ALL = -1  # acks
 FIRST_VERSION_WITH_LEADERS = 10

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from kafkalite.api.context import Services
     from kafkalite.common.region import Part
-    from kafkalite.hosted_topics import Topic
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.network.peer import Peer, Reply
-    from kafkalite.partition import Partition
+    from kafkalite.replication.partition import Partition
+    from kafkalite.replication.replica_manager import Topic
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset. Older ones are rare and take the long way. Up to 11, the last

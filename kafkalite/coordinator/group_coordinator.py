@@ -21,23 +21,22 @@ from kafkalite.common.clock import Clock, Moment, Timer
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import partition_for_id
 from kafkalite.coordinator import group_offsets, group_responses
-from kafkalite.coordinator.effects import (
+from kafkalite.coordinator.group.effects import (
     AnswerJoin,
     AnswerSync,
     Append,
     CancelTimer,
     Effect,
     GroupTimer,
-    JoinResult,
     SetTimer,
-    SyncResult,
 )
-from kafkalite.coordinator.group import Group, GroupSettings, Joining
+from kafkalite.coordinator.group.group import Group, GroupSettings, Joining
+from kafkalite.coordinator.group.group_state import EMPTY, GROUP_APPEND_FAULT
+from kafkalite.coordinator.group.join_results import JoinResult, SyncResult
+from kafkalite.coordinator.group.offset_store import Partition
+from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
 from kafkalite.coordinator.group_loading import StoredGroups
-from kafkalite.coordinator.group_records import STRING_BYTES_MAX, group_key, offset_key
 from kafkalite.coordinator.group_responses import CLASSIC, Parked
-from kafkalite.coordinator.group_state import EMPTY, GROUP_APPEND_FAULT
-from kafkalite.coordinator.offset_store import Partition
 from kafkalite.protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,

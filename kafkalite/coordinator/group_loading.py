@@ -14,15 +14,15 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from kafkalite.common.errors import Malformed
-from kafkalite.coordinator.group_records import (
-    GroupMetadataValue,
+from kafkalite.coordinator.group.offset_store import OffsetStore
+from kafkalite.coordinator.group.record_codec import (
     OffsetKey,
     is_known_value,
     read_group_value,
     read_key,
     read_offset_value,
 )
-from kafkalite.coordinator.offset_store import OffsetStore
+from kafkalite.protocol.records.group_records import GroupMetadataValue
 from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
 from kafkalite.record.compression import NONE
 from kafkalite.record.message_set import entry_header, read_messages

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group import Group
-from kafkalite.coordinator.group_records import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
-from kafkalite.coordinator.group_state import COMMIT_APPEND_FAULT
-from kafkalite.coordinator.offset_store import NO_TIMESTAMP, CommittedOffset, OffsetStore, Partition
+from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_state import COMMIT_APPEND_FAULT
+from kafkalite.coordinator.group.offset_store import CommittedOffset, OffsetStore, Partition
+from kafkalite.coordinator.group.record_codec import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -36,6 +36,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kafkalite.protocol.records.group_records import NO_TIMESTAMP
 
 Accepted = list[tuple[str, OffsetCommitRequestPartition, OffsetCommitResponsePartition]]
 Asked = Sequence[tuple[str, Iterable[int]]]

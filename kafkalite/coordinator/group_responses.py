@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.effects import JoinResult, SyncResult
-from kafkalite.coordinator.group import Group
-from kafkalite.coordinator.group_state import DEAD, STABLE
+from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_state import DEAD, STABLE
+from kafkalite.coordinator.group.join_results import JoinResult, SyncResult
 from kafkalite.protocol.messages.group_admin import DescribedGroup, DescribedGroupMember, ListedGroup
 from kafkalite.protocol.messages.group_membership import (
     JoinGroupResponse,

@@ -16,13 +16,18 @@ from typing import Any
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import format_uuid, java_hash
-from kafkalite.coordinator.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafkalite.inspection.record_decoders import Shown, to_json
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import INT32, STRING
 from kafkalite.protocol.codec.schema import Message, array, blob, int8, int16, int32, int64, string
 from kafkalite.protocol.codec.schema import struct as tagged
 from kafkalite.protocol.codec.schema import uuid as id16
+from kafkalite.protocol.records.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 
 _VERSION = struct.Struct(">h")
 _CONSUMER = "consumer"

@@ -1,5 +1,1 @@
-"""Who holds and who leads which partition, in a cluster of several brokers.
-
-`replica_assignment` spreads new partitions over the brokers; `election` says who leads; `controller` is the one broker
-that writes it down; `peers` asks the others how we stand when ZooKeeper cannot be asked.
-"""
+"""Partitions, the topics on this broker, and what it leads according to the metadata. Imports log, metadata."""

@@ -4,21 +4,25 @@ import pytest
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator import group_records
-from kafkalite.coordinator.effects import (
+from kafkalite.coordinator.group import record_codec
+from kafkalite.coordinator.group.effects import (
     AnswerJoin,
     AnswerSync,
     Append,
     AssignmentStored,
     CancelTimer,
     GroupTimer,
-    JoinedMember,
-    JoinResult,
     SetTimer,
-    SyncResult,
 )
-from kafkalite.coordinator.group import Group, GroupSettings, Joining
-from kafkalite.coordinator.group_state import COMMIT_ANSWER, ENTERED_FROM, HEARTBEAT_ANSWER, SYNC_ANSWER, GroupState
+from kafkalite.coordinator.group.group import Group, GroupSettings, Joining
+from kafkalite.coordinator.group.group_state import (
+    COMMIT_ANSWER,
+    ENTERED_FROM,
+    HEARTBEAT_ANSWER,
+    SYNC_ANSWER,
+    GroupState,
+)
+from kafkalite.coordinator.group.join_results import JoinedMember, JoinResult, SyncResult
 
 NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
 NOW = Moment(NOW_MS, WALL_MS)
@@ -58,8 +62,8 @@ def test_one_round_as_effects(group):
     assert stop == CancelTimer(GroupTimer.SYNC)
     assert isinstance(store, Append)
     (key, value), then = store.records[0], store.then
-    assert group_records.read_key(key) == group_records.GroupKey("g")
-    stored = group_records.read_group_value(value)
+    assert record_codec.read_key(key) == record_codec.GroupKey("g")
+    stored = record_codec.read_group_value(value)
     assert [each.assignment for each in stored.members] == [b"all"]
     assert stored.current_state_timestamp == WALL_MS + DELAY_MS  # what is stored is dated by the wall clock
     assert then == AssignmentStored(1, {"c-u": b"all"})

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group_state import COMPLETING, EMPTY, STABLE
-from kafkalite.coordinator.members import NEVER_MS
+from kafkalite.coordinator.group.group_state import COMPLETING, EMPTY, STABLE
+from kafkalite.coordinator.group.members import NEVER_MS
 
 GROUP = "g"
 INSTANCES = [None, None, None, "i1", "i2"]

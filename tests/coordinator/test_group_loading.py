@@ -5,9 +5,9 @@ import struct
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator import group_records
+from kafkalite.coordinator.group import record_codec
+from kafkalite.coordinator.group.offset_store import CommittedOffset
 from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
-from kafkalite.coordinator.offset_store import CommittedOffset
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
 from kafkalite.record.record import Record
@@ -26,11 +26,11 @@ class OffsetsLog:
         self.batches.append(memoryview(build_batch(rows, base_offset=len(self.batches), **attributes)))
 
     def commits(self, offset, topic="orders", index=0, **attributes):
-        value = group_records.offset_value(CommittedOffset(offset, 0, "", 5))
-        self.write((group_records.offset_key("g", topic, index), value), **attributes)
+        value = record_codec.offset_value(CommittedOffset(offset, 0, "", 5))
+        self.write((record_codec.offset_key("g", topic, index), value), **attributes)
 
     def forgets(self, topic="orders", index=0, **attributes):
-        self.write((group_records.offset_key("g", topic, index), None), **attributes)
+        self.write((record_codec.offset_key("g", topic, index), None), **attributes)
 
     def in_transaction(self, producer_id):
         return {"transactional": True, "producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
@@ -73,12 +73,12 @@ def test_the_last_word_counts_and_tombstones_delete(log):
 
 
 def test_a_tombstone_that_comes_in_a_later_turn_deletes_all_the_same(log):
-    value = group_records.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
+    value = record_codec.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
     log.commits(1)
-    log.write((group_records.group_key("g"), group_records.group_value(value)))
+    log.write((record_codec.group_key("g"), record_codec.group_value(value)))
     assert list(log.read().groups) == ["g"]
     log.forgets()
-    log.write((group_records.group_key("g"), None))
+    log.write((record_codec.group_key("g"), None))
     stored, _ = log.read_in_turns()
     assert stored.groups == {}
     assert stored.offsets == {}
@@ -121,9 +121,9 @@ def test_rubbish_is_passed_over_and_what_is_good_is_kept(log):
     log.write((b"", b"no version"))
     log.write((b"\0\1short", b""))
     log.write((b"\0\7some other protocol's", b"record"))
-    log.write((group_records.offset_key("g", "orders", 0), b"\0\x09from the future"))
-    log.write((group_records.group_key("g"), b"\0\3"))
-    log.write((group_records.offset_key("g", "orders", 1), b"\0\3" + bytes(50)))
+    log.write((record_codec.offset_key("g", "orders", 0), b"\0\x09from the future"))
+    log.write((record_codec.group_key("g"), b"\0\3"))
+    log.write((record_codec.offset_key("g", "orders", 1), b"\0\3" + bytes(50)))
     torn = bytearray(log.batches[0])
     torn[-3] ^= 0xFF
     log.batches.append(memoryview(torn))
@@ -162,13 +162,13 @@ def test_members_come_back_stable_with_a_fresh_session(world):
 
 
 def test_records_of_corrupt_groups_do_no_harm(world):
-    member = group_records.MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
-    twin = group_records.MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
-    value = group_records.GroupMetadataValue(
+    member = record_codec.MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
+    twin = record_codec.MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
+    value = record_codec.GroupMetadataValue(
         protocol_type="", generation=2**31 - 1, protocol=None, leader="gone", members=[member, member, twin]
     )
     world.log.append(
-        (world.coordinator.partition_for("g"), group_records.group_key("g"), group_records.group_value(value))
+        (world.coordinator.partition_for("g"), record_codec.group_key("g"), record_codec.group_value(value))
     )
     world.restart()
     assert [each.member_id for each in world.describe().members] == ["m"]
@@ -207,10 +207,10 @@ def test_what_brokers_of_before_0_11_wrote_counts_too(log, magic, codec):
     """Message sets of v0 and v1, wrappers among them, and behind them batches of today."""
 
     def words(offset, index):
-        value = group_records.offset_value(CommittedOffset(offset, -1, "old", 5))
-        return group_records.offset_key("g", "orders", index), value
+        value = record_codec.offset_value(CommittedOffset(offset, -1, "old", 5))
+        return record_codec.offset_key("g", "orders", index), value
 
-    gone = group_records.offset_key("g", "orders", 1), None
+    gone = record_codec.offset_key("g", "orders", 1), None
     rows = [words(1, 0), words(2, 1), words(3, 2), words(4, 0), gone]
     entries = [build_set([(i, 5, *row) for i, row in enumerate(rows)], magic, codec=codec)]
     if codec == 0:

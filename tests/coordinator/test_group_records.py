@@ -5,17 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.coordinator import group_records
-from kafkalite.coordinator.group_records import (
-    GroupKey,
+from kafkalite.coordinator.group import record_codec
+from kafkalite.coordinator.group.offset_store import CommittedOffset
+from kafkalite.coordinator.group.record_codec import GroupKey, OffsetKey, versioned
+from kafkalite.protocol.records.group_records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
-    OffsetKey,
-    versioned,
 )
-from kafkalite.coordinator.offset_store import CommittedOffset
 
 NAMES = st.text(max_size=40).filter(lambda text: len(text.encode("utf-8", "replace")) <= 120 and text.isprintable())
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -77,12 +75,12 @@ def a_group(version):
 
 
 def test_keys():
-    assert group_records.offset_key("group", "orders", 7) == OFFSET_KEY
-    assert group_records.group_key("group") == GROUP_KEY
-    assert group_records.read_key(OFFSET_KEY) == OffsetKey("group", "orders", 7)
-    assert group_records.read_key(b"\0\0" + OFFSET_KEY[2:]) == OffsetKey("group", "orders", 7)
-    assert group_records.read_key(GROUP_KEY) == GroupKey("group")
-    assert group_records.read_key(b"\0\3whatever a newer broker wrote") is None
+    assert record_codec.offset_key("group", "orders", 7) == OFFSET_KEY
+    assert record_codec.group_key("group") == GROUP_KEY
+    assert record_codec.read_key(OFFSET_KEY) == OffsetKey("group", "orders", 7)
+    assert record_codec.read_key(b"\0\0" + OFFSET_KEY[2:]) == OffsetKey("group", "orders", 7)
+    assert record_codec.read_key(GROUP_KEY) == GroupKey("group")
+    assert record_codec.read_key(b"\0\3whatever a newer broker wrote") is None
 
 
 @pytest.mark.parametrize("version", OFFSET_VALUES)
@@ -90,33 +88,33 @@ def test_offset_values_of_all_versions(version):
     epoch = 5 if version >= 3 else -1
     expire_ms = COMMIT_MS + 1024 if version == 1 else -1
     committed = CommittedOffset(42, epoch, "note", COMMIT_MS, expire_ms)
-    assert group_records.read_offset_value(OFFSET_VALUES[version]) == committed
+    assert record_codec.read_offset_value(OFFSET_VALUES[version]) == committed
     if version in (1, 3):
-        assert group_records.offset_value(committed) == OFFSET_VALUES[version]
+        assert record_codec.offset_value(committed) == OFFSET_VALUES[version]
 
 
 @pytest.mark.parametrize("version", GROUP_VALUES)
 def test_group_values_of_all_versions(version):
-    assert group_records.read_group_value(GROUP_VALUES[version]) == a_group(version)
+    assert record_codec.read_group_value(GROUP_VALUES[version]) == a_group(version)
     if version:
         assert versioned(a_group(version), version) == GROUP_VALUES[version]
-    assert group_records.group_value(a_group(3)) == GROUP_VALUES[3]
+    assert record_codec.group_value(a_group(3)) == GROUP_VALUES[3]
 
 
 def test_an_empty_group_has_null_where_there_is_no_protocol_and_no_leader():
     value = GroupMetadataValue(protocol_type="consumer", generation=4, current_state_timestamp=COMMIT_MS)
     value.protocol = value.leader = None
     expected = hexed("0003 | 0008 636f6e73756d6572 | 00000004 | ffff | ffff | 0000018bcfe56800 | 00000000")
-    assert group_records.group_value(value) == expected
-    assert group_records.read_group_value(expected) == value
+    assert record_codec.group_value(value) == expected
+    assert record_codec.read_group_value(expected) == value
 
 
 def test_no_prefix_of_a_record_is_taken_for_a_record():
     for data, read in (
-        (OFFSET_KEY, group_records.read_key),
-        (GROUP_KEY, group_records.read_key),
-        *((value, group_records.read_offset_value) for value in OFFSET_VALUES.values()),
-        *((value, group_records.read_group_value) for value in GROUP_VALUES.values()),
+        (OFFSET_KEY, record_codec.read_key),
+        (GROUP_KEY, record_codec.read_key),
+        *((value, record_codec.read_offset_value) for value in OFFSET_VALUES.values()),
+        *((value, record_codec.read_group_value) for value in GROUP_VALUES.values()),
     ):
         for size in range(len(data)):
             with pytest.raises(Malformed):
@@ -125,7 +123,7 @@ def test_no_prefix_of_a_record_is_taken_for_a_record():
 
 @pytest.mark.parametrize("version", [b"\0\5", b"\xff\xff", b"\x7f\xff"])
 def test_values_from_the_future_are_refused_by_name(version):
-    for read in (group_records.read_offset_value, group_records.read_group_value):
+    for read in (record_codec.read_offset_value, record_codec.read_group_value):
         with pytest.raises(Malformed, match="is not known"):
             read(version + bytes(100))
 
@@ -133,6 +131,6 @@ def test_values_from_the_future_are_refused_by_name(version):
 @given(NAMES, NAMES, st.integers(-(2**31), 2**31 - 1), INT64, st.integers(-1, 2**31 - 1), NAMES, INT64)
 def test_what_is_written_by_hand_is_what_the_schema_says(group, topic, index, offset, epoch, metadata, now_ms):
     key = OffsetCommitKey(group=group, topic=topic, partition=index)
-    assert group_records.offset_key(group, topic, index) == versioned(key, 1)
+    assert record_codec.offset_key(group, topic, index) == versioned(key, 1)
     value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=now_ms)
-    assert group_records.offset_value(CommittedOffset(offset, epoch, metadata, now_ms)) == versioned(value, 3)
+    assert record_codec.offset_value(CommittedOffset(offset, epoch, metadata, now_ms)) == versioned(value, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.coordinator.producer_ids import ProducerIds
+from kafkalite.coordinator.producer_id_manager import ProducerIds
 
 
 class Count:

@@ -14,8 +14,8 @@ import pytest
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.partition.partition_log import LogServices, PartitionLog
 from kafkalite.log.storage.files import Done, Job, SyncFailed
-from kafkalite.partition import Partition, Waiter
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.partition import Partition, Waiter
 
 if TYPE_CHECKING:
     from .conftest import Disk

@@ -10,10 +10,10 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.controller import controller, pending_changes
+from kafkalite.controller.controller import Controller
+from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.replication import controller, duties
-from kafkalite.replication.controller import Controller
-from kafkalite.replication.controller_store import ControllerStore, Step
 from kafkalite.zk.client.operations import Create, Delete, SetData
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.replication.conftest import Tell
@@ -371,7 +371,7 @@ def test_a_failure_is_survived_and_what_it_kept_back_is_done_later(
     tell: Tell, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter([RuntimeError("a bug"), OSError("another")])
-    decide = duties.states_due
+    decide = pending_changes.states_due
 
     def faltering(*arguments: Any) -> Any:
         for failure in failures:
@@ -380,7 +380,7 @@ def test_a_failure_is_survived_and_what_it_kept_back_is_done_later(
 
     async def story(place: Place) -> None:
         async with cluster(place, 1) as (one,):
-            monkeypatch.setattr(duties, "states_due", faltering)
+            monkeypatch.setattr(pending_changes, "states_due", faltering)
             await one.session.write(topic("orders", [(1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1}, "a leader after all")
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.replication.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
+from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession, ZooKeeperSettings
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -5,14 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.controller.election import Leadership, Written, first_leadership, next_leadership, preferred_leadership
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.replication.election import (
-    Leadership,
-    Written,
-    first_leadership,
-    next_leadership,
-    preferred_leadership,
-)
 
 AT = 100  # the transaction that wrote the state
 

@@ -60,7 +60,7 @@ def test_a_controller_that_dies_between_two_transactions_leaves_nothing_undone(
     tell: Tell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small transactions, and the controller vanishes behind the second one."""
-    monkeypatch.setattr("kafkalite.replication.controller_store._BATCH_OPERATIONS_MAX", 10)
+    monkeypatch.setattr("kafkalite.controller.controller_store._BATCH_OPERATIONS_MAX", 10)
 
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2) as (one, two):

@@ -15,8 +15,8 @@ from kafkalite.common.clock import SystemClock
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.controller.controller import Controller
 from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, Standing, TopicRecord
-from kafkalite.replication.controller import Controller
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
 from tests.zk.visits import settings_for

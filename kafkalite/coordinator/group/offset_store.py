@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-NO_TIMESTAMP = -1
+from kafkalite.protocol.records.group_records import NO_TIMESTAMP
+
 NO_SUBSCRIPTION: frozenset[str] = frozenset()
 
 Partition = tuple[str, int]

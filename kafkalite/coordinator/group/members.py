@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.effects import JoinedMember, JoinWaiter, SyncWaiter
-from kafkalite.coordinator.group_records import GroupMetadataValue, MemberMetadata
+from kafkalite.coordinator.group.join_results import JoinedMember, JoinWaiter, SyncWaiter
+from kafkalite.protocol.records.group_records import GroupMetadataValue, MemberMetadata
 
 Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata), the member's favourite first
 

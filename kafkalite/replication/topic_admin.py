@@ -18,10 +18,10 @@ from weakref import WeakValueDictionary
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.hosted_topics import HostedTopics
-from kafkalite.hosted_topics import Topic as Topic
 from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
+from kafkalite.replication.replica_manager import HostedTopics
+from kafkalite.replication.replica_manager import Topic as Topic
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager

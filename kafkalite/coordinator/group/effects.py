@@ -5,14 +5,14 @@ Effects are performed in their order. A group has at most one timer of each kind
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.join_results import JoinResult, JoinWaiter, SyncResult, SyncWaiter
 
 if TYPE_CHECKING:
-    from kafkalite.coordinator.members import Member
+    from kafkalite.coordinator.group.members import Member
 
 
 class GroupTimer(Enum):
@@ -21,48 +21,6 @@ class GroupTimer(Enum):
     JOIN = "members join"
     SYNC = "members ask for their assignment"
     SESSION = "members show that they live"
-
-
-class JoinedMember(NamedTuple):
-    """One line of what the leader is told."""
-
-    member_id: str
-    instance_id: str | None
-    metadata: bytes
-
-
-class JoinResult(NamedTuple):
-    """What a JoinGroup response says. The defaults are those of a refusal."""
-
-    error: ErrorCode
-    member_id: str
-    generation_id: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader_id: str = ""
-    skip_assignment: bool = False
-    members: Sequence[JoinedMember] = ()
-
-
-class SyncResult(NamedTuple):
-    """What a SyncGroup response says."""
-
-    error: ErrorCode
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignment: bytes = b""
-
-
-class JoinWaiter(Protocol):
-    """Somebody who waits for the answer to a JoinGroup; may have given up meanwhile."""
-
-    def answer(self, result: JoinResult, /) -> None: ...
-
-
-class SyncWaiter(Protocol):
-    """Somebody who waits for the answer to a SyncGroup; may have given up meanwhile."""
-
-    def answer(self, result: SyncResult, /) -> None: ...
 
 
 class AnswerJoin(NamedTuple):

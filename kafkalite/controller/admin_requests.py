@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 
 from kafkalite.common.clock import Clock
-from kafkalite.replication import duties
-from kafkalite.replication.controller_store import ControllerStore, Step, removals
+from kafkalite.controller import pending_changes
+from kafkalite.controller.controller_store import ControllerStore, Step, removals
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -40,7 +40,7 @@ class Housekeeping:
         """Bring /feature up to date and remove old notices. What is refused is left for the next time."""
         (feature,) = await store.read([znode_paths.FEATURE])
         steps = []
-        if (data := duties.feature_due(None if feature is None else feature.data)) is not None:
+        if (data := pending_changes.feature_due(None if feature is None else feature.data)) is not None:
             write = (
                 Create(znode_paths.FEATURE, data)
                 if feature is None
@@ -77,7 +77,7 @@ class Housekeeping:
         except ValueError as fault:
             logger.warning("%s is not understood and is taken away: %s", znode_paths.REASSIGN_PARTITIONS, fault)
             return
-        for reason in duties.reassignment_faults(self._view, wanted):
+        for reason in pending_changes.reassignment_faults(self._view, wanted):
             logger.warning("reassignment refused: %s", reason)
 
     def _preferred(self, request: Node, controller_epoch: int) -> list[Step]:
@@ -86,8 +86,8 @@ class Housekeeping:
         except ValueError as fault:
             logger.warning("%s is not understood and is taken away: %s", znode_paths.PREFERRED_REPLICA_ELECTION, fault)
             return []
-        live = duties.live_brokers(self._view)
-        due = [duties.preferred_state(self._view, *partition, live, controller_epoch) for partition in wanted]
+        live = pending_changes.live_brokers(self._view)
+        due = [pending_changes.preferred_state(self._view, *partition, live, controller_epoch) for partition in wanted]
         logger.info(
             "election of preferred leaders: %d of %d partitions get another one", len(due) - due.count(None), len(due)
         )

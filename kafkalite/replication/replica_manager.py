@@ -20,7 +20,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, Standing, TopicRecord
-from kafkalite.partition import OfflinePartition, Partition
+from kafkalite.replication.partition import OfflinePartition, Partition
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.effects import (
+from kafkalite.coordinator.group.effects import (
     AnswerJoin,
     AnswerSync,
     Append,
@@ -30,15 +30,10 @@ from kafkalite.coordinator.effects import (
     Effect,
     EmptyGroupStored,
     GroupTimer,
-    JoinResult,
-    JoinWaiter,
     ReplacementStored,
     SetTimer,
-    SyncResult,
-    SyncWaiter,
 )
-from kafkalite.coordinator.group_records import GroupMetadataValue, group_key, group_value
-from kafkalite.coordinator.group_state import (
+from kafkalite.coordinator.group.group_state import (
     COMMIT_ANSWER,
     COMPLETING,
     DEAD,
@@ -50,9 +45,12 @@ from kafkalite.coordinator.group_state import (
     SYNC_ANSWER,
     GroupState,
 )
-from kafkalite.coordinator.members import NEVER_MS, Member, Members, Protocols
-from kafkalite.coordinator.offset_store import NO_TIMESTAMP, ExpiryRule, OffsetStore
-from kafkalite.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.coordinator.group.join_results import JoinResult, JoinWaiter, SyncResult, SyncWaiter
+from kafkalite.coordinator.group.members import NEVER_MS, Member, Members, Protocols
+from kafkalite.coordinator.group.offset_store import ExpiryRule, OffsetStore
+from kafkalite.coordinator.group.record_codec import group_key, group_value
+from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.protocol.records.group_records import NO_TIMESTAMP, GroupMetadataValue
 
 logger = logging.getLogger(__name__)
 

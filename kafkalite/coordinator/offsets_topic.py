@@ -19,9 +19,9 @@ from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loading import StoredGroups
-from kafkalite.partition import Partition
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.topics import Topic, Topics
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.topic_admin import Topic, Topics
 
 logger = logging.getLogger(__name__)
 

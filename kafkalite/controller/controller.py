@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.controller import pending_changes
+from kafkalite.controller.admin_requests import Housekeeping
+from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener, Standing
-from kafkalite.replication import duties
-from kafkalite.replication.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
-from kafkalite.replication.housekeeping import Housekeeping
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -226,11 +226,11 @@ class Controller:
         return not refused and not self._sweep
 
     def _ids_due(self, names: Iterable[str]) -> Iterator[Step]:
-        now_ms, live = self._clock.monotonic_ms(), duties.live_brokers(self._view)
+        now_ms, live = self._clock.monotonic_ms(), pending_changes.live_brokers(self._view)
         self._nameless = {name: self._nameless.get(name, now_ms) for name in self._view.without_id}
         for name in names:
             overdue = now_ms - self._nameless.get(name, now_ms) >= _ROUND_MS
-            if (step := duties.topic_id_step(self._view, name, live, overdue)) is not None:
+            if (step := pending_changes.topic_id_step(self._view, name, live, overdue)) is not None:
                 yield step
 
     def _take_dirty(self) -> list[str]:
@@ -245,25 +245,27 @@ class Controller:
 
     async def _write_states(self, store: ControllerStore, names: Sequence[str]) -> list[Step]:
         """First states and new leaders for these topics, some hundred at a time. Comes back with what was refused."""
-        live = duties.live_brokers(self._view)
-        first: list[duties.FirstState] = []
-        elected: list[duties.NextState] = []
+        live = pending_changes.live_brokers(self._view)
+        first: list[pending_changes.FirstState] = []
+        elected: list[pending_changes.NextState] = []
         refused: list[Step] = []
         looked_at = made = led = offline = 0
 
         async def write() -> None:
             refused.extend(await store.carry_out([due.step for due in elected]))
-            states = {(due.topic, due.partition): duties.state_json(due.leadership, store.epoch) for due in first}
+            states = {
+                (due.topic, due.partition): pending_changes.state_json(due.leadership, store.epoch) for due in first
+            }
             refused.extend(await store.carry_out(await store.creations(states)))
             first.clear()
             elected.clear()
             nonlocal live  # when all are started side by side, the others come while the first of them writes
-            live = duties.live_brokers(self._view)
+            live = pending_changes.live_brokers(self._view)
 
         for name in names:
-            for due in duties.states_due(self._view, name, live, self._unclean(name), store.epoch):
+            for due in pending_changes.states_due(self._view, name, live, self._unclean(name), store.epoch):
                 looked_at += 1
-                if isinstance(due, duties.FirstState):
+                if isinstance(due, pending_changes.FirstState):
                     first.append(due)
                     made += 1
                 elif due is not None:
@@ -292,8 +294,8 @@ class Controller:
         if not self.config.delete_topic_enable:
             logger.warning("delete.topic.enable is false: %s stay", ", ".join(wanted))
             return await store.carry_out(removals(znode_paths.delete_topic(name) for name in wanted))
-        live = duties.live_brokers(self._view)
-        ready = [name for name in wanted if duties.is_deletable(self._view, name, live)]
+        live = pending_changes.live_brokers(self._view)
+        ready = [name for name in wanted if pending_changes.is_deletable(self._view, name, live)]
         waiting = sorted(set(wanted) - set(ready))
         if waiting and waiting != self._waiting:
             logger.info("%s to be deleted as soon as all their brokers are back", ", ".join(waiting))

@@ -19,7 +19,7 @@ from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 
 if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import Registry
-    from kafkalite.topics import Topics
+    from kafkalite.replication.topic_admin import Topics
 
 logger = logging.getLogger(__name__)
 

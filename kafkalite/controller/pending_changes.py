@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.names import random_uuid
-from kafkalite.replication.controller_store import Step
-from kafkalite.replication.election import (
+from kafkalite.controller.controller_store import Step
+from kafkalite.controller.election import (
     Leadership,
     LiveBrokers,
     Written,

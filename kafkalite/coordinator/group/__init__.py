@@ -1,0 +1,1 @@
+"""A consumer group as tables and pure decisions that return effects. Imports protocol, record."""

@@ -1,0 +1,1 @@
+"""Schemas of the records that internal topics hold. Imports protocol.codec."""
