@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkalite.cleaner.key_hash import KeyHash
-from kafkalite.cleaner.offset_map import OffsetMap
+from kafkalite.cleaner.compaction.key_hash import KeyHash
+from kafkalite.cleaner.compaction.skimpy_offset_map import OffsetMap
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
 

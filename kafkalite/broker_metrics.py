@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.status import CleaningState
+from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.group_state import GroupState
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.cleaner.status import CleanerTotals, PartitionCleaning
+    from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.network.server import Server

@@ -18,9 +18,9 @@ from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt
 from kafkalite.api.context import Services
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.fetch_sessions import FetchSessions
+from kafkalite.cleaner.lazy_cleaner import Compaction
 from kafkalite.common.clock import Clock, SystemClock, Timer
 from kafkalite.common.errors import ConfigError
-from kafkalite.compaction import Compaction
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafkalite.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.cleaner.status import CleaningState
+from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.cluster_client import NO_LEADER, ClusterClient, Key, require_topics
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest

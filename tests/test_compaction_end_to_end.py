@@ -18,8 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.broker import Broker
-from kafkalite.cleaner.run_request import RunOutcome
-from kafkalite.cleaner.status import CleaningState, PartitionCleaning
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.partition.partition_log import PartitionLog

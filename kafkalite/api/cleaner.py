@@ -24,9 +24,9 @@ from kafkalite.protocol.messages.log_dirs import LogCleaning
 from kafkalite.replication.replica_manager import Topic
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.job import CleanStats
-    from kafkalite.cleaner.run_request import RunOutcome
-    from kafkalite.cleaner.status import PartitionCleaning
+    from kafkalite.cleaner.job.job import CleanStats
+    from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+    from kafkalite.cleaner.manager.status import PartitionCleaning
 
 TIMEOUT_MS_MAX = 86_400_000
 RUNS_UNDER_WAY_MAX = 64  # requests that are not done; each may name a whole topic

@@ -1,1 +1,1 @@
-"""Log compaction: which logs are due (`plan`), one pass over one of them (`clean`), who has it done (`log_cleaner`)."""
+"""Log compaction: the LogCleaner in the broker, and its worker processes. Imports log, record."""

@@ -20,26 +20,24 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.admission import Admission
-from kafkalite.cleaner.cleaning_pass import CleaningPass, Ending, Outcome, make_job
-from kafkalite.cleaner.crew import Crew, Seat
-from kafkalite.cleaner.footing import Footing
-from kafkalite.cleaner.line import Line
-from kafkalite.cleaner.look import Look
-from kafkalite.cleaner.messages import FromWorker, LogLine
-from kafkalite.cleaner.outcomes import Outcomes
-from kafkalite.cleaner.overview import Overview
-from kafkalite.cleaner.run_request import Done, RunOutcome, RunRequest, RunRequests
-from kafkalite.cleaner.standing import Standing, Standings, is_compacted
-from kafkalite.cleaner.totals import Sums
-from kafkalite.cleaner.trouble import Trouble
+from kafkalite.cleaner.job.worker_messages import FromWorker, LogLine
+from kafkalite.cleaner.manager.cleaner_health import Trouble
+from kafkalite.cleaner.manager.cleaner_state import Standing, Standings, is_compacted
+from kafkalite.cleaner.manager.cleaning_queue import Admission, Done, Line, RunOutcome, RunRequest, RunRequests
+from kafkalite.cleaner.manager.cleaning_results import Outcomes, Sums
+from kafkalite.cleaner.manager.dirty_log_scan import Look
+from kafkalite.cleaner.manager.durability_check import Footing
+from kafkalite.cleaner.manager.job_builder import make_job
+from kafkalite.cleaner.manager.status_report import Overview
+from kafkalite.cleaner.workers.cleaning_task import CleaningPass, Ending, Outcome
+from kafkalite.cleaner.workers.worker_pool import Crew, Seat
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.plan import Plan
-    from kafkalite.cleaner.worker_process import BeginWorker
+    from kafkalite.cleaner.job.log_to_clean import Plan
+    from kafkalite.cleaner.workers.worker_process import BeginWorker
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 

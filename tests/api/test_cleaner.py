@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kafkalite.api.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
-from kafkalite.cleaner.job import CleanStats
-from kafkalite.cleaner.run_request import RunOutcome
-from kafkalite.cleaner.status import CleaningState, PartitionCleaning
+from kafkalite.cleaner.job.job import CleanStats
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
 from kafkalite.protocol.header import request_frame

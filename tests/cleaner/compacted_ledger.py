@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafkalite.cleaner.job import CleanJob
+from kafkalite.cleaner.job.job import CleanJob
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.record.batch import BatchHeader, parse_header

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
 from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
 from kafkalite.log.segment.file_batches import walk
 from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.cleaning_pass import make_job
-from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
-from kafkalite.cleaner.standing import Standing
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed
+from kafkalite.cleaner.manager.cleaner_state import Standing
+from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.partition.segment_replacement import Replacement

@@ -1,7 +1,7 @@
 """A plain cleaner: what compaction must leave of a log, said as simply as it can be said, and slow.
 
 It takes the bytes of the segments and gives back the batches of each new one; no files, no columns, keys as they are
-instead of their hashes. It is the oracle of the tests of `kafkalite.cleaner.clean`.
+instead of their hashes. It is the oracle of the tests of `clean_log`.
 
     first reading   key -> the last offset that has it, from the first dirty offset on, without markers and what was
                     aborted; it ends before the first record with a new key for which the map has no room
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kafkalite.cleaner.job import CleanJob, SourceSegment
+from kafkalite.cleaner.job.job import CleanJob, SourceSegment
 from kafkalite.common.checksum import crc32c
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.record.batch import (

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkalite.cleaner.job import CleanJob
+from kafkalite.cleaner.job.job import CleanJob
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.record import Record

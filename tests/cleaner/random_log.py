@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kafkalite.cleaner.job import LastOfProducer, SourceSegment
+from kafkalite.cleaner.job.job import LastOfProducer, SourceSegment
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment import Segment

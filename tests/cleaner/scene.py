@@ -7,8 +7,8 @@ import uuid
 from pathlib import Path
 
 from kafkalite.cleaner.log_cleaner import LogCleaner
-from kafkalite.cleaner.run_request import RunOutcome
-from kafkalite.cleaner.status import PartitionCleaning
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.directories.log_manager import LogManager

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.job import CleanedSegment, CleaningFailed
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed
 from kafkalite.log.storage.file_names import CLEANED
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.directories import look_at_partition
 from kafkalite.inspection.partition_check import check_partition

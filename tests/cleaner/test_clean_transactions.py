@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job import LastOfProducer
+from kafkalite.cleaner.job.job import LastOfProducer
 from tests.cleaner.compacted_log import DAY_MS, NOW_MS, Log
 
 

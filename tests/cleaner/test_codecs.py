@@ -6,7 +6,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkalite.cleaner.codecs import Codecs
+from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.common.errors import Malformed
 from kafkalite.record.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
 

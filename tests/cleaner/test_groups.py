@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.cleaner.groups import RELATIVE_OFFSET_MAX, group_segments
-from kafkalite.cleaner.job import SourceSegment
+from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX, group_segments
+from kafkalite.cleaner.job.job import SourceSegment
 
 
 def segment(base: int, size: int = 10, *, index: int = 0, time_index: int = 0) -> SourceSegment:

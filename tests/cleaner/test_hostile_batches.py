@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from kafkalite.cleaner.job import CleaningFailed
+from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.record.batch import HEADER_BYTES, compute_crc
 from kafkalite.record.message_set import build_set
 from kafkalite.record.message_set import compute_crc as compute_old_crc

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.cleaner import key_hash
-from kafkalite.cleaner.key_hash import COLUMN_BYTES_MAX, KeyHash
+from kafkalite.cleaner.compaction import key_hash
+from kafkalite.cleaner.compaction.key_hash import COLUMN_BYTES_MAX, KeyHash
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
 

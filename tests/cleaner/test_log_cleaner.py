@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.messages import Abort, Cleaned, Failed, Fault, Finished, LogLine, Progress, Swapped
-from kafkalite.cleaner.run_request import RunOutcome
-from kafkalite.cleaner.status import CleaningState
+from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats
+from kafkalite.cleaner.job.worker_messages import Abort, Cleaned, Failed, Fault, Finished, LogLine, Progress, Swapped
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.storage.files import Done
 from tests.cleaner.scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
@@ -153,8 +153,8 @@ class TestWorkers:
         scene.staff.is_lazy = True
         scene.fill(scene.make())
         scene.pass_time()
-        scene.worker.hear(LogLine(logging.WARNING, "kafkalite.cleaner.clean", "a strange thing"))
-        assert ("kafkalite.cleaner.clean", logging.WARNING, "a strange thing") in caplog.record_tuples
+        scene.worker.hear(LogLine(logging.WARNING, "kafkalite.cleaner.compaction.clean_log", "a strange thing"))
+        assert ("kafkalite.cleaner.compaction.clean_log", logging.WARNING, "a strange thing") in caplog.record_tuples
 
 
 class TestALogThatCannotBeCompacted:

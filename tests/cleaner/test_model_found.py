@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.cleaning_pass import make_job
-from kafkalite.cleaner.job import CleanedSegment
-from kafkalite.cleaner.standing import Standing
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment
+from kafkalite.cleaner.manager.cleaner_state import Standing
+from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.cleaner import offset_map
-from kafkalite.cleaner.key_hash import Words
-from kafkalite.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from kafkalite.cleaner.skimpy_offset_map import SkimpyOffsetMap
+from kafkalite.cleaner.compaction import skimpy_offset_map
+from kafkalite.cleaner.compaction.key_hash import Words
+from kafkalite.cleaner.compaction.skimpy_offset_map import SLOT_BYTES, OffsetMap
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
+from tests.support.plain_offset_map import PlainOffsetMap
 
 DEDUPE_BUFFER_BYTES = 128 << 20
 SEED = b"the same every time"
@@ -50,7 +50,7 @@ class HashOfOneWay:
     """Different keys of one byte whose searches all begin at the last slot, and go on slot by slot."""
 
     def __call__(self, data: Bytes, key_start: Array, key_end: Array) -> tuple[Words, Words]:
-        unspread = pow(int(offset_map._SPREAD), -1, 1 << 64)
+        unspread = pow(int(skimpy_offset_map._SPREAD), -1, 1 << 64)
         last = data.take(key_start).astype(np.uint64) * np.uint64(unspread)
         return last ^ np.uint64(-unspread % (1 << 64)), last
 
@@ -154,7 +154,7 @@ class TestKeysOfOneHash:
 
 
 # what takes a hundred thousand keys otherwise, borders of blocks, windows and growth, with a few
-tiny_steps = mock.patch.multiple(offset_map, _BLOCK_ROWS=7, _HASHED_PROBES=3, _WINDOW_MAX=4, _SLOTS_MIN=2)
+tiny_steps = mock.patch.multiple(skimpy_offset_map, _BLOCK_ROWS=7, _HASHED_PROBES=3, _WINDOW_MAX=4, _SLOTS_MIN=2)
 
 some_keys = st.integers(0, 60).map(lambda i: b"%d" % i * (i % 4))
 long_keys = st.integers(0, 200).map(lambda size: b"k" * size) | st.sampled_from([b"l" * 600, b"m" * 600, b"l" * 10_000])
@@ -197,7 +197,7 @@ def workload(rows: int, keys: int) -> list[bytes]:
 def test_it_agrees_with_the_plain_map(chunk_rows: int) -> None:
     rows = workload(50_000 if chunk_rows > 1 else 500, 20_000)
     memory = 20_000 * SLOT_BYTES
-    offsets, plain = OffsetMap(memory, 0.9), SkimpyOffsetMap(memory)
+    offsets, plain = OffsetMap(memory, 0.9), PlainOffsetMap(memory)
     taken = 0
     for begin in range(0, len(rows), chunk_rows):
         chunk = rows[begin : begin + chunk_rows]
@@ -215,14 +215,14 @@ def test_it_agrees_with_the_plain_map(chunk_rows: int) -> None:
 
 
 def test_the_plain_map_says_when_it_is_full() -> None:
-    plain = SkimpyOffsetMap(2 * SLOT_BYTES)
+    plain = PlainOffsetMap(2 * SLOT_BYTES)
     plain.put(b"a", 0)
     plain.put(b"b", 1)
     with pytest.raises(ValueError, match="2 slots"):
         plain.put(b"c", 2)
     assert [plain.get(key) for key in (b"a", b"b", b"c")] == [0, 1, -1]
     with pytest.raises(ValueError, match="23 bytes"):
-        SkimpyOffsetMap(23)
+        PlainOffsetMap(23)
 
 
 def test_it_grows_with_its_keys_and_small_logs_touch_little() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkalite.cleaner.plan import LogFacts, Plan, plan
+from kafkalite.cleaner.job.log_to_clean import LogFacts, Plan, plan
 from kafkalite.config.broker_config import TopicConfig
 
 NOW_MS = 1_000_000

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkalite.cleaner import unpacked
-from kafkalite.cleaner.job import CleaningFailed
-from kafkalite.cleaner.transactions import Transactions, read_aborted
+from kafkalite.cleaner.columns import decompressed_batches
+from kafkalite.cleaner.compaction.transaction_metadata import Transactions, read_aborted
+from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.log.storage.files import Files
 from kafkalite.record.message_set import build_set
 from tests.cleaner.compacted_log import Log
@@ -95,7 +95,7 @@ def test_many_aborted_transactions_take_little_memory(log: Log) -> None:
 
 
 def test_more_records_in_a_batch_than_there_is_memory_for(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpacked, "RECORDS_MAX", 3)
+    monkeypatch.setattr(decompressed_batches, "RECORDS_MAX", 3)
     log.segment(log.batch("a=1", "b=1", "c=1"), log.batch("a=1", "b=1", "c=1", "d=1", codec=4))
     with pytest.raises(CleaningFailed, match="holds 4 records"):
         log.compact()

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.cleaner import log_cleaner
-from kafkalite.cleaner.job import CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.messages import Abort, Failed, Fault, Finished, Swapped
-from kafkalite.cleaner.run_request import RunOutcome
-from kafkalite.cleaner.status import CleaningState
+from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
+from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Finished, Swapped
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
 from tests.cleaner.scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kafkalite.cleaner.throttle import Throttle, share
+from kafkalite.cleaner.job.throttle import Throttle, share
 
 
 class Time:

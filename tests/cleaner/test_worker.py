@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats, SourceSegment
-from kafkalite.cleaner.messages import (
+from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats, SourceSegment
+from kafkalite.cleaner.job.worker_messages import (
     Abort,
     Clean,
     Cleaned,
@@ -36,8 +36,8 @@ from kafkalite.cleaner.messages import (
     ToWorker,
     encode,
 )
-from kafkalite.cleaner.worker import SocketChannel, perform
-from kafkalite.cleaner.worker_process import WorkerProcess
+from kafkalite.cleaner.workers.worker_main import SocketChannel, perform
+from kafkalite.cleaner.workers.worker_process import WorkerProcess
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 
@@ -145,11 +145,11 @@ def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypa
         return CleanResult(7, True)
 
     channel = Waiting()
-    monkeypatch.setattr("kafkalite.cleaner.throttle.time.sleep", None)
-    from kafkalite.cleaner import worker
+    monkeypatch.setattr("kafkalite.cleaner.job.throttle.time.sleep", None)
+    from kafkalite.cleaner.workers import worker_main
 
-    throttle_of = worker.Throttle
-    monkeypatch.setattr(worker, "Throttle", lambda rate, sleep: throttle_of(rate, lambda: now_s, sleep))
+    throttle_of = worker_main.Throttle
+    monkeypatch.setattr(worker_main, "Throttle", lambda rate, sleep: throttle_of(rate, lambda: now_s, sleep))
     finished = told(channel, clean, job_in(tmp_path), rate=1000)
     assert isinstance(finished, Finished) and round(finished.result.stats.throttled_seconds) == 10
     assert max(wait or 0 for wait in channel.waits) <= 2, "it shows that it is alive"
@@ -252,7 +252,7 @@ def test_it_gives_way_to_everybody_and_has_no_event_loop(tmp_path: Path) -> None
             assert len(open_files) <= 4, f"nothing of ours but the socket, stdin and stderr: {open_files}"
 
     converse(story)
-    script = "import kafkalite.cleaner.worker, kafkalite.cleaner.clean, sys; print('\\n'.join(sys.modules))"
+    script = "import kafkalite.cleaner.workers.worker_main, sys; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     names = set(loaded.split())
     assert not names & {"asyncio", "uvloop", "kafkalite.broker", "kafkalite.log.partition.partition_log"}
@@ -283,7 +283,7 @@ def test_a_broker_without_stdin_has_workers_too() -> None:
     """Its sockets may have the numbers of what a worker has otherwise."""
     script = (
         "import asyncio, os\n"
-        "from kafkalite.cleaner.worker_process import WorkerProcess\n"
+        "from kafkalite.cleaner.workers.worker_process import WorkerProcess\n"
         "async def main():\n"
         "    for number in range(3): os.close(number)\n"
         "    said = asyncio.get_running_loop().create_future()\n"
@@ -338,8 +338,8 @@ def test_it_ends_with_the_broker(tmp_path: Path) -> None:
     """Killed, so that nobody can tell it; also while it waits for its throttle."""
     script = (
         "import asyncio, sys\n"
-        "from kafkalite.cleaner.worker_process import WorkerProcess\n"
-        "from kafkalite.cleaner.messages import Ready\n"
+        "from kafkalite.cleaner.workers.worker_process import WorkerProcess\n"
+        "from kafkalite.cleaner.job.worker_messages import Ready\n"
         "async def main():\n"
         "    ready = asyncio.Event()\n"
         "    hear = lambda message: ready.set()\n"
@@ -368,7 +368,7 @@ def test_the_same_modules_are_found_whatever_python_was_told(tmp_path: Path) -> 
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import asyncio\n"
-        "from kafkalite.cleaner.worker_process import WorkerProcess\n"
+        "from kafkalite.cleaner.workers.worker_process import WorkerProcess\n"
         "async def main():\n"
         "    loop = asyncio.get_running_loop()\n"
         "    heard = loop.create_future()\n"

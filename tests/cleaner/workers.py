@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.job import CleanJob
-from kafkalite.cleaner.messages import Abort, Clean, FromWorker, GaveUp, Rate, Ready, ToWorker
-from kafkalite.cleaner.worker import CleanFunction, perform
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanJob
+from kafkalite.cleaner.job.worker_messages import Abort, Clean, FromWorker, GaveUp, Rate, Ready, ToWorker
+from kafkalite.cleaner.workers.worker_main import CleanFunction, perform
 from kafkalite.log.storage.files import Files
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kafkalite.cleaner.clean import clean
-from kafkalite.cleaner.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
+from kafkalite.cleaner.compaction.clean_log import clean
+from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
 from kafkalite.log.storage.files import Files
 from kafkalite.record import batch, message_set
 from kafkalite.record.batch import MAGIC, PREFIX_BYTES, parse_header

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cleaner.job import CleanJob
+from kafkalite.cleaner.job.job import CleanJob
 from tests.golden.cleaner.partition_directory import batches, clean_job, contents, run
 
 GOLDEN = Path(__file__).parent / "kafka-3.9.1"

@@ -1,0 +1,1 @@
+"""Segments read, unpacked and assembled as numpy columns. Imports cleaner.job, record, log.storage."""

@@ -1,0 +1,129 @@
+"""What is left of a piece, put together: batches as they were, batches built again, and headers without records.
+
+Source: org.apache.kafka.common.record.DefaultRecordBatch (writeHeader, writeEmptyHeader).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.common.checksum import crc32c
+from kafkalite.record.batch import (
+    CODEC_MASK,
+    CONTROL,
+    CRC_FROM,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    PREFIX_BYTES,
+    TRANSACTIONAL,
+)
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags
+from kafkalite.record.compression import Buffer
+
+_CRC_AT = 17
+_CRC = Struct(">I")
+_KNOWN = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+_NO_TIMESTAMP = -1
+
+
+class Changed(NamedTuple):
+    """Batches that were built again, ascending: what stands behind their headers, and what is new in those."""
+
+    rows: Array
+    body: list[bytes]
+    base_timestamp: Array
+    max_timestamp: Array
+    horizon: Array  # -1: none
+
+
+def assemble(
+    piece: Piece, batches: Batches, kept: Array, stays_empty: Flags, changed: Sequence[Changed]
+) -> tuple[memoryview, Array, Array, Array]:
+    """What is left, and size, last offset and largest timestamp of each batch in it.
+
+    `kept` says how many records each batch of the piece has left. Those with some that are not `changed` stay as they
+    are. What `stays_empty` is left as a header.
+    """
+    built = np.concatenate([c.rows for c in changed] or [np.empty(0, np.int64)])
+    is_new = stays_empty.copy()
+    is_new[built] = True
+    rows = np.flatnonzero((kept > 0) | stays_empty)
+    size, latest = batches.size_bytes, batches.column("max_timestamp")
+    if len(rows) == len(batches) and not is_new.any():
+        return piece.data, size, batches.last_offset, latest
+    if not len(rows):
+        return piece.data[:0], rows, rows, rows
+    bodies: list[Buffer] = [b""] * len(batches)
+    heads = batches.heads[is_new]
+    place = np.cumsum(is_new) - 1  # of a batch among those that are new
+    _empty(heads)
+    for c in changed:
+        for row, body in zip(c.rows.tolist(), c.body, strict=True):
+            bodies[row] = body
+        at = place[c.rows]
+        heads["attributes"][at] = batches.heads["attributes"][c.rows] & _KNOWN
+        heads["attributes"][at] |= np.where(c.horizon >= 0, DELETE_HORIZON, 0).astype(np.int16)
+        heads["batch_length"][at] += np.array([len(body) for body in c.body], np.int64)
+        heads["base_timestamp"][at] = c.base_timestamp
+        heads["max_timestamp"][at] = c.max_timestamp
+        heads["record_count"][at] = kept[c.rows]
+    size[is_new] = heads["batch_length"].astype(np.int64) + PREFIX_BYTES
+    latest[is_new] = heads["max_timestamp"]
+    out = _join(piece, batches, rows, is_new, heads, bodies)
+    end = np.cumsum(size[rows])
+    _write_checksums(out, (end - size[rows])[is_new[rows]], end[is_new[rows]])
+    return memoryview(out), size[rows], batches.last_offset[rows], latest[rows]
+
+
+def _empty(heads: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+    """Make them headers without records. What is known of the producer stays, and the largest timestamp."""
+    heads["batch_length"] = HEADER_BYTES - PREFIX_BYTES
+    heads["attributes"] &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+    heads["base_timestamp"] = _NO_TIMESTAMP
+    heads["record_count"] = 0
+
+
+def _join(
+    piece: Piece,
+    batches: Batches,
+    rows: Array,
+    is_new: Flags,
+    heads: np.ndarray[tuple[int], np.dtype[np.void]],
+    bodies: list[Buffer],
+) -> bytearray:
+    """The batches `rows`; neighbours that stay as they are go as one."""
+    headers = heads.tobytes()
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = (np.diff(rows) != 1) | is_new[rows[1:]] | is_new[rows[:-1]]
+    starts = np.flatnonzero(begins)
+    stops = np.append(starts[1:], len(rows)) - 1
+    position = batches.position
+    end = position + batches.heads["batch_length"] + PREFIX_BYTES
+    parts: list[Buffer] = []
+    number = 0
+    for row, new, a, b in zip(
+        rows[starts].tolist(),
+        is_new[rows[starts]].tolist(),
+        position[rows[starts]].tolist(),
+        end[rows[stops]].tolist(),
+        strict=True,
+    ):
+        if new:
+            parts.append(headers[number : number + HEADER_BYTES])
+            parts.append(bodies[row])
+            number += HEADER_BYTES
+        else:
+            parts.append(piece.data[a:b])
+    return bytearray().join(parts)
+
+
+def _write_checksums(out: bytearray, start: Array, end: Array) -> None:
+    view = memoryview(out)
+    for a, b in zip(start.tolist(), end.tolist(), strict=True):
+        _CRC.pack_into(out, a + _CRC_AT, crc32c(view[a + CRC_FROM : b]))

@@ -1,0 +1,147 @@
+"""The files of one segment while the cleaner writes them: `<base>.log.cleaned` with its indexes.
+
+The indexes get entries by the same rule as in an append of each batch by itself. They are written when the segment is
+complete, and everything is on the disk before anybody is told of it. The time of the last change is that of the
+youngest source: retention and the tombstones of old formats go by it.
+Source: kafka.log.UnifiedLog.createNewCleanedSegment, org.apache.kafka.storage.internals.log.LogSegment.append.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX
+from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, SourceSegment
+from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
+from kafkalite.log.storage.file_names import (
+    CLEANED,
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    segment_stem,
+)
+from kafkalite.log.storage.files import Files
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.compression import Buffer
+
+_SIZE_MAX = (1 << 31) - 1
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+
+
+class CleanedFiles:
+    """Fields: `record_count` and `control_record_count` are the caller's to count. `size_bytes` were written.
+
+    `remove` takes away whatever is there, at any time.
+    """
+
+    def __init__(self, files: Files, job: CleanJob, base_offset: int) -> None:
+        """Raises OSError; then nothing is left. What an earlier pass left there is gone."""
+        self._files = files
+        self._stem = f"{job.directory}/{segment_stem(base_offset)}"
+        self._interval_bytes = job.index_interval_bytes
+        self._offset_entries_max = job.segment_index_bytes // _OFFSET_ENTRY.itemsize
+        self._time_entries_max = job.segment_index_bytes // _TIME_ENTRY.itemsize - 1  # one slot is kept for the last
+        self.base_offset = base_offset
+        self.size_bytes = 0
+        self.record_count = 0
+        self.control_record_count = 0
+        self._last_offset = base_offset - 1
+        self._max_timestamp_ms = -1
+        self._max_timestamp_offset = base_offset
+        self._indexed_bytes = 0  # where the batch of the last index entry begins
+        self._offsets: list[tuple[int, int]] = []
+        self._times: list[tuple[int, int]] = []
+        self._aborted = bytearray()
+        self._last_marker_offset = -1
+        self._fd = -1
+        self.remove()
+        self._fd = files.open(self._path(LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def append(self, data: Buffer, size: Array, last_offset: Array, max_timestamp_ms: Array) -> None:
+        """Batches behind one another in `data`, one row each. Raises CleaningFailed, OSError."""
+        position = self.size_bytes + np.cumsum(size) - size
+        if self.size_bytes + len(data) > _SIZE_MAX:
+            raise CleaningFailed(f"{self._path(LOG)} would have more than {_SIZE_MAX} bytes: lower segment.bytes")
+        if last_offset[0] <= self._last_offset or (np.diff(last_offset) <= 0).any():
+            raise CleaningFailed(f"the offsets of the batches that go to {self._path(LOG)} do not ascend")
+        if last_offset[-1] - self.base_offset > RELATIVE_OFFSET_MAX:
+            raise CleaningFailed(
+                f"{self._path(LOG)}: offset {last_offset[-1]} is too far from the first for an index to say"
+            )
+        self._files.write_fully(self._fd, data, self.size_bytes)
+        # the largest time up to each batch, and the first batch that has it
+        largest = np.maximum.accumulate(np.maximum(max_timestamp_ms, self._max_timestamp_ms))
+        before = np.append(self._max_timestamp_ms, largest[:-1])
+        rises = np.maximum.accumulate(np.where(largest > before, np.arange(len(largest)), -1))
+        at_offset = np.where(rises >= 0, last_offset[rises], self._max_timestamp_offset)
+        self._add_entries(position, last_offset, largest, at_offset)
+        self._max_timestamp_ms, self._max_timestamp_offset = int(largest[-1]), int(at_offset[-1])
+        self._last_offset = int(last_offset[-1])
+        self.size_bytes += len(data)
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        """Its marker stays, and lies behind those of the others. Raises CleaningFailed."""
+        if txn.last_offset <= self._last_marker_offset:
+            raise CleaningFailed(f"{self._stem}{TXN_INDEX} has two transactions with a marker at {txn.last_offset}")
+        self._aborted += encode_entry(txn)
+        self._last_marker_offset = txn.last_offset
+
+    def finish(self, sources: Sequence[SourceSegment]) -> CleanedSegment:
+        """Write the indexes and wait for the disk. Raises OSError."""
+        files = self._files
+        if self._max_timestamp_ms > self._indexed_timestamp_ms:
+            self._times.append((self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset))
+        files.write_new(self._path(OFFSET_INDEX), np.array(self._offsets, _OFFSET_ENTRY).tobytes())
+        files.write_new(self._path(TIME_INDEX), np.array(self._times, _TIME_ENTRY).tobytes())
+        if self._aborted:
+            files.write_new(self._path(TXN_INDEX), bytes(self._aborted))
+        files.set_modified(self._path(LOG), sources[-1].modified_ns)
+        files.sync_open(self._fd, self._path(LOG))
+        self._close()
+        files.sync_all(self._path(suffix) for suffix in SEGMENT_FILES if suffix != LOG)
+        return CleanedSegment(
+            self.base_offset,
+            tuple(source.base_offset for source in sources),
+            self.size_bytes,
+            self.record_count,
+            self.control_record_count,
+            self._max_timestamp_ms,
+            self._max_timestamp_offset,
+        )
+
+    def remove(self) -> None:
+        """Raises OSError."""
+        self._close()
+        for suffix in SEGMENT_FILES:
+            self._files.unlink_if_exists(self._path(suffix))
+
+    @property
+    def _indexed_timestamp_ms(self) -> int:
+        return self._times[-1][0] if self._times else -1
+
+    def _add_entries(self, position: Array, last_offset: Array, largest: Array, at_offset: Array) -> None:
+        positions = position.tolist()
+        at = bisect_right(positions, self._indexed_bytes + self._interval_bytes)
+        while at < len(positions):
+            if len(self._offsets) >= self._offset_entries_max or len(self._times) >= self._time_entries_max:
+                return
+            self._offsets.append((int(last_offset[at]) - self.base_offset, positions[at]))
+            if largest[at] > self._indexed_timestamp_ms:
+                self._times.append((int(largest[at]), int(at_offset[at]) - self.base_offset))
+            self._indexed_bytes = positions[at]
+            at = bisect_right(positions, self._indexed_bytes + self._interval_bytes)
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._stem}{suffix}{CLEANED}"
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            self._files.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,169 @@
+"""What became of the transactions whose batches pass by, and how long their markers have to stay.
+
+Data of an aborted transaction goes at once. A marker goes once nothing of its transaction is left in front of it: it
+is kept in the pass that finds it so, with a delete horizon, and dropped in one after that. As long as data of an
+aborted transaction was seen, the transaction stays in the index of the segment that its marker is in.
+Source: kafka.log.CleanedTransactionMetadata; KIP-98, KIP-534.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from struct import Struct
+from struct import error as StructError
+
+import numpy as np
+import numpy.typing as npt
+
+from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.common.errors import Malformed
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.storage.file_names import TXN_INDEX, parse_segment_file
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL
+from kafkalite.record.columns.batch_columns import Flags
+from kafkalite.record.record import read_records
+
+Entries = npt.NDArray[np.void]
+_NEVER = 1 << 63
+_ENTRY = np.dtype([("version", ">i2"), *((name, ">i8") for name in AbortedTxn._fields)])  # as in TxnIndex
+_CONTROL_KEY = Struct(">hh").unpack_from  # version, type
+
+
+class Marker(IntEnum):
+    """The types of control records that matter here; all others stay for ever."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+def marker_type(key: bytes | None) -> int:
+    """What a control record is, by its key. Raises Malformed."""
+    try:
+        version, kind = _CONTROL_KEY(key or b"")
+    except StructError:
+        raise Malformed("a control record whose key is none") from None
+    if version < 0:
+        raise Malformed(f"a control record of version {version}")
+    return int(kind)
+
+
+def read_aborted(files: Files, directory: str) -> Entries:
+    """Every aborted transaction that the segments of a log know of, by their first offsets. Raises OSError.
+
+    A marker may be in a later segment than its data, even in the active one, so all of them are asked. They stay
+    columns, 34 bytes each: there may be millions.
+    """
+    found = [np.empty(0, _ENTRY)]
+    for name in files.listdir(directory):
+        parts = parse_segment_file(name)
+        if parts is not None and parts[1:] == (TXN_INDEX, ""):
+            data = files.read(os.path.join(directory, name))
+            entries = np.frombuffer(data, _ENTRY, len(data) // _ENTRY.itemsize)  # one may be torn, or under way
+            found.append(entries[entries["version"] == 0])
+    every = np.concatenate(found)
+    order = np.lexsort((every["last_offset"], every["producer_id"], every["first_offset"]))
+    every = every[order]
+    is_new = np.ones(len(every), np.bool_)
+    is_new[1:] = every[1:] != every[:-1]
+    different: Entries = every[is_new]
+    return different
+
+
+class Transactions:
+    """Told of every transactional and control batch in the order of the log.
+
+    `aborted` are all that may concern this log, by their first offsets; those that ended before a batch do not concern
+    it, even if no marker says so.
+    """
+
+    def __init__(self, aborted: Entries) -> None:
+        self._to_come = aborted
+        self._next = 0  # of `_to_come`
+        self._next_first = self._first_of_next()
+        self._aborted: dict[int, AbortedTxn] = {}
+        self._has_data: set[int] = set()  # of those in _aborted: producers of which a batch was seen
+        self._committed: set[int] = set()
+
+    def see_piece(self, piece: Piece, is_asked: Flags) -> tuple[Flags, list[AbortedTxn]]:
+        """Which of the batches of a piece that are asked for are over, and which transactions stay in the index.
+
+        Data are over when their transaction was aborted, a control batch when nothing is left that it could be about.
+        Raises CleaningFailed.
+        """
+        batches = piece.batches
+        assert batches is not None
+        over = np.zeros(len(batches), np.bool_)
+        stay: list[AbortedTxn] = []
+        concerned = is_asked & ((batches.heads["attributes"] & (TRANSACTIONAL | CONTROL)) != 0)
+        if not concerned.any():
+            return over, stay
+        base, last, producer = batches.base_offset, batches.last_offset, batches.column("producer_id")
+        is_control = batches.is_control
+        for row in np.flatnonzero(concerned).tolist():
+            of = int(producer[row]), int(base[row]), int(last[row])
+            if is_control[row]:
+                over[row], txn = self.see_marker(*of, _kind(piece, row))
+                if txn is not None:
+                    stay.append(txn)
+            else:
+                over[row] = self.see_data(*of)
+        return over, stay
+
+    def see_data(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        """Whether a transactional batch is of an aborted transaction."""
+        self._begin(base_offset, last_offset)
+        txn = self._aborted.get(producer_id)
+        if txn is not None and base_offset <= txn.last_offset:
+            self._has_data.add(producer_id)
+            return True
+        self._committed.add(producer_id)
+        return False
+
+    def see_marker(
+        self, producer_id: int, base_offset: int, last_offset: int, kind: int | None
+    ) -> tuple[bool, AbortedTxn | None]:
+        """Whether a control batch has nothing left that it could be about, and what stays in the index for its sake.
+
+        `kind` is None for a batch that was emptied before.
+        """
+        self._begin(base_offset, last_offset)
+        if kind is None:
+            return True, None
+        if kind == Marker.ABORT:
+            txn = self._aborted.pop(producer_id, None)
+            if txn is None or producer_id not in self._has_data:
+                return True, None
+            self._has_data.discard(producer_id)
+            return False, txn
+        if kind == Marker.COMMIT:
+            if producer_id in self._committed:
+                self._committed.discard(producer_id)
+                return False, None
+            return True, None
+        return False, None
+
+    def _begin(self, base_offset: int, last_offset: int) -> None:
+        while self._next_first <= last_offset:
+            txn = AbortedTxn(*self._to_come[self._next].tolist()[1:])
+            self._next += 1
+            self._next_first = self._first_of_next()
+            before = self._aborted.get(txn.producer_id)
+            if txn.last_offset >= base_offset and (before is None or before.last_offset < txn.first_offset):
+                self._aborted[txn.producer_id] = txn
+                self._has_data.discard(txn.producer_id)
+
+    def _first_of_next(self) -> int:
+        return int(self._to_come["first_offset"][self._next]) if self._next < len(self._to_come) else _NEVER
+
+
+def _kind(piece: Piece, row: int) -> int | None:
+    assert piece.batches is not None
+    at = int(piece.batches.position[row])
+    end = at + int(piece.batches.size_bytes[row])
+    try:
+        records = read_records(piece.data[at:end])
+        return marker_type(records[0].key) if records else None
+    except Malformed as error:
+        raise piece.refuse(at, str(error)) from None

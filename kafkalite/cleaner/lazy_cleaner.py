@@ -1,0 +1,91 @@
+"""The beginning of compaction: a cleaner comes to be when there is something to compact, or somebody asks for it.
+
+That is 10 ms of imports and a timer that most starts need not take.
+Source: kafka.log.LogManager.startup, which always begins one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.job.worker_messages import FromWorker
+    from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.cleaner.workers.worker_process import Worker
+    from kafkalite.common.clock import Clock, Timer
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.log.directories.log_directory import Key
+    from kafkalite.log.directories.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+_BACKOFF_MS_MIN = 100
+
+
+class Compaction:
+    """`released` is called with the name of a log that the cleaner is done with."""
+
+    def __init__(self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[Key], object]) -> None:
+        self._logs = logs
+        self._config = config
+        self._clock = clock
+        self._released = released
+        self._cleaner: LogCleaner | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def cleaner(self) -> LogCleaner:
+        """Begun when it is asked for."""
+        if self._cleaner is None:
+            from kafkalite.cleaner.log_cleaner import LogCleaner
+
+            cleaner = LogCleaner(self._logs, self._config, self._clock, _worker_process, released=self._released)
+            cleaner.start()
+            self._cleaner = cleaner
+        return self._cleaner
+
+    def start(self) -> None:
+        if not self._config.log_cleaner_enable:
+            self.cleaner  # noqa: B018  it says so
+        self._look_later()
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.cleaner.stop()
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        self._config = config
+        if self._cleaner is not None:
+            self._cleaner.reconfigure(config)
+
+    def is_busy(self, key: Key) -> bool:
+        """Whether the log is being compacted."""
+        return self._cleaner is not None and self._cleaner.is_busy(key)
+
+    def _look_later(self) -> None:
+        """Every back-off, until there is a cleaner, which goes on with that."""
+        delay_ms = max(_BACKOFF_MS_MIN, self._config.log_cleaner_backoff_ms)
+
+        def look() -> None:
+            if self._cleaner is not None:
+                return
+            try:
+                if any("compact" in log.config.cleanup_policy for log in self._logs.logs.values()):
+                    self.cleaner.look()
+                    return
+            except Exception:
+                logger.exception("the cleaner cannot begin; it will be tried again in %d ms", delay_ms)
+            self._look_later()
+
+        self._timer = self._clock.call_later(delay_ms, look)
+
+
+def _worker_process(hear: Callable[[FromWorker], None], ended: Callable[[str], None]) -> Worker:
+    """For the loop that is running. Raises OSError."""
+    from kafkalite.cleaner.workers.worker_process import WorkerProcess  # most starts need none
+
+    return WorkerProcess(asyncio.get_running_loop(), hear, ended)
