@@ -28,7 +28,7 @@ from kazoo.client import KazooClient
 
 from bench.usage import ProcessTree
 from bench.wire import CREATE_TOPICS, METADATA, BrokerError, Connection, string
-from kafkalite.zk.own_zookeeper import OwnZooKeeper
+from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper
 
 _READY = re.compile(r"kafkalite is ready on (\S+?),? ")
 _LIMIT_S = 300.0

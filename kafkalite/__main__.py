@@ -2,6 +2,6 @@
 
 import sys
 
-from kafkalite.cli import main
+from kafkalite.cli.main import main
 
 sys.exit(main())

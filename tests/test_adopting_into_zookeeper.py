@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError
+from kafkalite.server.broker import Broker
 from tests.three_brokers import three_brokers
 from tests.zookeeper import ZooKeeper
 

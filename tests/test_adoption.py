@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_directories import StoredTopic
@@ -24,6 +22,8 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
+from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
+from kafkalite.server.broker import Broker
 
 GOLDEN = Path(__file__).parent / "log" / "golden" / "kafka-3.9-zookeeper"
 ID, OTHER_ID = uuid.UUID(int=7), uuid.UUID(int=8)

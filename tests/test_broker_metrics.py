@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.blocking_client import BlockingClient
-from kafkalite.broker import Broker
-from kafkalite.broker_metrics import broker_metrics
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -26,6 +24,8 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
+from kafkalite.server.broker_metrics import broker_metrics
 from tests.prometheus import Family, parse, value
 
 

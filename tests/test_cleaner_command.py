@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite import cleaner_command
-from kafkalite.blocking_client import BlockingClient
-from kafkalite.broker import Broker
-from kafkalite.cli import main
+from kafkalite.cli import cleaner_command
+from kafkalite.cli.main import main
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerResponse
@@ -29,6 +28,7 @@ from kafkalite.protocol.messages.log_dirs import (
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
 from tests.test_topic_description import METADATA, hang_up, listening, nobody_else
 
 Said = tuple[int, list[str], list[str]]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite import cli
+from kafkalite.cli import main
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig, ListenerConfig
 from kafkalite.config.properties import read_environment
@@ -49,7 +49,7 @@ def serving(*arguments: object, cwd: Path = ROOT) -> Iterator[tuple[subprocess.P
 
 
 def configured(*arguments: str, **environment: str) -> BrokerConfig:
-    return cli.configuration(cli._parser().parse_args(["serve", *arguments]), environment)
+    return main.configuration(main._parser().parse_args(["serve", *arguments]), environment)
 
 
 def test_a_broker_says_when_it_is_ready_and_stops_when_told(tmp_path):

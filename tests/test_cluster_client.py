@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.blocking_client import Unanswered
-from kafkalite.cli import main
-from kafkalite.cluster_client import ClusterClient
+from kafkalite.cli.main import main
+from kafkalite.client.blocking_client import Unanswered
+from kafkalite.client.cluster_client import ClusterClient
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch

@@ -17,7 +17,6 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.broker import Broker
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.clock import ManualClock
@@ -26,6 +25,7 @@ from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.files import Files
 from kafkalite.record.record import Record, read_records
+from kafkalite.server.broker import Broker
 
 HOUR_MS = 3_600_000
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.01"}

@@ -146,7 +146,7 @@ def test_no_circle() -> None:
 @pytest.mark.parametrize(
     ("entry", "forbidden"),
     [
-        ("kafkalite.broker", {"numpy", "kazoo", "pyarrow", "pyspark", "lz4", "zstandard", "snappy"}),
+        ("kafkalite.server.broker", {"numpy", "kazoo", "pyarrow", "pyspark", "lz4", "zstandard", "snappy"}),
         ("kafkalite.record.columns.record_columns", {"asyncio", "uvloop"}),
         ("kafkalite.record.batch", {"asyncio", "uvloop", "numpy"}),
         ("kafkalite", {"uvloop", "numpy", "asyncio"}),

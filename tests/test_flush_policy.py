@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from kafka import KafkaConsumer, KafkaProducer
 
-from kafkalite.broker import Broker
 from kafkalite.log.storage.files import Files
+from kafkalite.server.broker import Broker
 
 PATIENCE_SECONDS = 60
 

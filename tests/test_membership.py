@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.membership import Doubt, endpoints_to_tell
 from kafkalite.metadata.cluster_metadata import Standing
+from kafkalite.server.cluster_member import Doubt, endpoints_to_tell
 from tests.cluster_registry import ClusterMemory, MemoryRegistry
 
 SESSION_TIMEOUT_MS = 6_000

@@ -17,12 +17,12 @@ import pytest
 import uvloop
 
 from bench.startup import kafkalite_launcher
-from kafkalite.broker import Broker
 from kafkalite.common.clock import ManualClock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc, iterate
+from kafkalite.server.broker import Broker
 from tests.api.conftest import Asker
 from tests.differential import asking
 

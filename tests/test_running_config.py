@@ -10,7 +10,7 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
-from kafkalite.running_config import RunningConfig
+from kafkalite.server.dynamic_config import RunningConfig
 from tests.cluster_registry import ClusterMemory
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.topic_admin import Topics
+from kafkalite.server.broker import Broker
 
 
 def batch(value: bytes) -> memoryview:

@@ -14,13 +14,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from kafkalite.broker import Broker
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.topic_admin import Topics
+from kafkalite.server.broker import Broker
 from tests.api.conftest import Crowd
 
 IDS = (1, 2, 3)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from kafkalite.zk.own_zookeeper import find_jars, find_java, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, what_is_missing
 
 TICK_MS = 100  # sessions from 200 ms on
 START_LIMIT_S = 60.0

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.api import (
+from kafkalite.api.fast_path import fetch_fast_path, produce_fast_path
+from kafkalite.api.handlers import (
     api_versions,
     cleaner,
     configs,
     fetch,
-    fetch_lane,
     group_admin,
     group_membership,
     group_offsets,
@@ -25,21 +25,20 @@ from kafkalite.api import (
     log_dirs,
     metadata,
     produce,
-    produce_lane,
     producer_ids,
     reassignments,
     topics,
 )
-from kafkalite.api.context import Call, Services
+from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import Disconnect
-from kafkalite.network.peer import Reply
+from kafkalite.network.client_connection import Reply
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
-    from kafkalite.network.peer import Answer, Peer
+    from kafkalite.network.client_connection import Answer, Peer
 
 
 Handler = Callable[[Services, Any, Call], Any]
@@ -120,17 +119,17 @@ class Dispatcher:
             raise Disconnect(f"a request of {len(frame)} bytes for API {key}: more than {REQUEST_BYTES_MAX}")
         request, _ = decode(frame, position)
         if key == FETCH_KEY:
-            fetch_lane.remember(self._services, peer, frame, version, client_id, request)
+            fetch_fast_path.remember(self._services, peer, frame, version, client_id, request)
         response = handle(self._services, request, Call(peer, version, client_id))
         if type(response) is response_type:
             if key == PRODUCE_KEY:
-                produce_lane.remember(self._services, peer, frame, position, version, request, response)
+                produce_fast_path.remember(self._services, peer, frame, position, version, request, response)
             return response_frame(response, version, correlation_id)
         if response is None:
             return None
         if type(response) is Reply:
             if key == PRODUCE_KEY:
-                produce_lane.remember(self._services, peer, frame, position, version, request, None)
+                produce_fast_path.remember(self._services, peer, frame, position, version, request, None)
             response.render = partial(response_frame, version=version, correlation_id=correlation_id)
             return response
         if asyncio.iscoroutine(response):

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.throttled_log import Complaints
+from kafkalite.network.client_connection import Peer
 from kafkalite.network.connection import Connection
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, plain_address
-from kafkalite.network.peer import Peer
 from kafkalite.network.processor import Processor
-from kafkalite.network.quotas import ConnectionQuotas, NetworkLimits
 
 ACCEPTS_PER_TURN = 64
 RETRY_MS = 1000

@@ -26,8 +26,8 @@ from time import monotonic
 
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.region import Part
+from kafkalite.network.client_connection import Peer, Reply
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
-from kafkalite.network.peer import Peer, Reply
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
 

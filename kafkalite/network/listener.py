@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.network.quotas import NetworkLimits
+from kafkalite.network.connection_quotas import NetworkLimits
 
 PORT_ATTEMPTS = 10
 EVERY_ADDRESS = ("", "::")

@@ -14,11 +14,11 @@ from typing import Protocol
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.region import Part
 from kafkalite.common.throttled_log import Complaints
+from kafkalite.network.client_connection import Handler, Peer
 from kafkalite.network.cold_reads import ColdReads
+from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
+from kafkalite.network.disconnect_watch import Hangups
 from kafkalite.network.framing import FrameMemory
-from kafkalite.network.hangups import Hangups
-from kafkalite.network.peer import Handler, Peer
-from kafkalite.network.quotas import ConnectionQuotas, NetworkLimits
 
 SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000

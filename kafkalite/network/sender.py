@@ -20,8 +20,8 @@ from functools import partial
 
 from kafkalite.common.errors import Disconnect
 from kafkalite.common.region import FileRegion, Part
+from kafkalite.network.client_connection import nobody
 from kafkalite.network.cold_reads import ColdReads
-from kafkalite.network.peer import nobody
 
 TURN_BYTES = 1024 * 1024
 GATHER_BYTES = 64 * 1024

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.broker import Broker
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.server.broker import Broker
 
 
 class Asker:

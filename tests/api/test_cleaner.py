@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
+from kafkalite.api.handlers.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning

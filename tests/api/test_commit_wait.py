@@ -17,14 +17,12 @@ from typing import Any
 import pytest
 import uvloop
 
-import kafkalite.broker_rooms
-from kafkalite.api.produce_lane import ProduceLane
-from kafkalite.broker import Broker
+from kafkalite.api.fast_path.produce_fast_path import ProduceLane
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
-from kafkalite.network.peer import Peer, Reply
+from kafkalite.network.client_connection import Peer, Reply
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -36,6 +34,8 @@ from kafkalite.protocol.messages.group_offsets import (
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server import broker_server
+from kafkalite.server.broker import Broker
 from tests.api.conftest import Crowd, until
 
 VERSIONS = range(3, APIS[0].max_version + 1)
@@ -414,7 +414,7 @@ def test_a_stop_waits_for_the_disk_as_its_producers_do(beside: Callable[..., Non
 def test_a_stop_that_cannot_wait_longer_acknowledges_nothing(
     beside: Callable[..., None], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafkalite.broker_rooms, "_STOP_GRACE_MS", 1)
+    monkeypatch.setattr(broker_server, "_STOP_GRACE_MS", 1)
     close = LogManager.close
 
     def opened_first(logs: LogManager) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import partition_for_id
 from kafkalite.log.storage.files import Files
@@ -38,6 +37,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
 from tests.api.conftest import scene
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR

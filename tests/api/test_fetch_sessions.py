@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
-from kafkalite.api import fetch_sessions
-from kafkalite.api.fetch_sessions import EVICTION_MS, FetchSessions
+from kafkalite.api.request import fetch_sessions
+from kafkalite.api.request.fetch_sessions import EVICTION_MS, FetchSessions
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.apis import APIS
@@ -51,6 +50,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from kafkalite.server.broker import Broker
 from kafkalite.zk.client.operations import Create
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.three_brokers import IDS, ThreeBrokers, three_brokers

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.fetch_lane import FetchLane, ParkedFetch
-from kafkalite.api.produce_lane import ProduceLane
+from kafkalite.api.fast_path.fetch_fast_path import FetchLane, ParkedFetch
+from kafkalite.api.fast_path.produce_fast_path import ProduceLane
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.common.region import FileRegion
-from kafkalite.network.peer import Peer, Reply
+from kafkalite.network.client_connection import Peer, Reply
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame

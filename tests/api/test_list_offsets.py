@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from kafkalite.broker import Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.segment import timestamp_lookup
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
 from tests.api.conftest import Asker, Crowd, until
 
 LATEST, MAX_TIMESTAMP = -1, -3

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api import down_conversion
-from kafkalite.api.down_conversion import DownConversion
+from kafkalite.api.request import down_conversion
+from kafkalite.api.request.down_conversion import DownConversion
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion

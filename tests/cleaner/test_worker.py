@@ -255,7 +255,7 @@ def test_it_gives_way_to_everybody_and_has_no_event_loop(tmp_path: Path) -> None
     script = "import kafkalite.cleaner.workers.worker_main, sys; print('\\n'.join(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     names = set(loaded.split())
-    assert not names & {"asyncio", "uvloop", "kafkalite.broker", "kafkalite.log.partition.partition_log"}
+    assert not names & {"asyncio", "uvloop", "kafkalite.server.broker", "kafkalite.log.partition.partition_log"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

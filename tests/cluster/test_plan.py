@@ -6,8 +6,10 @@ import os
 
 import pytest
 
-from kafkalite.cluster.member import _properties_text
-from kafkalite.cluster.plan import (
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import parse_properties
+from kafkalite.local_cluster.broker_plan import (
     BROKERS_MAX,
     MemberPlan,
     check_directory,
@@ -15,9 +17,7 @@ from kafkalite.cluster.plan import (
     plan,
     with_zookeeper,
 )
-from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.properties import parse_properties
+from kafkalite.local_cluster.broker_process import _properties_text
 
 
 def configs(properties: dict[str, str], count: int = 3) -> list[BrokerConfig]:

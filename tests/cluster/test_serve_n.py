@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.broker import Broker
-from kafkalite.zk.own_zookeeper import what_is_missing
+from kafkalite.local_cluster.zookeeper_process import what_is_missing
+from kafkalite.server.broker import Broker
 from tests.cluster.load import LOG
 from tests.crash.conftest import environment
 from tests.patience import until

@@ -8,6 +8,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import CommittedOffset
 from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
+from kafkalite.protocol.records.group_records import MemberMetadata
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
 from kafkalite.record.record import Record
@@ -162,8 +163,8 @@ def test_members_come_back_stable_with_a_fresh_session(world):
 
 
 def test_records_of_corrupt_groups_do_no_harm(world):
-    member = record_codec.MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
-    twin = record_codec.MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
+    member = MemberMetadata(member_id="m", group_instance_id="i", session_timeout=10_000)
+    twin = MemberMetadata(member_id="n", group_instance_id="i", session_timeout=-5)
     value = record_codec.GroupMetadataValue(
         protocol_type="", generation=2**31 - 1, protocol=None, leader="gone", members=[member, member, twin]
     )

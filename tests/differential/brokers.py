@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.reference import reference_kafka
-from kafkalite.broker import Broker
+from kafkalite.server.broker import Broker
 from tests.differential.engine import Explained, Story, Teller
 
 FAMILIES = (

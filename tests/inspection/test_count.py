@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.count import Count, count
-from kafkalite.inspection.directories import look
-from kafkalite.inspection.log_file import LogFile
-from kafkalite.inspection.record_rows import rows_of_window
+from kafkalite.inspection.count_records import Count, count
+from kafkalite.inspection.files.directory_listing import look
+from kafkalite.inspection.files.log_file import LogFile
+from kafkalite.inspection.files.record_rows import rows_of_window
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from tests.inspection.damages import cut_tail, set_offset
 

@@ -10,8 +10,8 @@ import pytest
 from kafkalite import Broker
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.inspection.findings import Gravity
-from kafkalite.inspection.verify import Verdict, verify
+from kafkalite.inspection.files.findings import Gravity
+from kafkalite.inspection.verify.verify import Verdict, verify
 from kafkalite.log.recovery.log_loader import Known, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Files

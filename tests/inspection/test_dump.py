@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.inspection.commands import dump_settings
-from kafkalite.inspection.dump import dump
-from kafkalite.inspection.printer import Printer
+from kafkalite.cli.log_command import dump_settings
+from kafkalite.inspection.dump.dump import dump
+from kafkalite.inspection.files.printer import Printer
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.compression import NONE, ZSTD
 from tests.inspection.dump_oracle import FORMS, Said, files_for, kafka_dump_log
@@ -116,9 +116,9 @@ def test_several_processes_say_what_one_says(
         log.write(tmp_path / f"random-{seed}")
     files = files_for(tmp_path, "data")
     alone = our_dump(tmp_path, options, files, capsys, as_json=as_json)
-    monkeypatch.setattr("kafkalite.inspection.log_dump._PARALLEL_BYTES", 1)
-    monkeypatch.setattr("kafkalite.inspection.log_dump._STRETCH_BYTES", 1000)
-    monkeypatch.setattr("kafkalite.inspection.log_file.WINDOW_BYTES", 700)
+    monkeypatch.setattr("kafkalite.inspection.dump.log_dump._PARALLEL_BYTES", 1)
+    monkeypatch.setattr("kafkalite.inspection.dump.log_dump._STRETCH_BYTES", 1000)
+    monkeypatch.setattr("kafkalite.inspection.files.log_file.WINDOW_BYTES", 700)
     together = our_dump(tmp_path, options, files, capsys, as_json=as_json)
     assert together == alone
     assert len(alone.printed) > 10_000
@@ -144,7 +144,7 @@ def test_a_batch_of_very_many_records_is_shown_a_block_at_a_time(
         (tmp_path / "wide-0" / f"{base:020d}.log").write_bytes(batch)
     files = files_for(tmp_path, "data")
     at_once = our_dump(tmp_path, options, files, capsys, as_json=as_json)
-    monkeypatch.setattr("kafkalite.inspection.record_rows.BLOCK_RECORDS", 7)
+    monkeypatch.setattr("kafkalite.inspection.files.record_rows.BLOCK_RECORDS", 7)
     sizes = []
     lines = Printer.lines
 

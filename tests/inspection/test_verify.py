@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from kafkalite import Broker
+from kafkalite.cli.log_command import CANNOT
 from kafkalite.common.errors import ConfigError
-from kafkalite.inspection.commands import CANNOT
-from kafkalite.inspection.directories import look_at_partition
-from kafkalite.inspection.findings import Gravity
-from kafkalite.inspection.history import History
-from kafkalite.inspection.index_check import check_indexes
-from kafkalite.inspection.partition_check import check_partition
-from kafkalite.inspection.progress import Progress
-from kafkalite.inspection.segment_scan import Segment, scan_segment
-from kafkalite.inspection.verify import verify
+from kafkalite.inspection.files.directory_listing import look_at_partition
+from kafkalite.inspection.files.findings import Gravity
+from kafkalite.inspection.files.progress import Progress
+from kafkalite.inspection.verify.index_check import check_indexes
+from kafkalite.inspection.verify.log_history import History
+from kafkalite.inspection.verify.partition_check import check_partition
+from kafkalite.inspection.verify.segment_scan import Segment, scan_segment
+from kafkalite.inspection.verify.verify import verify
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from tests.inspection.damages import batches, flip, logs
 
@@ -143,7 +143,7 @@ def test_deep_finds_records_that_a_right_checksum_hides(data_dir: Path) -> None:
 
 
 def test_a_log_larger_than_a_window_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalite.inspection.log_file.WINDOW_BYTES", 1000)
+    monkeypatch.setattr("kafkalite.inspection.files.log_file.WINDOW_BYTES", 1000)
     directory = tmp_path / "wide-0"
     directory.mkdir()
     data = bytearray()

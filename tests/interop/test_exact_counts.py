@@ -18,17 +18,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
-from kafkalite.blocking_client import BlockingClient, Unanswered
+from kafkalite.cli.topic_command import from_broker
+from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.inspection.count import count as count_files
+from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.partition_log import LogServices, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import CLEANER_OFFSETS, LOG_STARTS, RECORD_COUNTS
 from kafkalite.log.storage.files import Files
-from kafkalite.topic_description import from_broker
 from tests.interop.conftest import until
 from tests.interop.java_tools import java_command, tool_class
 from tests.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka

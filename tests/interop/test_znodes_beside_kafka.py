@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.reference import ReferenceUnavailable
-from kafkalite.blocking_client import BlockingClient
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkalite.blocking_client import BlockingClient
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.interop.conftest import BrokerProcess
 from tests.interop.old_clients import KAFKA, old_java_program, python_with

@@ -548,7 +548,7 @@ class TestALongRecovery:
             manager = killed.start(load=False)
             loading = asyncio.ensure_future(manager.load(CLUSTER, lambda topic: CONFIG))
             await asyncio.sleep(0)
-            startup_loading.cancel()
+            loading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await loading
             manager.close()

@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from kafkalite.common.clock import ManualClock
-from kafkalite.network.peer import Answer, Peer
-from kafkalite.network.server import Listener, NetworkLimits, Server
+from kafkalite.network.client_connection import Answer, Peer
+from kafkalite.network.socket_server import Listener, NetworkLimits, Server
 
 PATIENCE_SECONDS = 30
 

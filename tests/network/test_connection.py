@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import Disconnect, Malformed
+from kafkalite.network.client_connection import Answer, Peer
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.framing import SLAB_BYTES
-from kafkalite.network.peer import Answer, Peer
-from kafkalite.network.quotas import NetworkLimits
 
 if TYPE_CHECKING:
     from .conftest import Tell, World

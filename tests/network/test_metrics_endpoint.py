@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.network import metrics_endpoint
-from kafkalite.network.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from kafkalite.server import metrics_endpoint
+from kafkalite.server.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.region import FileRegion, OpenFile, Part
-from kafkalite.network.peer import Answer, Peer
-from kafkalite.network.quotas import NetworkLimits
+from kafkalite.network.client_connection import Answer, Peer
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.sender import COPIED_REGION_BYTES
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import SILENCE_MS
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
+from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.listener import plain_address
-from kafkalite.network.quotas import NetworkLimits
-from kafkalite.network.server import Listener, Server
+from kafkalite.network.socket_server import Listener, Server
 
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World

@@ -14,7 +14,7 @@ from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.replication.peers import who_misses_us
+from kafkalite.server.fencing_check import who_misses_us
 
 US, PEER, OTHER = 1, 2, 3
 EPOCH = 100  # of our registration

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.own_zookeeper import OwnZooKeeper, command, find_jars, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper, command, find_jars, what_is_missing
 from tests.patience import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def test_it_does_not_outlive_whoever_began_it(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from kafkalite.zk.own_zookeeper import OwnZooKeeper\n"
+        "from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper\n"
         "async def story():\n"
         "    zookeeper = OwnZooKeeper(Path(sys.argv[1]), keep_open=[int(sys.argv[2])])\n"
         "    await zookeeper.start()\n"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from kafkalite.blocking_client import BlockingClient
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest

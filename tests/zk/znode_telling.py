@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from kafkalite.broker import Broker
+from kafkalite.server.broker import Broker
 from tests.patience import until
 from tests.zk.znode_comparison import ALLOWED, ALLOWED_FROM, Allowed, differences
 from tests.zk.znode_story import SETTINGS, Stage, Story, is_at_rest

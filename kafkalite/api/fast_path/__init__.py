@@ -1,0 +1,1 @@
+"""Requests that repeat an earlier one, answered from a template. Imports api.handlers."""

@@ -1,0 +1,1 @@
+"""A handler module per file of protocol/messages, same names. Imports api.request, coordinator, replication."""

@@ -1,0 +1,40 @@
+"""ApiVersions: the list of what works here, no more and no less.
+
+Source: KIP-35, KIP-511; kafka.server.KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+API_VERSIONS_KEY = 18
+FIRST_VERSION_WITH_SOFTWARE = 3
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
+
+
+def api_versions(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+    names = (request.client_software_name, request.client_software_version)
+    if call.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    call.peer.client_software_name = request.client_software_name or None
+    call.peer.client_software_version = request.client_software_version or None
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in APIS.values()
+        ]
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer, in version 0, to an ApiVersions request newer than we know: it names the versions to ask again in."""
+    mine = APIS[API_VERSIONS_KEY]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[ApiVersion(api_key=mine.key, min_version=mine.min_version, max_version=mine.max_version)],
+    )

@@ -1,0 +1,191 @@
+"""RunCleaner, and what DescribeLogDirs tells of compaction: how `kafkalite cleaner` steers and sees it.
+
+Whoever waits for the end parks only its own connection; when it goes, what it asked for is done all the same. Nothing
+is begun unless all of the request is right, so a slip in a topic's name costs nothing.
+Source: none in Apache Kafka, whose cleaner can neither be asked nor told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata.topic_validation import PARTITION_COUNT_MAX
+from kafkalite.network.client_connection import Reply
+from kafkalite.protocol.messages.cleaner import (
+    CleanerPass,
+    RunCleanerPartition,
+    RunCleanerRequest,
+    RunCleanerResponse,
+)
+from kafkalite.protocol.messages.log_dirs import LogCleaning
+from kafkalite.replication.replica_manager import Topic
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.job.job import CleanStats
+    from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+    from kafkalite.cleaner.manager.status import PartitionCleaning
+
+TIMEOUT_MS_MAX = 86_400_000
+RUNS_UNDER_WAY_MAX = 64  # requests that are not done; each may name a whole topic
+_NAMED_MAX = 10  # in a message
+
+
+def run_cleaner(services: Services, request: RunCleanerRequest, call: Call) -> RunCleanerResponse | Reply:
+    """Compact the logs now, whatever their dirty ratio. An error of the whole request says how to mend it."""
+    try:
+        if not services.config.log_cleaner_enable:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, "log.cleaner.enable is false; set it to true and start the broker anew"
+            )
+        partitions = _wanted(services, request)
+        if services.cleaner_runs >= RUNS_UNDER_WAY_MAX:
+            raise KafkaError(
+                ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{RUNS_UNDER_WAY_MAX} requests are not done yet; try again later"
+            )
+    except KafkaError as error:
+        return RunCleanerResponse(error_code=error.code, error_message=error.message)
+    return _Run(services, request, partitions).begin()
+
+
+def _wanted(services: Services, request: RunCleanerRequest) -> list[int]:
+    """Which partitions are to be compacted, each once. Raises KafkaError, saying what to do."""
+    asked = request.partitions
+    if asked is not None and len(asked) > PARTITION_COUNT_MAX:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} partitions: no topic has so many")
+    topic = services.topics.by_name.get(request.topic)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {_shown(request.topic)}")
+    policy = topic.config.cleanup_policy
+    if "compact" not in policy:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"cleanup.policy of {topic.name} is '{','.join(policy)}'; set it to 'compact' (or 'compact,delete')",
+        )
+    partitions = sorted(topic.partitions if asked is None else set(asked))
+    missing = [index for index in partitions if index not in topic.states]
+    if missing:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{topic.name} has {len(topic.states)} partitions, counted from 0; there is no {_listed(missing)}",
+        )
+    elsewhere = [index for index in partitions if index not in topic.partitions]
+    if elsewhere:
+        raise KafkaError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{topic.name}-{_listed(elsewhere)} is led by another broker: ask it",
+        )
+    _refuse_offline(topic, partitions)
+    return partitions
+
+
+def _refuse_offline(topic: Topic, partitions: Iterable[int]) -> None:
+    offline = [index for index in partitions if topic.partitions[index].is_offline]
+    if offline:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{topic.name}-{_listed(offline)} is in a directory that has failed; see the broker's log",
+        )
+
+
+class _Run:
+    """One request, until the cleaner is done with it; whoever asked may have had an answer, or have gone, before."""
+
+    def __init__(self, services: Services, request: RunCleanerRequest, partitions: list[int]) -> None:
+        self._services = services
+        self._request = request
+        self._partitions = partitions
+        self._answer: RunCleanerResponse | None = None
+        self._reply: Reply | None = None
+
+    def begin(self) -> RunCleanerResponse | Reply:
+        self._services.cleaner_runs += 1
+        self._services.cleaner.run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
+        if self._answer is not None:  # there was nothing to do
+            return self._answer
+        if not self._request.waits:
+            return self._all(ErrorCode.NONE, None)
+        timeout_ms = min(max(self._request.timeout_ms, 0), TIMEOUT_MS_MAX)
+        timer = self._services.clock.call_later(timeout_ms, self._give_up)
+        self._reply = Reply(timer.cancel)
+        return self._reply
+
+    def _done(self, outcomes: list[RunOutcome]) -> None:
+        self._services.cleaner_runs -= 1
+        self._answer = RunCleanerResponse(partitions=[_of_partition(outcome) for outcome in outcomes])
+        if self._reply is not None:
+            self._reply.answer(self._answer)
+
+    def _give_up(self) -> None:
+        if self._reply is not None:
+            message = "not everything is done yet, and it goes on; see kafkalite cleaner status"
+            self._reply.answer(self._all(ErrorCode.REQUEST_TIMED_OUT, message))
+
+    def _all(self, code: ErrorCode, message: str | None) -> RunCleanerResponse:
+        return RunCleanerResponse(
+            partitions=[
+                RunCleanerPartition(partition_index=index, error_code=code, message=message)
+                for index in self._partitions
+            ]
+        )
+
+
+def _of_partition(outcome: RunOutcome) -> RunCleanerPartition:
+    return RunCleanerPartition(
+        partition_index=outcome.partition,
+        error_code=ErrorCode.NONE if outcome.error is None else ErrorCode.UNKNOWN_SERVER_ERROR,
+        message=outcome.why_not if outcome.error is None else outcome.error,
+        done=None if outcome.stats is None else cleaner_pass(outcome.stats),
+    )
+
+
+def _listed(indexes: list[int]) -> str:
+    more = ", ..." if len(indexes) > _NAMED_MAX else ""
+    return ", ".join(map(str, indexes[:_NAMED_MAX])) + more
+
+
+def _shown(name: str) -> str:
+    """A name as it came from outside."""
+    return name if name.isprintable() and len(name) <= 249 else ascii(name[:80])
+
+
+# as messages
+
+
+def log_cleaning(one: PartitionCleaning) -> LogCleaning:
+    return LogCleaning(
+        state=one.state.value,
+        dirty_ratio_ppm=round(one.dirty_ratio * 1_000_000),
+        clean_bytes=one.clean_bytes,
+        dirty_bytes=one.dirty_bytes,
+        uncleanable_bytes=one.uncleanable_bytes,
+        first_dirty_offset=one.first_dirty_offset,
+        first_uncleanable_offset=one.first_uncleanable_offset,
+        why_not=one.why_not,
+        last_run_ms=one.last_run_ms,
+        runs=one.runs,
+        error=one.error,
+        last=None if one.last is None else cleaner_pass(one.last),
+    )
+
+
+def cleaner_pass(stats: CleanStats) -> CleanerPass:
+    return CleanerPass(
+        bytes_read=stats.bytes_read,
+        bytes_kept=stats.bytes_kept,
+        records_read=stats.records_read,
+        records_kept=stats.records_kept,
+        tombstones_dropped=stats.tombstones_dropped,
+        keyless_dropped=stats.keyless_dropped,
+        aborted_dropped=stats.aborted_dropped,
+        markers_dropped=stats.markers_dropped,
+        map_keys=stats.map_keys,
+        map_bytes_read=stats.map_bytes_read,
+        map_records_read=stats.map_records_read,
+        map_utilization_ppm=round(stats.map_utilization * 1_000_000),
+        map_ms=round(stats.map_seconds * 1000),
+        total_ms=round(stats.seconds * 1000),
+        throttled_ms=round(stats.throttled_seconds * 1000),
+    )

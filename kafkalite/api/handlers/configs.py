@@ -1,0 +1,271 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics and of this broker.
+
+A topic's settings are replaced as a whole in the registry and hold at once. A broker's are those that Kafka calls
+dynamic: mostly the defaults of topics.
+Source: kafka.server.ConfigHelper, kafka.server.ZkAdminManager, KIP-226, KIP-339.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.names import topic_name_fault
+from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
+from kafkalite.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+TOPIC = 2
+BROKER = 4
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+ALL_BROKERS = ""
+_DIGITS_MAX = 10
+_NUMBERS = ("broker.id", "node.id")
+
+_Resource = TypeVar("_Resource", AlterConfigsResource, IncrementalAlterConfigsResource)
+Settings = Mapping[str, str]
+
+
+def topic_config_entries(services: Services, overrides: Settings) -> list[ConfigEntry]:
+    """Every setting of a topic that has these of its own."""
+    return TopicConfig.describe(overrides, services.config)
+
+
+def describe_configs(services: Services, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+    # Clients file the answers by resource: one that is asked for twice is answered once. Answered each time, five bytes
+    # of a request would become a hundred kilobytes.
+    resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
+    return DescribeConfigsResponse(results=[_describe(services, each, request) for each in resources.values()])
+
+
+def _describe(
+    services: Services, resource: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+    )
+    try:
+        entries = _entries(services, resource)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, error.message or ""
+        return result
+    wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null and none: all
+    result.configs = [
+        DescribeConfigsResourceResult(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            is_default=entry.is_default,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+            synonyms=[
+                DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in entry.synonyms
+            ]
+            if request.include_synonyms
+            else [],
+            config_type=entry.type,
+            documentation=entry.doc if request.include_documentation else None,
+        )
+        for entry in entries
+        if wanted is None or entry.name in wanted
+    ]
+    return result
+
+
+def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    if resource.resource_type == TOPIC:
+        _check_topic_name(resource.resource_name)
+        topic = services.topics.by_name.get(resource.resource_name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic_config_entries(services, topic.overrides)
+    if resource.resource_type != BROKER:
+        raise _unknown_type(resource.resource_type)
+    _check_is_this_broker(services, resource.resource_name)
+    entries = services.config.describe()
+    if resource.resource_name == ALL_BROKERS:
+        return _changed_for_all(entries)
+    number = str(services.broker_id)  # which was made up at the first start if none was configured
+    return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
+
+
+def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
+    """What was changed for all brokers, whatever this one has of its own."""
+    changed = []
+    for entry in entries:
+        own = tuple(one for one in entry.synonyms if one.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        if own:
+            changed.append(entry._replace(value=own[0].value, source=own[0].source, synonyms=own))
+    return changed
+
+
+async def alter_configs(services: Services, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+    def change(resource: AlterConfigsResource, old: Settings) -> dict[str, str]:
+        _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
+        return {entry.name: entry.value or "" for entry in resource.configs}
+
+    faults = await _alter_all(services, request.resources, change, request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            for kind, name, code, message in faults
+        ]
+    )
+
+
+async def incremental_alter_configs(
+    services: Services, request: IncrementalAlterConfigsRequest, call: Call
+) -> IncrementalAlterConfigsResponse:
+    def change(resource: IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
+        _check_no_nulls((entry.name, entry.value) for entry in resource.configs if entry.config_operation != DELETE)
+        new = dict(old)
+        for entry in resource.configs:
+            _apply(services, resource.resource_type, entry, new)
+        return new
+
+    faults = await _alter_all(services, request.resources, change, request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            IncrementalAlterConfigsResourceResponse(
+                error_code=code, error_message=message, resource_type=kind, resource_name=name
+            )
+            for kind, name, code, message in faults
+        ]
+    )
+
+
+def _apply(services: Services, kind: int, entry: IncrementalAlterableConfig, settings: dict[str, str]) -> None:
+    """Carry out one operation of an incremental change on `settings`."""
+    name, operation, value = entry.name, entry.config_operation, entry.value or ""
+    if operation == SET:
+        settings[name] = value
+    elif operation == DELETE:
+        settings.pop(name, None)
+    elif operation in (APPEND, SUBTRACT):
+        setting = (TopicConfig if kind == TOPIC else BrokerConfig).by_name.get(name)
+        if setting is None or setting.type is not ConfigType.LIST:
+            word = "append" if operation == APPEND else "subtract"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
+        if kind == TOPIC:
+            default = setting.format(services.config.topic_default(setting))
+        else:
+            default = setting.format(getattr(services.config, setting.attribute))
+        words = [word for word in (settings.get(name, default) or "").split(",") if word]
+        changed = [word.strip() for word in value.split(",")]
+        if operation == APPEND:
+            words += [word for word in changed if word not in words]
+        else:
+            words = [word for word in words if word not in changed]
+        settings[name] = ",".join(words)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown config operation {operation} for {name}")
+
+
+def _check_no_nulls(entries: Iterable[tuple[str, str | None]]) -> None:
+    entries = list(entries)
+    nulls = [name for name, value in entries if value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+Fault = tuple[int, str, ErrorCode, str | None]
+
+
+async def _alter_all(
+    services: Services,
+    resources: Sequence[_Resource],
+    change: Callable[[_Resource, Settings], dict[str, str]],
+    validate_only: bool,
+) -> list[Fault]:
+    """Change each resource by itself; (type, name, code, message) of each."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    faults: list[Fault] = []
+    for resource in resources:
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            if times[kind, name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once")
+            keys = Counter(entry.name for entry in resource.configs)
+            doubled = [key for key, count in keys.items() if count > 1]
+            if doubled:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys : {','.join(doubled)}")
+            await _alter_one(services, kind, name, lambda old: change(resource, old), validate_only)  # noqa: B023
+            faults.append((kind, name, ErrorCode.NONE, None))
+        except KafkaError as error:
+            faults.append((kind, name, error.code, error.message))
+    return faults
+
+
+def _alter_one(
+    services: Services, kind: int, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
+) -> Awaitable[None]:
+    if kind == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no defaults to alter: a topic's name is missing")
+        _check_topic_name(name)
+        return services.topics.change_overrides(name, change, validate_only=validate_only)
+    if kind != BROKER:
+        raise _unknown_type(kind)
+    _check_is_a_broker(services, name)
+    return _alter_broker(services, name, change, validate_only)
+
+
+async def _alter_broker(
+    services: Services, name: str, change: Callable[[Settings], dict[str, str]], validate_only: bool
+) -> None:
+    def dynamic_only(old: Settings) -> dict[str, str]:
+        new = change(old)
+        for key in (key for key, value in new.items() if old.get(key) != value):
+            setting = BrokerConfig.by_name.get(key)
+            if setting is None or not setting.dynamic:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
+        return new
+
+    try:
+        await services.reconfigure(name, dynamic_only, validate_only)
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _check_topic_name(name: str) -> None:
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+
+
+def _check_is_a_broker(services: Services, name: str) -> None:
+    """Settings of other brokers may be changed by any of them, also while those are away; Kafka has its clients ask
+    each broker for itself."""
+    if not (services.registry.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
+        _check_is_this_broker(services, name)
+
+
+def _check_is_this_broker(services: Services, name: str) -> None:
+    if name not in (ALL_BROKERS, str(services.broker_id)):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {services.broker_id} or empty string, but received {name}",
+        )
+
+
+def _unknown_type(kind: int) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type {kind}: topics are 2, brokers are 4")

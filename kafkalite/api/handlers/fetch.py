@@ -1,0 +1,336 @@
+"""Fetch: regions of segment files for the partitions that a client reads, now or when enough has come.
+
+A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
+at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
+Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`), which takes a task.
+From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
+Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from kafkalite.api.request.down_conversion import FIRST_VERSION_OF_BATCHES, DownConversion
+from kafkalite.api.request.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
+from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.region import FileRegion
+from kafkalite.config.broker_config import TopicConfig
+from kafkalite.network.client_connection import Reply
+from kafkalite.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kafkalite.replication.partition import Partition, Waiter
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_MIN_ONE = 3
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_ENDPOINTS = 16
+WAIT_MS_MAX = 2**31 - 1
+
+_WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_Found = list[tuple[WantedPartition, PartitionData]]
+
+
+def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply | Awaitable[FetchResponse]:
+    try:
+        context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
+    except KafkaError as error:
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
+    reader = _Reader(services, request, context, call.api_version, partial(services.broker_for, call.peer))
+    min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
+    waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
+    if call.api_version < FIRST_VERSION_OF_BATCHES:
+        return asyncio.ensure_future(_fetch_of_old(services, request, reader, min_bytes if waits else 0))
+    if waits and (partitions := reader.exhausted()) is not None:
+        return _wait(services, request, reader, partitions, min_bytes)
+    found, size_bytes, urgent = reader.read()
+    if urgent or size_bytes >= min_bytes or not waits:
+        return reader.response(found)
+    return _wait(services, request, reader, reader.partitions(), min_bytes - size_bytes)
+
+
+def answer_now(
+    services: Services,
+    request: FetchRequest,
+    version: int,
+    wanted: WantedPartition,
+    find: Callable[[int], BrokerEndpoint | None],
+) -> FetchResponse:
+    """What there is for a fetch of one partition, without a session, however little."""
+    context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
+    reader = _Reader(services, request, context, version, find)
+    return reader.response(reader.read()[0])
+
+
+def _wait(
+    services: Services, request: FetchRequest, reader: _Reader, partitions: list[Partition], missing_bytes: int
+) -> Reply:
+    """The answer that comes when `missing_bytes` have, or after max_wait_ms."""
+
+    def answer() -> None:
+        if not reply.settled:
+            try:
+                response = reader.response(reader.read()[0])
+            except Exception as error:
+                reply.fail(error)
+            else:
+                reply.answer(response)
+
+    def withdraw() -> None:  # answered, or the client went away
+        timer.cancel()
+        waiter.withdraw()
+
+    reply = Reply(withdraw)
+    waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
+    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    for partition in partitions:
+        waiter.wait_on(partition)
+    return reply
+
+
+async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Reader, min_bytes: int) -> FetchResponse:
+    """What `fetch` answers where records are converted, which takes its time."""
+    woken: asyncio.Future[None] = services.loop.create_future()
+
+    def wake() -> None:
+        if not woken.done():
+            woken.set_result(None)
+
+    waiter = Waiter(min_bytes, wake, services.loop.call_soon)
+    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    try:
+        for partition in reader.partitions():
+            waiter.wait_on(partition)  # from here on: what comes while others are converted is not missed
+        found, size_bytes, urgent = await reader.read_converted()
+        if not urgent and size_bytes < min_bytes:
+            waiter.arrived(size_bytes)  # some may be counted twice: rather a small answer than one that is late
+            await woken
+            found, _, _ = await reader.read_converted()
+    finally:
+        timer.cancel()
+        waiter.withdraw()
+    return reader.response(found)
+
+
+class _Reader:
+    """Reads what one request wants, as often as need be."""
+
+    __slots__ = ("_by_id", "_context", "_find", "_is_old", "_isolation", "_services", "_version", "max_bytes")
+
+    def __init__(
+        self,
+        services: Services,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        find: Callable[[int], BrokerEndpoint | None],
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._by_id = context.by_id
+        self._find = find
+        self._isolation = request.isolation_level
+        self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._version = version
+        self._is_old = version < FIRST_VERSION_WITH_ZSTD
+        if context.by_id:
+            self._find_names()
+
+    def _find_names(self) -> None:
+        by_id = self._services.topics.by_id
+        for wanted in self._context.partitions.values():
+            if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
+                wanted.topic = topic.name
+                wanted.topic_id = topic.topic_id  # the very same, so that `is` tells whether it still is that topic
+
+    def partitions(self) -> list[Partition]:
+        """Those of the wanted partitions that exist."""
+        find = self._services.topics.partition
+        found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
+        return [partition for partition in found if partition is not None]
+
+    def exhausted(self) -> list[Partition] | None:
+        """The wanted partitions if there is plainly nothing to say of any: each is read to its end already.
+
+        That is what a consumer that keeps up asks nearly always, and then nothing has to be made of it. None: look.
+        """
+        by_name = self._services.topics.by_name
+        partitions = []
+        for wanted in self._context.partitions.values():
+            topic = by_name.get(wanted.topic)
+            partition = topic.partitions.get(wanted.index) if topic is not None else None
+            if (
+                topic is None
+                or partition is None
+                or wanted.fetch_offset != partition.high_watermark
+                or (self._by_id and wanted.topic_id is not topic.topic_id)
+                or wanted.last_fetched_epoch >= 0
+                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+                or (self._is_old and _refusal(self._version, topic.config) is not None)
+            ):
+                return None
+            partitions.append(partition)
+        return partitions
+
+    def read(self) -> tuple[_Found, int, bool]:
+        """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""
+        budget = self.max_bytes
+        min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
+        size_bytes = 0
+        urgent = False
+        found: _Found = []
+        for wanted in self._context.partitions.values():
+            _, data = self._look(wanted, budget, min_one)
+            records = data.records
+            if records:
+                length = len(records)
+                size_bytes += length
+                budget -= length
+                min_one = False
+            elif data.error_code != 0 or data.diverging_epoch is not None:
+                urgent = True
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    async def read_converted(self) -> tuple[_Found, int, bool]:
+        """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
+        services = self._services
+        old = DownConversion(self._version, self.max_bytes, services.clock, services.readers)
+        size_bytes = 0
+        urgent = False
+        found: _Found = []
+        for wanted in self._context.partitions.values():
+            budget = self.max_bytes - size_bytes
+            min_one = not size_bytes
+            if self._version < FIRST_VERSION_WITH_MIN_ONE:  # before, what is too large comes in part
+                min_one = wanted.max_bytes > 0 and budget > 0
+            partition, data = self._look(wanted, budget, min_one)
+            if partition is not None and type(data.records) is FileRegion:
+                region = data.records
+                try:
+                    data.records = await old.convert(partition, region, wanted.fetch_offset, wanted.max_bytes) or None
+                except KafkaError as error:
+                    data = self._refused(wanted, error.code)
+            size_bytes += len(data.records or b"")
+            urgent = urgent or data.error_code != 0
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
+        """What there is of one partition, in at most `budget` bytes; None where there is no such partition."""
+        topic = self._services.topics.by_name.get(wanted.topic)
+        partition = topic.partitions.get(wanted.index) if topic is not None else None
+        if topic is None or partition is None:
+            known = wanted.topic or not self._by_id
+            topics = self._services.topics
+            code = topics.why_not(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
+        elif self._by_id and wanted.topic_id is not topic.topic_id:
+            code = ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
+            code = refusal
+        else:
+            try:
+                return partition, self._read_one(partition, wanted, budget, min_one)
+            except KafkaError as error:
+                return partition, self._refused(wanted, error.code)
+        return None, self._refused(wanted, code)
+
+    def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+        told = code
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
+        data = _failure(wanted.index, told)
+        if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
+            leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        return data
+
+    def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
+        partition.check_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if self._isolation == READ_COMMITTED else None,
+            preferred_read_replica=-1,
+        )
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < 0 or end_offset < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return data
+        max_bytes = min(wanted.max_bytes, budget)
+        if max_bytes > 0 or min_one:
+            region = partition.read(wanted.fetch_offset, max(max_bytes, 0), min_one)
+            if region is not None:
+                data.records = region
+        elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return data
+
+    def response(self, found: _Found) -> FetchResponse:
+        context = self._context
+        session = context.session
+        topics: list[FetchableTopicResponse] = []
+        current: FetchableTopicResponse | None = None
+        with_data: list[WantedPartition] = []
+        by_id = self._by_id
+        told_leader = False
+        for wanted, data in found:
+            if session is not None:
+                if not wanted.is_news(data) and context.incremental:
+                    continue
+                if data.records:
+                    with_data.append(wanted)
+            if current is None or current.topic != wanted.topic or (by_id and current.topic_id != wanted.topic_id):
+                current = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                topics.append(current)
+            current.partitions.append(data)
+            told_leader = told_leader or data.current_leader is not None
+        if session is not None and context.incremental:
+            session.served(with_data)
+        response = FetchResponse(session_id=context.session_id, responses=topics)
+        if told_leader:
+            leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
+            response.node_endpoints = [
+                NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
+                for it in map(self._find, sorted(leaders))
+                if it is not None
+            ]
+        return response
+
+
+def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
+    """Why clients of a version that does not know zstd get nothing of a topic, if so."""
+    if config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if version < FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return None
+
+
+def _failure(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        preferred_read_replica=-1,
+    )

@@ -1,0 +1,213 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a partition begins, ends, and stood at a time or an epoch.
+
+Where it stood at a time has to be read from its files, which may be a whole segment, or wait for a disk (463 MiB took
+half a second of the loop): that is done by a thread, and only this connection waits.
+Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734,
+KIP-405, KIP-1005.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from functools import partial
+
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.log.segment.timestamp_lookup import TimeLookup
+from kafkalite.log.storage.files import storage_error
+from kafkalite.protocol.messages.list_offsets import (
+    EpochEndOffset,
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kafkalite.replication.partition import Partition
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4  # on this broker's own disk (KIP-405): there is no other place
+LATEST_TIERED_TIMESTAMP = -5  # the last on remote storage (KIP-1005): none
+_UNDERSTOOD_SINCE = {
+    LATEST_TIMESTAMP: 1,
+    EARLIEST_TIMESTAMP: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+_NOT_YET = 1 << 15
+READ_COMMITTED = 1
+UNKNOWN = -1
+_FILES_AT_A_TIME = 16  # of one request: each is held open while it is looked through
+
+_Sought = tuple[ListOffsetsPartitionResponse, TimeLookup]
+"""An answer, and what it waits for."""
+
+
+def list_offsets(
+    services: Services, request: ListOffsetsRequest, call: Call
+) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
+    seen: set[tuple[str, int]] = set()
+    doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
+    topics = []
+    sought: list[_Sought] = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if (topic.name, wanted.partition_index) in doubled:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST)
+                partition = services.topics.require(topic.name, wanted.partition_index)
+                if call.api_version == 0:
+                    answers.append(_find_as_of_old(partition, wanted, services.clock.wall_ms()))
+                else:
+                    answers.append(_find(partition, wanted, request.isolation_level, call.api_version, sought))
+            except KafkaError as error:
+                answers.append(_answer(wanted.partition_index, code=error.code))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    response = ListOffsetsResponse(topics=topics)
+    return asyncio.ensure_future(_when_found(services, response, sought)) if sought else response
+
+
+async def _when_found(
+    services: Services, response: ListOffsetsResponse, sought: Sequence[_Sought]
+) -> ListOffsetsResponse:
+    """`response`, when all that is sought has been filled in."""
+    waiting = deque(sought)
+    at_work: list[_Sought] = []
+    try:
+        while waiting or at_work:
+            # those that have to look through another segment go first
+            at_work = [one for one in at_work if _has_to_read(*one)]
+            while waiting and len(at_work) < _FILES_AT_A_TIME:
+                one = waiting.popleft()
+                at_work += [one] * _has_to_read(*one)
+            if at_work:
+                await services.loop.run_in_executor(services.readers, partial(_read, at_work))
+    finally:
+        for _, lookup in at_work:  # should the client have left
+            lookup.give_up()
+    return response
+
+
+def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup) -> bool:
+    """Whether there is more to read for an answer; it is complete if not."""
+    try:
+        if lookup.begin():
+            return True
+    except KafkaError as error:
+        answer.error_code = error.code
+    else:
+        found = lookup.found
+        if found is not None:
+            answer.timestamp, answer.offset, answer.leader_epoch = found
+    return False
+
+
+def _read(sought: Sequence[_Sought]) -> None:
+    """Done by a thread."""
+    for _, lookup in sought:
+        lookup.read()
+
+
+def _find(
+    partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int, sought: list[_Sought]
+) -> ListOffsetsPartitionResponse:
+    """The answer for one partition; what has to be read for it is noted in `sought`. Raises KafkaError."""
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    if timestamp < 0 and version < _UNDERSTOOD_SINCE.get(timestamp, _NOT_YET):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    _check_epoch(partition, wanted.current_leader_epoch)
+    log = partition.log
+    if timestamp == LATEST_TIMESTAMP:
+        end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
+        return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+        epoch = log.epoch_at(log.start_offset)
+        if epoch == UNKNOWN:  # nothing was written yet: the leader's own
+            epoch = partition.leader_epoch
+        return _answer(index, offset=log.start_offset, leader_epoch=epoch)
+    if timestamp == LATEST_TIERED_TIMESTAMP:
+        return _answer(index)
+    is_max = timestamp == MAX_TIMESTAMP
+    answer = _answer(index)
+    sought.append((answer, partition.lookup_of_max_timestamp() if is_max else partition.lookup_of_timestamp(timestamp)))
+    return answer
+
+
+def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: int) -> ListOffsetsPartitionResponse:
+    """Version 0, which librdkafka up to 1.6 asks for the beginning and the end: where segments begin that were last
+    written by then, and the end if then is not before now; the largest first, and no more than are wanted.
+
+    Source: kafka.log.UnifiedLog.legacyFetchOffsetsBefore.
+    """
+    log, timestamp = partition.log, wanted.timestamp
+    if timestamp < EARLIEST_TIMESTAMP:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    offsets = [max(segment.base_offset, log.start_offset) for segment in log.segments]
+    end = [partition.high_watermark] * (log.segments[-1].size_bytes > 0)
+    if timestamp == EARLIEST_TIMESTAMP:
+        offsets = offsets[:1]
+    elif timestamp == LATEST_TIMESTAMP:
+        offsets += end
+    else:
+        try:
+            written_ms = [os.stat(segment.path).st_mtime_ns // 1_000_000 for segment in log.segments]
+        except OSError as error:
+            raise storage_error(f"cannot look at {log.topic}-{log.partition}", log.directory, error) from error
+        written_ms += [now_ms] * len(end)
+        found = max((i + 1 for i, time_ms in enumerate(written_ms) if time_ms <= timestamp), default=0)
+        offsets = (offsets + end)[:found]
+    newest_first = offsets[::-1][: max(wanted.max_num_offsets, 0)]
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
+
+
+def _check_epoch(partition: Partition, known_by_client: int) -> None:
+    """Here only -1 means that the client does not know; fetches take every negative epoch for that."""
+    if known_by_client < UNKNOWN:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    partition.check_epoch(known_by_client)
+
+
+def _answer(
+    index: int,
+    *,
+    code: ErrorCode = ErrorCode.NONE,
+    offset: int = UNKNOWN,
+    timestamp: int = UNKNOWN,
+    leader_epoch: int = UNKNOWN,
+) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch
+    )
+
+
+def offset_for_leader_epoch(
+    services: Services, request: OffsetForLeaderEpochRequest, call: Call
+) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                partition = services.topics.require(topic.topic, wanted.partition)
+                _check_epoch(partition, wanted.current_leader_epoch)
+                epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+                answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))
+            except KafkaError as error:
+                answers.append(
+                    EpochEndOffset(
+                        error_code=error.code, partition=wanted.partition, leader_epoch=UNKNOWN, end_offset=UNKNOWN
+                    )
+                )
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)

@@ -1,0 +1,135 @@
+"""DescribeLogDirs: how large each log is, and how full the volume below them.
+
+The logs know their sizes, so that no directory is walked; the volume is asked once for each request and directory. No
+log ever moves to another directory, so nothing is a future one. A directory whose disk has failed is told as such. Who
+asks for exact numbers of records, as `kafkalite topic describe` does, gets them beside the sizes; who asks what is seen
+of compaction, as `kafkalite cleaner status` does, gets that.
+Source: kafka.server.ReplicaManager.describeLogDirs, KafkaApis.handleDescribeLogDirsRequest; KIP-113, KIP-827.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkalite.api.handlers.cleaner import log_cleaning
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.log_dirs import (
+    CLEANER_IS_OFF,
+    CLEANING_TOLD,
+    COUNTING,
+    COUNTS_OF_SEGMENTS,
+    NO_COUNTS,
+    UNCOUNTABLE,
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+    PartitionRecordCounts,
+    SegmentRecordCounts,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.log.directories.log_directory import DataDirectory, Key
+    from kafkalite.log.partition.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+NO_REPLICA = -1
+
+
+def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+    """Null topics mean all of them; what is not here is left out."""
+    keys = None
+    if request.topics is not None:
+        keys = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+    asked = request.count_records
+    response = DescribeLogDirsResponse(
+        results=[_describe(services, each, keys, asked) for each in services.logs.directories],
+        counts_records=asked != NO_COUNTS,
+    )
+    if request.describe_cleaning:
+        response.cleaning = CLEANING_TOLD if services.config.log_cleaner_enable else CLEANER_IS_OFF
+        _add_cleaning(services.cleaner, response.results, keys)
+    return response
+
+
+def _add_cleaning(cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[Key] | None) -> None:
+    """To those partitions that are compacted."""
+    found = {(one.topic, one.partition): one for one in cleaner.rows(keys)}
+    for result in results:
+        for topic in result.topics:
+            for partition in topic.partitions:
+                one = found.get((topic.name, partition.partition_index))
+                partition.cleaning = None if one is None else log_cleaning(one)
+
+
+def _describe(
+    services: Services, directory: DataDirectory, keys: Iterable[Key] | None, count_records: int
+) -> DescribeLogDirsResult:
+    """One directory with its logs, or with those that are among `keys`; with an error if its disk has failed."""
+    result = DescribeLogDirsResult(log_dir=directory.path)
+    try:
+        if directory.failure is not None:
+            raise OSError(directory.failure)
+        volume = os.statvfs(directory.path)
+    except OSError as error:
+        logger.warning("cannot describe %s: %s", directory.path, error)
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return result
+    result.total_bytes = volume.f_blocks * volume.f_frsize
+    result.usable_bytes = volume.f_bavail * volume.f_frsize
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    logs = directory.logs
+    for log in logs.values() if keys is None else [logs[key] for key in keys if key in logs]:
+        topic = topics.setdefault(log.topic, DescribeLogDirsTopic(name=log.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=log.partition,
+                partition_size=log.size_bytes,
+                offset_lag=_offset_lag(services, log),
+                counts=None if count_records == NO_COUNTS else _counts(services, log, count_records),
+            )
+        )
+    result.topics = list(topics.values())
+    return result
+
+
+def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
+    """What is known of the records; what is not is being found out, and known soon."""
+    partition = services.topics.partition(log.topic, log.partition)
+    counts = log.counts()
+    missing = COUNTING if counts.is_counting else UNCOUNTABLE
+    segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
+    return PartitionRecordCounts(
+        leader_epoch=-1 if partition is None else partition.leader_epoch,
+        start_offset=log.start_offset,
+        end_offset=log.end_offset,
+        live_records=_known(counts.live_records, missing),
+        control_records=_known(counts.control_records, missing),
+        segment_count=len(counts.segments),
+        segments=[
+            SegmentRecordCounts(
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+                live_records=_known(segment.live_records, missing),
+                control_records=_known(segment.control_records, missing),
+            )
+            for segment in segments
+        ],
+    )
+
+
+def _known(count: int | None, missing: int) -> int:
+    return missing if count is None else count
+
+
+def _offset_lag(services: Services, log: PartitionLog) -> int:
+    """How many records are committed but not in this log yet; the leader's never lacks any."""
+    partition = services.topics.partition(log.topic, log.partition)
+    return NO_REPLICA if partition is None else max(partition.high_watermark - log.end_offset, 0)

@@ -1,0 +1,234 @@
+"""Metadata and DescribeCluster: which brokers there are, which topics, and who leads what.
+
+A topic that a client names and that does not exist is made on the way, if client and broker both allow it, and is
+ready when the answer leaves: the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516);
+10 and 11 have the field already, and no broker ever took it. A request with any id in it is about ids alone.
+Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopicCreationManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterable
+from uuid import UUID
+
+from kafkalite.api.request.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
+from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
+from kafkalite.protocol.messages.metadata import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import Topic
+
+logger = logging.getLogger(__name__)
+
+FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
+FIRST_VERSION_BY_ID = 12
+FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
+BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
+_CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
+
+
+def metadata(
+    services: Services, request: MetadataRequest, call: Call
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    version = call.api_version
+    if request.topics is None or (version == 0 and not request.topics):
+        names = list(services.topics.by_name)
+    elif any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
+        return _by_id(services, request, request.topics, call)
+    else:
+        names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
+        may_create = services.config.auto_create_topics_enable and (
+            version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
+        )
+        if may_create:
+            missing = [name for name in names if name not in services.topics.by_name]
+            if missing:
+                return _create_and_answer(services, request, call, names, missing)
+    return _answer(services, request, call, names, {})
+
+
+def _by_id(
+    services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], call: Call
+) -> MetadataResponse:
+    """What there is to say of the ids in a request; names beside them are passed over, as in Kafka."""
+    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
+    if call.api_version < FIRST_VERSION_BY_ID or not ids:
+        return _refused(topics, ErrorCode.INVALID_REQUEST)
+    by_id = services.topics.by_id
+    names = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
+    return _answer(services, request, call, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
+
+
+def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
+    return MetadataResponse(
+        cluster_id=None,
+        topics=[
+            MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id) for topic in topics
+        ],
+    )
+
+
+async def _create_and_answer(
+    services: Services, request: MetadataRequest, call: Call, names: list[str], missing: list[str]
+) -> MetadataResponse:
+    faults: dict[str, ErrorCode] = {}
+    for name in missing[:_CREATED_AT_ONCE_MAX]:
+        try:
+            if name == GROUP_METADATA_TOPIC:
+                await services.ensure_group_topic()
+            elif name not in INTERNAL_TOPICS:
+                await services.topics.ensure(name, services.config.num_partitions, {})
+        except KafkaError as error:
+            # what cannot be made now may be there later, and every client asks again for that
+            cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
+            faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
+            if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
+                logger.warning("topic %s could not be created on demand: %s", name, error)
+    return _answer(services, request, call, names, faults)
+
+
+def _answer(
+    services: Services,
+    request: MetadataRequest,
+    call: Call,
+    names: list[str],
+    faults: dict[str, ErrorCode],
+    unknown_ids: Iterable[UUID] = (),
+) -> MetadataResponse:
+    topics = [
+        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+        for topic_id in unknown_ids
+    ]
+    brokers = services.brokers_for(call.peer)
+    describer = _Describer(services, call, brokers)
+    for name in names:
+        topic = services.topics.by_name.get(name)
+        if topic is not None:
+            topics.append(describer.topic(topic, _topic_operations(request)))
+        else:
+            code = faults.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if topic_name_fault(name) is not None:
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            topics.append(
+                MetadataResponseTopic(
+                    error_code=code,
+                    name=name,
+                    is_internal=name in INTERNAL_TOPICS,
+                    partitions=[],
+                    topic_authorized_operations=_topic_operations(request),
+                )
+            )
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in brokers
+        ],
+        cluster_id=services.registry.cluster_id,
+        controller_id=services.registry.controller_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+        missing_at=_missing_at(services, request.is_missing),
+    )
+
+
+def _missing_at(services: Services, broker_id: int) -> int:
+    """Since when another broker that asks is no member any more; -1 if it is one, or this one knows nothing itself."""
+    members = services.registry.brokers
+    if broker_id < 0 or broker_id in members or services.broker_id not in members:
+        return -1
+    return services.registry.last_transaction
+
+
+def _topic_operations(request: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+
+
+class _Describer:
+    """Tells one client of topics. What this broker leads is told as it is here, the rest as the registry has it."""
+
+    def __init__(self, services: Services, call: Call, brokers: Iterable[BrokerEndpoint]) -> None:
+        self._me = services.broker_id
+        self._reachable = {broker.broker_id for broker in brokers}  # by this client
+        self._is_shared = services.registry.is_shared
+        self._alive = services.registry.brokers if self._is_shared else self._reachable
+        self._version = call.api_version
+
+    def topic(self, topic: Topic, operations: int) -> MetadataResponseTopic:
+        led = topic.partitions
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.internal,
+            partitions=[self._partition(index, state, led.get(index)) for index, state in topic.states.items()],
+            topic_authorized_operations=operations,
+        )
+
+    def _partition(self, index: int, state: PartitionRecord, led: Partition | None) -> MetadataResponsePartition:
+        me, alive = self._me, self._alive
+        leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
+        if not self._is_shared:  # whatever number this broker had when the topic was made
+            replicas = isr = (me,)
+        offline = [replica for replica in replicas if replica not in alive]
+        if led is not None:
+            leader, epoch = me, led.leader_epoch
+            if led.is_offline:
+                leader = NO_LEADER
+                offline = [replica for replica in replicas if replica not in alive or replica == me]
+        elif leader == me:  # not yet, or no longer
+            leader = NO_LEADER
+        code = ErrorCode.NONE
+        if leader not in self._reachable:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+            if leader in alive and self._version >= FIRST_VERSION_WITH_LISTENER_NOT_FOUND:
+                code = ErrorCode.LISTENER_NOT_FOUND
+            leader = NO_LEADER
+        if not self._version and not self._reachable.issuperset(replicas):
+            # clients of old look every replica up among the brokers
+            replicas = tuple(replica for replica in replicas if replica in self._reachable)
+            isr = tuple(replica for replica in isr if replica in self._reachable)
+            if code is ErrorCode.NONE:
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=list(replicas),
+            isr_nodes=list(isr),
+            offline_replicas=offline,
+        )
+
+
+def describe_cluster(services: Services, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+    if request.endpoint_type != BROKER_ENDPOINTS:
+        is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"this is a broker: ask for endpoint type {BROKER_ENDPOINTS}, not {request.endpoint_type}",
+        )
+    return DescribeClusterResponse(
+        cluster_id=services.registry.cluster_id,
+        controller_id=services.registry.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in services.brokers_for(call.peer)
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

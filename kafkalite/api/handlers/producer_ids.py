@@ -1,0 +1,38 @@
+"""InitProducerId: an id for an idempotent producer. Transactional ids are refused until transactions exist.
+
+Source: kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+
+NONE = -1  # where there is no producer id, or no epoch
+
+
+def init_producer_id(
+    services: Services, request: InitProducerIdRequest, call: Call
+) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+    if request.transactional_id is not None:
+        code = (
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if request.transactional_id else ErrorCode.INVALID_REQUEST
+        )
+        return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE):  # KIP-360: both or neither
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=NONE, producer_epoch=NONE)
+    producer_id = services.producer_ids.take()
+    if producer_id is None:
+        return _from_next_block(services)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _from_next_block(services: Services) -> InitProducerIdResponse:
+    try:
+        return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
+    except KafkaError as error:
+        services.complaints.about("producer ids", str(error), f"none can be given: {error}")
+        return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,322 @@
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Each topic of a request succeeds or fails by itself.
+
+Source: kafka.server.ZkAdminManager, kafka.server.KafkaApis.handleDeleteRecordsRequest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+from kafkalite.api.handlers.configs import topic_config_entries
+from kafkalite.api.request.request_context import Call, Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
+from kafkalite.metadata.replica_assignment import check_replication_factor
+from kafkalite.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+DEFAULT = -1
+FIRST_VERSION_WITH_DELETION_DISABLED = 3
+_CHANGES_AT_ONCE = 100
+_TIMEOUT_MS_MIN = 1_000  # in less time nothing is begun
+_Wanted = TypeVar("_Wanted")
+_Done = TypeVar("_Done")
+
+
+async def create_topics(services: Services, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+    doubled = _doubled(topic.name for topic in request.topics)
+    wanted: dict[str, CreatableTopic] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, topic)
+
+    async def create(topic: CreatableTopic) -> CreatableTopicResult:
+        try:
+            if topic.name in doubled:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            return await _in_time(services, request.timeout_ms, _create(services, topic, request.validate_only))
+        except KafkaError as error:
+            return CreatableTopicResult(
+                name=topic.name,
+                error_code=error.code,
+                error_message=error.message,
+                num_partitions=-1,
+                replication_factor=-1,
+                configs=[],
+            )
+
+    return CreateTopicsResponse(topics=await _each(services, create, list(wanted.values())))
+
+
+async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
+    """What comes of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
+    KafkaError(REQUEST_TIMED_OUT), and what was begun may come to its end all the same."""
+    if not services.registry.is_shared:
+        return await work
+    task = asyncio.ensure_future(work)
+    is_late = False
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = True
+        task.cancel()
+
+    timer = services.clock.call_later(max(timeout_ms, _TIMEOUT_MS_MIN), give_up)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_late:
+            message = "The request was taken, but is not carried out yet: is a broker away, or the controller?"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, message) from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def _each(
+    services: Services, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]
+) -> list[_Done]:
+    """What `do` makes of each. In a cluster the controller has to see each change; several wait for that together."""
+    if not services.registry.is_shared:
+        return [await do(one) for one in all_of]
+    done: list[_Done] = []
+    for at in range(0, len(all_of), _CHANGES_AT_ONCE):
+        done += await asyncio.gather(*map(do, all_of[at : at + _CHANGES_AT_ONCE]))
+    return done
+
+
+async def _create(services: Services, wanted: CreatableTopic, validate_only: bool) -> CreatableTopicResult:
+    overrides = _overrides(wanted)
+    assigned: dict[int, list[int]] | None = None
+    if wanted.assignments:
+        if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                "Both cannot be used at the same time.",
+            )
+        assigned = {one.partition_index: list(one.broker_ids) for one in wanted.assignments}
+        if len(assigned) != len(wanted.assignments) or sorted(assigned) != list(range(len(assigned))):
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be numbered from 0 on")
+        for broker_ids in assigned.values():
+            _check_replicas(services, broker_ids)
+        partition_count = len(assigned)
+    else:
+        partition_count = services.config.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
+        _check_replication_factor(services, wanted.replication_factor)
+    topic = await services.topics.create(
+        wanted.name, partition_count, overrides, assignment=assigned, validate_only=validate_only
+    )
+    result = CreatableTopicResult(
+        name=wanted.name,
+        num_partitions=partition_count,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=overrides.get(entry.name, entry.value),
+                read_only=entry.read_only,
+                config_source=entry.source,
+                is_sensitive=entry.sensitive,
+            )
+            for entry in topic_config_entries(services, overrides)
+        ],
+    )
+    if topic is not None:
+        result.topic_id = topic.topic_id
+    return result
+
+
+def _overrides(wanted: CreatableTopic) -> dict[str, str]:
+    overrides = {}
+    for entry in wanted.configs:
+        if entry.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {entry.name}")
+        overrides[entry.name] = entry.value
+    return overrides
+
+
+def _check_replication_factor(services: Services, factor: int) -> None:
+    if factor == 0 or factor < DEFAULT:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    broker_count = len(services.registry.brokers) if services.registry.is_shared else 1
+    if factor > broker_count:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Replication factor: {factor} larger than available brokers: {broker_count}.",
+        )
+    check_replication_factor(factor)
+
+
+def _check_replicas(services: Services, broker_ids: list[int]) -> None:
+    if not services.registry.is_shared:
+        if broker_ids != [services.broker_id]:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {services.broker_id}",
+            )
+        return
+    unknown = [broker_id for broker_id in broker_ids if broker_id not in services.registry.brokers]
+    if unknown:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.",
+        )
+    if not broker_ids or len(set(broker_ids)) < len(broker_ids):
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {broker_ids}: each broker once, at least one")
+    check_replication_factor(len(broker_ids))
+
+
+async def delete_topics(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+    states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    if not services.config.delete_topic_enable:
+        newer = call.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+        code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
+        return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
+    names: Counter[str] = Counter()
+    ids: Counter[UUID] = Counter()
+    results: list[DeletableTopicResult | str | UUID] = []  # what is to be said, or deleted
+    for state in states:
+        if state.name is not None and state.topic_id == ZERO_UUID:
+            names[state.name] += 1
+        elif state.name is None and state.topic_id != ZERO_UUID:
+            ids[state.topic_id] += 1
+        else:
+            what = "Neither topic name nor id were" if state.name is None else "Both topic name and id were"
+            results.append(_not_deleted(state.name, state.topic_id, ErrorCode.INVALID_REQUEST, f"{what} specified."))
+    named_too = set()
+    for name, count in names.items():
+        topic = services.topics.by_name.get(name)
+        if count > 1:
+            results.append(_not_deleted(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        elif topic is not None and topic.topic_id in ids:
+            named_too.add(topic.topic_id)
+            said = "The topic is named by its id as well."
+            results.append(_not_deleted(name, topic.topic_id, ErrorCode.INVALID_REQUEST, said))
+        else:
+            results.append(name)
+    for topic_id, count in ids.items():
+        if count > 1:
+            results.append(_not_deleted(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id."))
+        elif topic_id not in named_too:
+            results.append(topic_id)
+
+    async def delete(one: DeletableTopicResult | str | UUID) -> DeletableTopicResult:
+        return one if isinstance(one, DeletableTopicResult) else await _delete(services, one, request.timeout_ms)
+
+    return DeleteTopicsResponse(responses=await _each(services, delete, results))
+
+
+async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int) -> DeletableTopicResult:
+    try:
+        for name in INTERNAL_TOPICS:
+            internal = services.topics.by_name.get(name)
+            if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
+        topic = await _in_time(services, timeout_ms, services.topics.delete(name_or_id))
+    except KafkaError as error:
+        if isinstance(name_or_id, str):
+            return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
+        return _not_deleted(None, name_or_id, error.code, error.message)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _not_deleted(name: str | None, topic_id: UUID, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+async def create_partitions(
+    services: Services, request: CreatePartitionsRequest, call: Call
+) -> CreatePartitionsResponse:
+    doubled = _doubled(topic.name for topic in request.topics)
+    wanted: dict[str, CreatePartitionsTopic] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, topic)
+
+    async def add(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
+        try:
+            if topic.name in doubled:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+            replicas = _checked_replicas(services, topic)
+            work = services.topics.add_partitions(
+                topic.name, topic.count, replicas=replicas, validate_only=request.validate_only
+            )
+            await _in_time(services, request.timeout_ms, work)
+            return CreatePartitionsTopicResult(name=topic.name)
+        except KafkaError as error:
+            return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
+
+    return CreatePartitionsResponse(results=await _each(services, add, list(wanted.values())))
+
+
+def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
+    """Those of each new partition; None if they are to be chosen."""
+    if wanted.name in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
+    if wanted.assignments is None:
+        return None
+    topic = services.topics.by_name.get(wanted.name)
+    added = wanted.count - (len(topic.states) if topic is not None else 0)
+    if added > 0 and len(wanted.assignments) != added:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {added} but {len(wanted.assignments)} assignments provided.",
+        )
+    for assignment in wanted.assignments:
+        _check_replicas(services, list(assignment.broker_ids))
+    return [list(assignment.broker_ids) for assignment in wanted.assignments]
+
+
+async def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+    """Answered when the new start is written down: what was deleted does not come back after a kill. A disk that takes
+    no checkpoint is logged, and then a kill before the next one may bring some of it back, as in Kafka."""
+    topics = []
+    raised = []
+    for topic in request.topics:
+        answers = []
+        for wanted in topic.partitions:
+            try:
+                if topic.name in INTERNAL_TOPICS:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                partition = services.topics.require(topic.name, wanted.partition_index)
+                before = partition.log.start_offset
+                low = partition.delete_records_before(wanted.offset)
+                if low > before:  # that took some renames and a small file: others get their turn
+                    raised.append((topic.name, wanted.partition_index))
+                    await asyncio.sleep(0)
+                answers.append(DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low))
+            except KafkaError as error:
+                answers.append(
+                    DeleteRecordsPartitionResult(
+                        partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
+                    )
+                )
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+    kept = asyncio.Event()
+    services.logs.keep_starts(raised, kept.set)
+    await kept.wait()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _doubled(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}

@@ -1,0 +1,1 @@
+"""What handlers share: context, fetch sessions, delayed produce, conversion. Imports coordinator, replication."""

@@ -1,0 +1,175 @@
+"""`kafkalite log dump | verify | count`: the arguments, and what they ask for.
+
+Exit code 0: all is well, 1: something is wrong with what was looked at, 2: it could not be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
+
+if TYPE_CHECKING:
+    from kafkalite.inspection.dump.dump import Dump
+
+CANNOT = 2
+_NO_LIMIT = (1 << 31) - 1
+
+
+def run(options: argparse.Namespace) -> int:
+    """`kafkalite log ...`. Returns the exit code."""
+    try:
+        return {"dump": _dump, "verify": _verify, "count": _count}[options.log_command](options)
+    except (ConfigError, StorageError) as error:
+        print(f"kafkalite: {error}", file=sys.stderr)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"kafkalite: {error.filename or 'cannot read'}: {error.strerror or error}", file=sys.stderr)
+    return CANNOT
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The commands of `kafkalite log`."""
+    commands = parser.add_subparsers(dest="log_command", metavar="COMMAND", required=True)
+    dump = commands.add_parser(
+        "dump", help="show what is in the files", description="Show what is in the files, as kafka-dump-log does."
+    )
+    dump.add_argument("paths", nargs="+", metavar="FILE_OR_DIR", help=".log, .index, .timeindex, .txnindex, .snapshot")
+    add_dump_options(dump)
+    verify = commands.add_parser(
+        "verify",
+        help="check every byte of a data directory",
+        description="Check everything of a data directory or of one partition, and say what a restart would do. "
+        "Nothing is changed. Exit code 0: all is well, or what was found is harmless; 1: something is wrong; "
+        "2: it could not be read.",
+    )
+    verify.add_argument("paths", nargs="+", metavar="DIR")
+    verify.add_argument("--deep", action="store_true", help="unpack every record too")
+    count = commands.add_parser(
+        "count",
+        help="count records exactly",
+        description="Count the live records, control records, batches and bytes of topics, partitions and segments.",
+    )
+    count.add_argument("paths", nargs="+", metavar="DIR|TOPIC", help="data or partition directories, topics in them")
+    count.add_argument("--data-dir", metavar="DIR", help="where the topics are (default: ./kafkalite-data)")
+    count.add_argument("--segments", action="store_true", help="a row for each segment too")
+    for command in (dump, verify, count):
+        command.add_argument("--json", action="store_true", help="one JSON object a line")
+
+
+def _dump(options: argparse.Namespace) -> int:
+    from kafkalite.inspection.dump.dump import dump
+    from kafkalite.inspection.files.printer import Printer
+
+    return dump(options.paths, dump_of(options), Printer(as_json=options.json))
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from kafkalite.inspection.files.findings import Gravity
+    from kafkalite.inspection.files.progress import size_text
+    from kafkalite.inspection.verify.verify import verify
+
+    code = 0
+    for path in options.paths:
+        verdict = verify(path, deep=options.deep)
+        harmless = all(finding.gravity is Gravity.HARMLESS for finding in verdict.findings)
+        code = max(code, 0 if harmless else 1)
+        if verdict.is_running:
+            print(f"{verdict.root}: a broker is running here; what it is writing may look unfinished", file=sys.stderr)
+        for finding in verdict.findings:
+            print(json.dumps(finding.as_json()) if options.json else finding.as_text())
+        stop = "the last stop was orderly" if verdict.clean else "the last stop was not orderly"
+        count = len(verdict.findings)
+        if options.json:
+            summary = {"type": "summary", "path": verdict.root, "findings": count, "clean": verdict.clean}
+            sizes = {"partitions": verdict.partition_count, "bytes": verdict.log_bytes, "lostBytes": verdict.lost_bytes}
+            print(json.dumps(summary | sizes))
+        else:
+            cost = f"; a restart would lose {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
+            found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
+            found += ", harmless" if count and harmless else ""
+            print(
+                f"{verdict.root}: {verdict.partition_count} partitions, {size_text(verdict.log_bytes)}, {stop}: "
+                f"{found}{cost}"
+            )
+    return code
+
+
+def _count(options: argparse.Namespace) -> int:
+    from kafkalite.inspection.count_records import count, objects, table
+
+    directories = [path for path in options.paths if os.path.isdir(path)]
+    topics = [path for path in options.paths if not os.path.isdir(path)]
+    if options.data_dir is not None or not directories:
+        directories.append(options.data_dir or "kafkalite-data")
+    for path in directories:
+        counted = count(path, topics)
+        for topic in topics:
+            if all(one.partition.topic != topic for one in counted.partitions):
+                raise ConfigError(f"there is no topic {topic} in {path}")
+        if counted.is_running:
+            print(f"{counted.root}: a broker is running here, and may go on writing", file=sys.stderr)
+        if options.json:
+            for one in objects(counted):
+                print(json.dumps(one, separators=(",", ":")))
+        else:
+            for line in table(counted, segments=options.segments):
+                print(line)
+    return 0
+
+
+def dump_settings(arguments: Sequence[str]) -> Dump:
+    """What the options of `log dump` ask for. Raises ConfigError."""
+    parser = argparse.ArgumentParser()
+    add_dump_options(parser)
+    return dump_of(parser.parse_args(arguments))
+
+
+def add_dump_options(parser: argparse.ArgumentParser) -> None:
+    """Those of kafka-dump-log, under the same names."""
+    add = parser.add_argument
+    add("--deep-iteration", action="store_true", help="show every record, not only every batch")
+    add("--print-data-log", action="store_true", help="show keys and values too")
+    decoders = f"one of {', '.join(FIELD_DECODERS)} (default: string)"
+    add("--key-decoder-class", "--key-decoder", metavar="DECODER", help=f"what keys are: {decoders}")
+    add("--value-decoder-class", "--value-decoder", metavar="DECODER", help=f"what values are: {decoders}")
+    add("--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets")
+    add("--transaction-log-decoder", action="store_true", help="the records are those of __transaction_state")
+    add("--skip-record-metadata", action="store_true", help="of every record only its key and value")
+    add("--max-bytes", type=int, default=_NO_LIMIT, metavar="N", help="look at the first N bytes of each log only")
+    add("--verify-index-only", action="store_true", help="hold indexes against the log without showing them")
+    add("--index-sanity-check", action="store_true", help="ask of indexes only what Kafka asks before it uses them")
+
+
+def dump_of(options: argparse.Namespace) -> Dump:
+    """Raises ConfigError."""
+    from kafkalite.inspection.dump.dump import Dump
+    from kafkalite.inspection.dump.index_dump import IndexDump
+    from kafkalite.inspection.dump.log_text import LogDump
+
+    decoder = _record_decoder(options)
+    logs = LogDump(
+        deep=options.deep_iteration or decoder is not None,
+        decoder=decoder,
+        metadata=not options.skip_record_metadata,
+        max_bytes=options.max_bytes,
+    )
+    return Dump(logs, IndexDump(options.index_sanity_check, options.verify_index_only))
+
+
+def _record_decoder(options: argparse.Namespace) -> RecordDecoder | None:
+    if options.offsets_decoder or options.transaction_log_decoder:
+        from kafkalite.inspection.files.internal_topics import decode_group_record, decode_transaction_record
+
+        return decode_group_record if options.offsets_decoder else decode_transaction_record
+    key, value = options.key_decoder_class, options.value_decoder_class
+    if not options.print_data_log and key is None and value is None:
+        return None
+    return plain_decoder(field_decoder(key or "string"), field_decoder(value or "string"))

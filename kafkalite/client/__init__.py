@@ -1,0 +1,1 @@
+"""A small blocking client for our own commands. Imports protocol."""

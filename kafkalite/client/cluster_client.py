@@ -1,0 +1,147 @@
+"""A cluster as commands see it: which brokers it has, who leads what, and a connection to each that leads something.
+
+Whoever is asked first tells of all (Metadata). What a broker tells of itself then counts for the partitions that it
+leads, so that answers can be put together without anything in them twice. A broker by itself is asked over the first
+connection, wherever it says that it is to be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
+from kafkalite.common.errors import ConfigError
+from kafkalite.protocol.messages.metadata import MetadataRequest
+
+_METADATA_VERSION = 9
+NO_LEADER = -1
+Key = tuple[str, int]
+_Told = TypeVar("_Told")
+
+
+class PartitionPlace(NamedTuple):
+    """`leader` is NO_LEADER where nobody serves the partition."""
+
+    leader: int
+    replicas: tuple[int, ...]
+
+
+class ClusterClient:
+    """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. An
+    answer may take `timeout_s`. Raises Unanswered, ConfigError."""
+
+    def __init__(self, addresses: str, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._undo = contextlib.ExitStack()
+        self.first = self._undo.enter_context(_first_of(addresses, timeout_s))
+        try:
+            request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+            metadata = self.first.ask(request, _METADATA_VERSION)
+        except BaseException:
+            self._undo.close()
+            raise
+        self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
+        self.places: dict[Key, PartitionPlace] = {
+            (topic.name or "", one.partition_index): PartitionPlace(one.leader_id, tuple(one.replica_nodes))
+            for topic in metadata.topics
+            for one in topic.partitions
+        }
+
+    def __enter__(self) -> ClusterClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo.close()
+
+    @property
+    def address(self) -> str:
+        return self.first.address
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the broker that was asked is all that there is now."""
+        return len(self.brokers) <= 1
+
+    @property
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.places}
+
+    def led_by(self, topics: Iterable[str]) -> dict[int, set[Key]]:
+        """The partitions of these topics, or of all if there are none, by the broker that leads them."""
+        wanted = set(topics)
+        led: dict[int, set[Key]] = {}
+        for key, place in self.places.items():
+            if place.leader != NO_LEADER and (not wanted or key[0] in wanted):
+                led.setdefault(place.leader, set()).add(key)
+        return led
+
+    def ask_leaders(
+        self, led: Mapping[int, set[Key]], ask: Callable[[BlockingClient, set[Key]], _Told]
+    ) -> tuple[list[_Told], list[str]]:
+        """What `ask` gets of each of these brokers, and a complaint for each that cannot be asked. Raises Unanswered
+        if none can."""
+        told: list[_Told] = []
+        complaints: list[str] = []
+        for broker_id, keys in sorted(led.items()):
+            try:
+                told.append(ask(self.connect(broker_id), keys))
+            except Unanswered as error:
+                complaints.append(f"{_left_out(keys)}: broker {broker_id}: {error}")
+        if complaints and not told:
+            raise Unanswered(complaints[0])
+        return told, complaints
+
+    def connect(self, broker_id: int) -> BlockingClient:
+        """A connection that is closed with the others. Raises Unanswered."""
+        address = self.brokers[broker_id]
+        return self._undo.enter_context(BlockingClient(address, self._timeout_s))
+
+    def not_led(self, topics: Iterable[str]) -> list[str]:
+        """Complaints about the partitions, of these topics or of all, that nobody serves: those of each broker that is
+        away, and those whose brokers are there."""
+        wanted = set(topics)
+        by_absent: dict[int | None, set[Key]] = {}
+        for key, place in self.places.items():
+            if place.leader == NO_LEADER and (not wanted or key[0] in wanted):
+                absent = next((replica for replica in place.replicas if replica not in self.brokers), None)
+                by_absent.setdefault(absent, set()).add(key)
+        complaints = []
+        for broker_id, keys in sorted(by_absent.items(), key=lambda one: -1 if one[0] is None else one[0]):
+            why = "nobody leads them" if broker_id is None else f"broker {broker_id} is away"
+            complaints.append(f"{_left_out(keys)}: {why}")
+        return complaints
+
+
+def _left_out(keys: set[Key]) -> str:
+    """The beginning of a sentence that goes on with the reason."""
+    topic, index = min(keys)
+    if len(keys) == 1:
+        return f"{topic}-{index} is left out here"
+    return f"{len(keys)} partitions, such as {topic}-{index}, are left out here"
+
+
+def _first_of(addresses: str, timeout_s: float) -> BlockingClient:
+    """A connection to the first that can be reached. Raises Unanswered with what is wrong with the last one."""
+    named = [address.strip() for address in addresses.split(",") if address.strip()] or [addresses]
+    for address in named:
+        parse_address(address)
+    for address in named[:-1]:
+        with contextlib.suppress(Unanswered):
+            return BlockingClient(address, timeout_s)
+    return BlockingClient(named[-1], timeout_s)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def require_topics(topics: Iterable[str], found: set[str], where: str) -> None:
+    """Raises ConfigError for a topic that is not among those that were found."""
+    for topic in topics:
+        if topic not in found:
+            raise ConfigError(f"there is no topic {topic} in {where}")

@@ -1,0 +1,170 @@
+"""What a restart would do with a log, found out by doing it, on a shadow of the partition's directory.
+
+The shadow has links in the place of the `.log` files and copies of the small ones. The broker's own recovery runs on it
+through a door that lets nothing through to what the links point at: a cut is only remembered. So what is foretold is
+what will be done, whatever the rules of recovery come to be.
+Source: `log_loader`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kafkalite.common.errors import StorageError
+from kafkalite.common.region import OpenFile
+from kafkalite.config.broker_config import TopicConfig
+from kafkalite.inspection.files.directory_listing import PartitionDirectory, read_written
+from kafkalite.log.recovery.log_loader import Known, load
+from kafkalite.log.state.producer_state import EXPIRATION_MS
+from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
+from kafkalite.log.storage.files import Files
+
+_logs = logging.getLogger("kafkalite.log")
+
+
+@dataclass(slots=True)
+class Forecast:
+    """What becomes of a log. `refusal`: the start would not take it, for this reason; all else is then unknown.
+
+    `sizes` has every `.log` that is left, by its name, with its bytes; `gone` the files that are deleted; `rewritten`
+    those whose content would change. `said` is what the broker would log about it.
+    """
+
+    clean: bool
+    recovery_point: int
+    start_offset: int = 0
+    end_offset: int = 0
+    lost_bytes: int = 0
+    refusal: str = ""
+    sizes: dict[str, int] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    rewritten: set[str] = field(default_factory=set)
+    said: list[str] = field(default_factory=list)
+
+
+class ShadowFiles(Files):
+    """A door behind which links are never written through: what is opened for writing is opened for reading, and a cut
+    of it is forgotten, for the segment itself remembers where it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._links: set[int] = set()  # descriptors of files that are not to be changed
+
+    def open(self, path: str, flags: int) -> int:
+        is_link = self._guard(path, flags)
+        fd = super().open(path, os.O_RDONLY if is_link else flags)
+        self._note(fd, is_link)
+        return fd
+
+    def open_file(self, path: str, flags: int) -> OpenFile:
+        is_link = self._guard(path, flags)
+        file = super().open_file(path, os.O_RDONLY if is_link else flags)
+        self._note(file.fd, is_link)
+        return file
+
+    def truncate(self, fd: int, size_bytes: int) -> None:
+        if fd not in self._links:
+            super().truncate(fd, size_bytes)
+
+    def fsync(self, fd: int) -> None:
+        """Nobody waits for a shadow."""
+
+    def _guard(self, path: str, flags: int) -> bool:
+        """Whether there is a link at `path`; one in the place of which a new file is wanted goes."""
+        if not os.path.islink(path):
+            return False
+        if flags & os.O_TRUNC:
+            os.unlink(path)
+            return False
+        return True
+
+    def _note(self, fd: int, is_link: bool) -> None:
+        self._links.add(fd) if is_link else self._links.discard(fd)
+
+
+def rehearse(partition: PartitionDirectory, known: Known, now_ms: int) -> Forecast:
+    """Raises OSError when the shadow cannot be made."""
+    forecast = Forecast(known.clean, known.recovery_point)
+    root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-rehearsal-"))
+    try:
+        shadow = f"{root}/{partition.name}"
+        os.mkdir(shadow)
+        _make_shadow(partition, shadow)
+        files = ShadowFiles()
+        with _listening(forecast.said, shadow, partition.path):
+            try:
+                loaded = load(shadow, TopicConfig(), known, now_ms, files, EXPIRATION_MS)
+            except (StorageError, OSError) as error:
+                forecast.refusal = str(error).replace(shadow, partition.path)
+                return forecast
+            forecast.start_offset, forecast.end_offset = loaded.start_offset, loaded.end_offset
+            forecast.lost_bytes = loaded.lost_bytes
+            for segment in loaded.segments:
+                forecast.sizes[os.path.basename(segment.path)] = segment.size_bytes
+                segment.abandon()
+        _compare(partition, shadow, forecast)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    return forecast
+
+
+def _make_shadow(partition: PartitionDirectory, shadow: str) -> None:
+    for name in partition.files:
+        found = parse_segment_file(name)
+        if found is not None and found[1] == LOG:
+            os.symlink(f"{partition.path}/{name}", f"{shadow}/{name}")
+        elif found is not None or name in (LEADER_EPOCHS, PARTITION_METADATA):
+            _copy(f"{partition.path}/{name}", f"{shadow}/{name}")
+
+
+def _copy(source: str, target: str) -> None:
+    """The room at the end of an index that was never written stays a hole."""
+    data, size_bytes = read_written(source)
+    with open(target, "wb") as file:
+        file.write(data)
+        file.truncate(size_bytes)
+
+
+def _compare(partition: PartitionDirectory, shadow: str, forecast: Forecast) -> None:
+    left = set(os.listdir(shadow))
+    for name in partition.files:
+        found = parse_segment_file(name)
+        if found is None and name != LEADER_EPOCHS:
+            continue
+        if name not in left:
+            forecast.gone.add(name)
+        elif not os.path.islink(f"{shadow}/{name}") and _content(f"{shadow}/{name}") != _content(
+            f"{partition.path}/{name}"
+        ):
+            forecast.rewritten.add(name)
+    forecast.rewritten |= {name for name in left if name not in partition.files}
+
+
+def _content(path: str) -> bytes:
+    """What is in a file, but for room at its end."""
+    return read_written(path)[0].rstrip(b"\0")
+
+
+@contextmanager
+def _listening(said: list[str], shadow: str, path: str) -> Iterator[None]:
+    """Hear what the log has to say, and nobody else does."""
+
+    class Ear(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(record.getMessage().replace(shadow, path))
+
+    ear = Ear(logging.WARNING)
+    propagated = _logs.propagate
+    _logs.addHandler(ear)
+    _logs.propagate = False
+    try:
+        yield
+    finally:
+        _logs.removeHandler(ear)
+        _logs.propagate = propagated

@@ -1,0 +1,145 @@
+"""One broker of several: `kafkalite serve` in a process of its own, from its beginning to its end.
+
+Its settings come through a file that has no name any more, so that a password stands neither on a disk nor in the list
+of processes. It reads from a pipe whose other end is here, and stops in order when that end is gone: no broker is left
+behind, whatever ended the process that began it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.local_cluster.broker_plan import MemberPlan
+
+_READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster (\S+)")
+_STOP_LIMIT_S = 30.0
+
+
+class Ready(NamedTuple):
+    """What a broker says of itself when it serves."""
+
+    bootstrap: str
+    place: str
+    cluster_id: str
+
+
+class Member:
+    """Begun and ended by one event loop, as often as wanted.
+
+    `lifeline` is the end of a pipe that it reads from; `keep_open` are descriptors that the process holds, too.
+    """
+
+    def __init__(self, plan: MemberPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = ()) -> None:
+        self.plan = plan
+        self.name = f"broker {plan.broker_id}"
+        self.ready: Ready | None = None
+        self._adopts = plan.adopts
+        self._log_level = log_level
+        self._lifeline = lifeline
+        self._keep_open = tuple(keep_open)
+        self._process: asyncio.subprocess.Process | None = None
+        self._passing_on: asyncio.Future[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        """Returns when it serves. Raises ConfigError when it ends before that (it has said why by then), OSError."""
+        self.ready = None
+        adopting = ("--adopt", self.plan.properties["log.dirs"]) if self._adopts else ()
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
+            settings.write(_properties_text(self.plan))
+            settings.seek(0)
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "kafkalite", "serve", f"/dev/fd/{settings.fileno()}"),
+                *("--log-level", self._log_level, "--lifeline", str(self._lifeline), *adopting),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C is for whoever began it, who stops the brokers in order
+                pass_fds=(settings.fileno(), self._lifeline, *self._keep_open),
+            )
+            assert self._process.stdout is not None
+            try:
+                async for line in self._process.stdout:
+                    text = line.decode(errors="replace").rstrip("\n")
+                    if found := _READY.match(text):
+                        self.ready = Ready(*found.groups())
+                        break
+                    print(f"{self.name}: {text}", flush=True)
+            except BaseException:
+                self.kill()
+                raise
+        if self.ready is None:
+            raise ConfigError(f"{self.name} {_how(await self._process.wait())} before it was ready")
+        self._adopts = False  # once, and not when it is begun again
+        self._passing_on = asyncio.ensure_future(self._pass_on(self._process.stdout))
+
+    async def ended(self) -> str | None:
+        """Waits until it is no more. How it ended; None if in order: somebody told it to stop."""
+        assert self._process is not None
+        code = await self._process.wait()
+        return None if code == 0 else _how(code)
+
+    async def stop(self) -> None:
+        """In order. Does nothing when it does not run."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
+            print(f"kafkalite: {self.name} did not stop within {_STOP_LIMIT_S:g} s, and is killed", file=sys.stderr)
+            self.kill()
+            await self._process.wait()
+        if self._passing_on is not None:
+            await self._passing_on
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    async def _pass_on(self, stream: asyncio.StreamReader) -> None:
+        async for line in stream:
+            print(f"{self.name}: {line.decode(errors='replace')}", end="", flush=True)
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = "unknown"
+    return f"was killed by signal {-code} ({name})"
+
+
+def _properties_text(plan: MemberPlan) -> str:
+    return "".join(f"{_escaped(name)}={_escaped(text)}\n" for name, text in plan.properties.items())
+
+
+def _escaped(text: str) -> str:
+    """As Java's properties have it: whatever could end or join something, and what is not ASCII, by its number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    numbers = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(n) if 0x30 <= n < 0x7F and chr(n) not in "\\:=" else f"\\u{n:04x}" for n in numbers)
+
+
+def _environment() -> dict[str, str]:
+    """What the broker needs to find every module that this process finds; the settings in it were taken already."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
+    paths = [os.path.abspath(path) for path in sys.path]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)
+    return environment

@@ -1,0 +1,164 @@
+"""The broker as an object, for programs and for the command line.
+
+    with Broker(data_dir="data", port=0) as broker:         # on an event loop in a thread of its own
+    async with Broker(data_dir="data", port=0) as broker:   # in the running loop
+
+What it consists of is in `broker_rooms`. Nothing is kept at module level; many brokers live in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.known_properties import no_effect
+from kafkalite.server.broker_server import Rooms
+from kafkalite.server.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
+    from kafkalite.server.adoption import Adopted
+
+
+class Broker:
+    """One broker. Ready while entered; `bootstrap_servers` is what a client's configuration wants.
+
+    Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
+    (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
+    keeps the registry. With `adopt` it takes the topics that are found in them for those that there are, whatever it
+    knew before. Raises ConfigError when it cannot start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        clock: Clock | None = None,
+        adopt: bool = False,
+        **settings: object,
+    ) -> None:
+        if config is None:
+            config = _config_from(data_dir, host, port, settings)
+        elif settings or data_dir is not None or host is not None or port is not None:
+            raise ConfigError("give the broker either config or settings of their own, not both")
+        self.config = config
+        self.data_dir = Path(config.data_dirs[0])
+        self._adopts = adopt
+        self._stopping: asyncio.Future[None] | None = None
+        self._given_clock = clock
+        self._running: Rooms | None = None
+        self._thread: LoopThread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
+        return self._require().bootstrap_servers()
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener. Valid while the broker runs."""
+        return self._require().first_port()
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port where metrics are told; None if nowhere. Valid while the broker runs."""
+        endpoint = self._require().metrics
+        return None if endpoint is None else endpoint.address
+
+    @property
+    def cluster_id(self) -> str:
+        return self._require().registry.cluster_id
+
+    @property
+    def adopted(self) -> Adopted | None:
+        """What was taken over of another broker at this start; None if nothing was."""
+        return self._require().adopted
+
+    async def start(self) -> None:
+        """Start in the running loop; clients may connect when this returns."""
+        if self._running is not None:
+            raise RuntimeError("this broker is already running")
+        running = Rooms(self.config, self._given_clock, self._adopts)
+        await running.start()
+        self._running = running
+        running.failed.add_done_callback(self._when_failed)
+
+    async def stop(self) -> None:
+        """Serve what is in flight, write everything down, let go of everything. Does nothing on a stopped broker."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
+            running.failed.cancel()
+        elif self._stopping is not None:
+            await self._stopping
+
+    async def failure(self) -> str:
+        """Waits until no data directory is left, and the broker stops for want of one; returns why."""
+        return await asyncio.shield(self._require().failed)
+
+    def _when_failed(self, failed: asyncio.Future[str]) -> None:
+        if not failed.cancelled():
+            self._stopping = asyncio.ensure_future(self.stop())
+
+    async def __aenter__(self) -> Broker:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Broker:
+        thread = LoopThread()
+        try:
+            thread.run(self.start)
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        try:
+            thread.run(self.stop)
+        finally:
+            thread.close()
+
+    def _require(self) -> Rooms:
+        if self._running is None:
+            raise RuntimeError("this broker is not running: enter it with `with` or await start()")
+        return self._running
+
+
+def _config_from(
+    data_dir: str | Path | None, host: str | None, port: int | None, settings: Mapping[str, object]
+) -> BrokerConfig:
+    properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+    for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a slip of the pen is an error
+        raise ConfigError(no_effect(name, BrokerConfig.by_name))
+    if data_dir is not None:
+        properties["log.dirs"] = str(data_dir)
+    if host is not None or port is not None:
+        address = host or "127.0.0.1"
+        shown = f"[{address}]" if ":" in address else address
+        properties["listeners"] = f"PLAINTEXT://{shown}:{9092 if port is None else port}"
+    return BrokerConfig.load(properties)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

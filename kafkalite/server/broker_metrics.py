@@ -1,0 +1,294 @@
+"""What the broker tells of itself to a scraper: numbers that its rooms keep anyway, looked at and not collected.
+
+A name that the JMX exporter makes of a metric of Apache Kafka's means the same thing here, so that dashboards and
+alerts go on working; what Kafka does not know begins with `kafkalite_`. Partitions and groups are gone through a few
+at a time. docs/metrics.md lists everything.
+Source: the MBeans of kafka.log.UnifiedLog, LogManager, LogCleaner, LogCleanerManager, kafka.server.ReplicaManager,
+kafka.controller.KafkaController, kafka.coordinator.group.GroupMetadataManager, kafka.network.Processor.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
+from kafkalite.coordinator.group.group_state import GroupState
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
+    from kafkalite.coordinator.group_coordinator import GroupCoordinator
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.network.socket_server import Server
+    from kafkalite.replication.topic_admin import Topics
+
+_PER_PAUSE = 500  # partitions or groups of which little is asked
+_WHERE = ("topic", "partition")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+_LOG_COLUMNS = (
+    Column("kafka_log_log_size", GAUGE, "Bytes of the partition's segments."),
+    Column("kafka_log_log_numlogsegments", GAUGE, "Segments of the partition."),
+    Column("kafka_log_log_logstartoffset", GAUGE, "The first offset that may be read."),
+    Column("kafka_log_log_logendoffset", GAUGE, "The offset that the next record will get."),
+    Column("kafkalite_log_high_watermark", GAUGE, "Consumers read what lies below this offset."),
+    Column("kafkalite_log_live_records", GAUGE, "Data records, exactly; absent where they were not counted yet."),
+    Column("kafkalite_log_control_records", GAUGE, "Markers of transactions, exactly; absent like live records."),
+)
+_BROKER_COLUMNS = (
+    Column("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions of this broker."),
+    Column("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this broker leads."),
+    Column("kafka_server_replicamanager_offlinereplicacount", GAUGE, "Partitions in directories that have failed."),
+    Column("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, "Partitions that nobody leads."),
+    Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
+    Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
+)
+_PROCESSOR = "kafka_server_socket_server_metrics"
+_PROCESSOR_COLUMNS = (
+    Column(f"{_PROCESSOR}_connection_count", GAUGE, "Open connections of clients."),
+    Column(f"{_PROCESSOR}_connection_creation_total", COUNTER, "Connections of clients that were taken."),
+    Column(f"{_PROCESSOR}_incoming_byte_total", COUNTER, "Bytes received from clients."),
+    Column(f"{_PROCESSOR}_outgoing_byte_total", COUNTER, "Bytes of answers to clients."),
+    Column("kafkalite_requests_total", COUNTER, "Requests of clients."),
+)
+_GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+_GROUP_COLUMNS = (
+    Column(_GROUPS, GAUGE, "Consumer groups."),
+    *(Column(_GROUPS + one.value.lower(), GAUGE, f"Groups in state {one.value}.") for one in GroupState),
+)
+_CLEANING = "kafkalite_log_cleaner"
+_CLEANING_COLUMNS = (
+    Column(f"{_CLEANING}_dirty_ratio", GAUGE, "Share of the log's compactable bytes that were not compacted yet."),
+    Column(f"{_CLEANING}_clean_bytes", GAUGE, "Bytes in front of the first dirty offset."),
+    Column(f"{_CLEANING}_dirty_bytes", GAUGE, "Bytes that could be compacted now."),
+    Column(f"{_CLEANING}_uncleanable_bytes", GAUGE, "Bytes that may not be compacted yet."),
+    Column(f"{_CLEANING}_first_dirty_offset", GAUGE, "The log is compacted below this offset."),
+    Column(f"{_CLEANING}_is_running", GAUGE, "1 while the log is being compacted."),
+    Column(f"{_CLEANING}_is_set_aside", GAUGE, "1 if the log cannot be compacted: see kafkalite cleaner status."),
+    Column(f"{_CLEANING}_partition_runs_total", COUNTER, "Passes over the log since the start."),
+    Column(f"{_CLEANING}_last_run_timestamp_seconds", GAUGE, "When the last pass ended, in seconds since 1970."),
+    Column(f"{_CLEANING}_last_run_seconds", GAUGE, "How long the last pass took."),
+    Column(f"{_CLEANING}_last_run_read_bytes", GAUGE, "Bytes that the last pass read to write anew."),
+    Column(f"{_CLEANING}_last_run_kept_bytes", GAUGE, "Bytes that it kept."),
+    Column(f"{_CLEANING}_last_run_read_records", GAUGE, "Records that the last pass read to write anew."),
+    Column(f"{_CLEANING}_last_run_kept_records", GAUGE, "Records that it kept."),
+)
+
+
+def broker_metrics(
+    topics: Topics,
+    logs: LogManager,
+    groups: GroupCoordinator,
+    server: Server,
+    cleaner: LogCleaner,
+    is_controller: Callable[[], bool] = lambda: True,
+) -> Metrics:
+    """Everything there is to tell. What is of the whole cluster only its controller tells, others say 0, as Kafka's do:
+    whoever adds up all brokers has it once."""
+    metrics = Metrics()
+    _tell_of_process(metrics)
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, topics, is_controller))
+    directories = logs.directories
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Directories of log.dirs whose disk has failed.",
+        lambda: len(directories.offline),
+    )
+    metrics.table(
+        (Column("kafka_log_logmanager_logdirectoryoffline", GAUGE, "1 if the directory's disk has failed."),),
+        ("logDirectory",),
+        lambda: [Row((one.path,), (not one.is_online,)) for one in directories],
+    )
+    metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
+    metrics.table(_GROUP_COLUMNS, (), partial(_groups, groups))
+    metrics.gauge(
+        "kafka_log_logcleaner_deadthreadcount",
+        "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
+        lambda: cleaner.trouble is not None,
+    )
+    _tell_of_totals(metrics, cleaner.totals)
+    metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, topics, cleaner))
+    metrics.table(_LOG_COLUMNS, _WHERE, partial(_partitions, topics))
+    return metrics
+
+
+def health(logs: LogManager, cleaner: LogCleaner) -> str:
+    """One line: "ok", or what is wrong although the broker serves."""
+    wrong = [f"failed directory: {directory.path}" for directory in logs.directories.offline]
+    if cleaner.trouble is not None:
+        wrong.append(cleaner.trouble)
+    if count := cleaner.totals().failing_partitions:
+        wrong.append(f"{count} {'log' if count == 1 else 'logs'} cannot be compacted, see kafkalite cleaner status")
+    return "; ".join(wrong) or "ok"
+
+
+def _tell_of_process(metrics: Metrics) -> None:
+    """Under the names that every exporter gives them."""
+    started_s = _process_started_s()
+    metrics.gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", lambda: started_s)
+    metrics.counter("process_cpu_seconds_total", "Processor time of the broker's process.", time.process_time)
+    metrics.gauge("process_resident_memory_bytes", "Memory of the broker's process.", _resident_bytes)
+
+
+def _process_started_s() -> float | None:
+    """None where the system does not say."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            ticks_after_boot = int(file.read().rpartition(b")")[2].split()[19])
+    except OSError:
+        return None
+    up_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks_after_boot / os.sysconf("SC_CLK_TCK")
+    return round(time.time() - up_s, 2)
+
+
+def _resident_bytes() -> int | None:
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except OSError:
+        return None
+
+
+def _broker(topics: Topics, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
+    here = offline = since_pause = of_all = leaderless = 0
+    names = list(topics)
+    for topic in names:
+        led, states = topic.partitions, topic.states
+        broken = sum([partition.is_offline for partition in led.values()])
+        offline += broken
+        here += len(led)
+        of_all += len(states)
+        leaderless += broken + sum([state.leader == NO_LEADER and index not in led for index, state in states.items()])
+        since_pause += 1 + len(states)
+        if since_pause >= _PER_PAUSE:
+            since_pause = 0
+            yield None
+    of_cluster = (leaderless, len(names), of_all) if is_controller() else (0, 0, 0)
+    yield Row((), (here, here - offline, offline, *of_cluster))
+
+
+def _processors(server: Server) -> Iterator[Row]:
+    for one in server.processors:
+        numbers = (len(one.connections), one.connections_accepted, one.bytes_in, one.bytes_out, one.requests)
+        yield Row((str(one.number),), numbers)
+
+
+def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
+    counts = dict.fromkeys(GroupState, 0)
+    for number, group in enumerate(list(groups.groups.values()), start=1):
+        counts[group.state] += 1
+        if number % _PER_PAUSE == 0:
+            yield None
+    yield Row((), (sum(counts.values()), *counts.values()))
+
+
+def _partitions(topics: Topics) -> Iterator[Row]:
+    for topic in list(topics):
+        for index, partition in list(topic.partitions.items()):
+            if partition.is_offline or topics.by_name.get(topic.name) is not topic:
+                continue
+            log = partition.log
+            counts = log.known_counts()
+            yield Row(
+                (topic.name, str(index)),
+                (
+                    log.size_bytes,
+                    len(log.segments),
+                    log.start_offset,
+                    log.end_offset,
+                    partition.high_watermark,
+                    None if counts is None else counts.records,
+                    None if counts is None else counts.control_records,
+                ),
+            )
+
+
+# compaction
+
+
+def _tell_of_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> None:
+    """One look for all of them."""
+    columns = (
+        Column("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE, "Logs that cannot be compacted."),
+        Column("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE, "Bytes of logs that cannot be compacted."),
+        Column(f"{_CLEANING}_failing_partitions", GAUGE, "Logs whose last try failed, whether it is repeated or not."),
+        Column(
+            "kafka_log_logcleanermanager_max_dirty_percent",
+            GAUGE,
+            "The dirtiest log's share of dirty bytes, in percent.",
+        ),
+        Column("kafka_log_logcleanermanager_time_since_last_run_ms", GAUGE, "Time since the cleaner last looked."),
+        Column("kafka_log_logcleaner_max_clean_time_secs", GAUGE, "The longest of the last passes."),
+        Column(
+            "kafka_log_logcleaner_max_buffer_utilization_percent",
+            GAUGE,
+            "The fullest map of the last passes, in percent.",
+        ),
+        Column("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE, "Bytes kept of those read in the last passes."),
+        Column(f"{_CLEANING}_workers", GAUGE, "Worker processes that are running."),
+        Column(f"{_CLEANING}_workers_busy", GAUGE, "Worker processes that are compacting a log."),
+        Column(f"{_CLEANING}_worker_deaths_total", COUNTER, "Worker processes that ended when they should not."),
+        Column(f"{_CLEANING}_runs_total", COUNTER, "Passes over logs."),
+        Column(f"{_CLEANING}_read_bytes_total", COUNTER, "Bytes read to be written anew."),
+        Column(f"{_CLEANING}_kept_bytes_total", COUNTER, "Bytes of them that were kept."),
+        Column(f"{_CLEANING}_read_records_total", COUNTER, "Records read to be written anew."),
+        Column(f"{_CLEANING}_kept_records_total", COUNTER, "Records of them that were kept."),
+    )
+
+    def rows() -> Iterator[Row]:
+        told = totals()
+        values = (
+            told.uncleanable_partitions,
+            told.uncleanable_bytes,
+            told.failing_partitions,
+            100 * told.max_dirty_ratio,
+            told.ms_since_last_run,
+            told.max_clean_seconds,
+            100 * told.max_buffer_utilization,
+            100 * told.recopy_ratio,
+            told.workers,
+            told.workers_busy,
+            told.worker_deaths,
+            told.runs,
+            told.bytes_read,
+            told.bytes_kept,
+            told.records_read,
+            told.records_kept,
+        )
+        yield Row((), values)
+
+    metrics.table(columns, (), rows)
+
+
+def _cleaning(topics: Topics, cleaner: LogCleaner) -> Iterator[Row]:
+    for topic in list(topics):
+        if "compact" in topic.config.cleanup_policy:
+            keys = [(topic.name, index) for index in topic.partitions]
+            for one in cleaner.rows(keys, as_last_seen=True):
+                yield Row((one.topic, str(one.partition)), _of_one_log(one))
+
+
+def _of_one_log(one: PartitionCleaning) -> tuple[float | None, ...]:
+    last = one.last
+    return (
+        one.dirty_ratio,
+        one.clean_bytes,
+        one.dirty_bytes,
+        one.uncleanable_bytes,
+        one.first_dirty_offset,
+        one.state is CleaningState.CLEANING,
+        one.state is CleaningState.SET_ASIDE,
+        one.runs,
+        None if one.last_run_ms < 0 else one.last_run_ms / 1000,
+        None if last is None else last.seconds,
+        None if last is None else last.bytes_read,
+        None if last is None else last.bytes_kept,
+        None if last is None else last.records_read,
+        None if last is None else last.records_kept,
+    )
