@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.leftovers import none_outlive_this_process
-from tests.zookeeper import ZooKeeper, without_zookeeper
+from tests.support.process_reaper import none_outlive_this_process
+from tests.support.zookeeper import ZooKeeper, without_zookeeper
 
 _numbers = itertools.count()
 

@@ -2,7 +2,7 @@
 
 A file that must be whole or not there is written beside its place and renamed (`write_atomically`). The calls of the
 hot path are the system's own, so the door costs nothing there. Tests put another door in its place, one that tears
-writes, drops what was not synced, or says that the disk is full (tests/log/faulty_files.py).
+writes, drops what was not synced, or says that the disk is full (tests/support/log/faulty_files.py).
 What may block is handed out as a `Job`: it holds only paths and bytes, so any thread may run it.
 Source: org.apache.kafka.common.utils.Utils (atomicMoveWithFallback, flushDir).
 """

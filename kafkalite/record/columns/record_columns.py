@@ -5,7 +5,7 @@ field by field, varints as gathered bytes. Keys, values and headers are not copi
 `Columns.data`, which is the caller's buffer, or a new one where batches are compressed.
 Nothing outside the buffer is read, whatever the lengths say: positions are clipped while reading, can only grow, and
 must in the end meet the end that the batch declared.
-`record.read_records` is the plain version, and the oracle in tests/log/test_columns.py.
+`record.read_records` is the plain version, and the oracle in tests/unit/record/columns/test_record_columns.py.
 """
 
 from __future__ import annotations

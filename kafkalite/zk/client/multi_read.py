@@ -4,7 +4,7 @@ MultiRead carries getData or getChildren of hundreds of paths and answers each b
 an answer like others. The answer is taken apart on the event loop, so a batch is what may hold it up at a time: 2 ms.
 
 10,000 state nodes take 90 ms and 32 ms of CPU on two slow cores that others share; kazoo's `get_async`, 200 at a time,
-takes 4 s and 2 s of CPU (tests/zk/test_bulk_read.py prints it).
+takes 4 s and 2 s of CPU (tests/unit/zk/client/test_multi_read.py prints it).
 
     request    (type, done=0, error=-1) path, watch=0, ..., (-1, done=1, -1)
     answer     (type, 0, 0) data, stat | count, names       or (-1, 0, error) error

@@ -1,0 +1,186 @@
+"""The folders of docs/architecture.md against the imports as they are: downwards only, no circle, no heavy start.
+
+An import that only types need counts like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tests.support.places import ROOT
+
+PACKAGE = ROOT / "kafkalite"
+
+# From top to bottom, a row per folder: a module imports its own folder and folders of later rows, nothing else.
+FOLDERS = [
+    "",  # the public face
+    "cli",
+    "server",
+    "api",
+    "api/fast_path",
+    "api/handlers",
+    "api/request",
+    "inspection",
+    "inspection/verify",
+    "inspection/dump",
+    "inspection/files",
+    "spark",
+    "coordinator",
+    "coordinator/group",
+    "controller",
+    "replication",
+    "local_cluster",
+    "cleaner",
+    "cleaner/manager",
+    "cleaner/workers",
+    "cleaner/compaction",
+    "cleaner/columns",
+    "cleaner/job",
+    "log",
+    "log/directories",
+    "log/partition",
+    "log/recovery",
+    "log/segment",
+    "log/state",
+    "log/index",
+    "log/storage",
+    "zk",
+    "zk/cluster",
+    "zk/client",
+    "zk/znodes",
+    "metadata",
+    "record/validation",
+    "record/columns",
+    "record",
+    "network",
+    "client",
+    "protocol",
+    "protocol/messages",
+    "protocol/records",
+    "protocol/codec",
+    "config",
+    "common",
+]
+ROOMS_MAX = 26  # folders and files directly below the package, and what stands beside it
+FLOORS_MAX = 11
+ARROWS_MAX = 90
+
+
+def parsed() -> dict[str, ast.Module]:
+    """Every module of the package, by its dotted name below kafkalite."""
+    trees = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        trees[".".join(parts)] = ast.parse(path.read_text())
+    return trees
+
+
+TREES = parsed()
+
+
+def folder(module: str) -> str:
+    return "/".join(module.split(".")[:-1])
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Modules of the package that are imported, and the lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            if node.module.split(".")[0] == "kafkalite":
+                inside = node.module.removeprefix("kafkalite").removeprefix(".")
+                for alias in node.names:
+                    whole = f"{inside}.{alias.name}".removeprefix(".")
+                    yield whole if whole in TREES else inside, node.lineno
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "kafkalite":
+                    yield alias.name.removeprefix("kafkalite").removeprefix("."), node.lineno
+
+
+EDGES: dict[str, list[tuple[str, int]]] = {module: list(imports(tree)) for module, tree in TREES.items()}
+
+
+def test_a_folder_imports_only_folders_below_it() -> None:
+    wrong = []
+    for module, targets in EDGES.items():
+        for target, line in targets:
+            here, there = folder(module), folder(target)
+            if target not in TREES:
+                wrong.append(f"{module}:{line} imports {target or 'kafkalite itself'}, which is no module")
+            elif here != there and FOLDERS.index(here) > FOLDERS.index(there):
+                wrong.append(f"{module}:{line} (in {here}) imports {target} (in {there}), which is above it")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
+    folders = {folder(module) for module in TREES}
+    assert folders == set(FOLDERS)
+    for module, tree in TREES.items():
+        if module.endswith("__init__"):
+            assert ast.get_docstring(tree), f"{module} does not say what the folder holds"
+            assert module == "__init__" or not EDGES[module], f"{module} imports: every module below it pays"
+
+
+@pytest.mark.parametrize("unit", ["files", "folders", "rooms"])
+def test_no_circle(unit: str) -> None:
+    edges: Mapping[str, set[str]] = defaultdict(set)
+    name = {"files": str, "folders": folder, "rooms": room}[unit]
+    for module, targets in EDGES.items():
+        edges[name(module)].update(name(target) for target, _ in targets if name(target) != name(module))
+    levels(edges)
+
+
+def test_the_house_stays_small_enough_to_be_seen_at_once() -> None:
+    edges: dict[str, set[str]] = defaultdict(set)
+    for module, targets in EDGES.items():
+        edges[room(module)].update(room(target) for target, _ in targets if room(target) != room(module))
+    for beside in ("bench", "spark_jobs", "pyspark_kafkalite"):
+        for path in (ROOT / beside).rglob("*.py"):
+            edges[beside].update(room(target) for target, _ in imports(ast.parse(path.read_text())))
+    floors = levels(edges)
+    arrows = sum(map(len, edges.values()))
+    assert len(floors) <= ROOMS_MAX and max(floors.values()) <= FLOORS_MAX and arrows <= ARROWS_MAX, (
+        len(floors),
+        max(floors.values()),
+        arrows,
+    )
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def levels(edges: Mapping[str, set[str]]) -> dict[str, int]:
+    """How high each stands above all that it imports; fails on a circle."""
+    found: dict[str, int] = {}
+
+    def level(name: str, trail: tuple[str, ...]) -> int:
+        assert name not in trail, "circle: " + " -> ".join([*trail[trail.index(name) :], name])
+        if name not in found:
+            found[name] = 1 + max((level(below, (*trail, name)) for below in sorted(edges.get(name, ()))), default=0)
+        return found[name]
+
+    for name in sorted(edges):
+        level(name, ())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("entry", "forbidden"),
+    [
+        ("kafkalite.server.broker", {"numpy", "kazoo", "pyarrow", "pyspark", "lz4", "zstandard", "snappy"}),
+        ("kafkalite.record.columns.record_columns", {"asyncio", "uvloop"}),
+        ("kafkalite.record.batch", {"asyncio", "uvloop", "numpy"}),
+        ("kafkalite", {"uvloop", "numpy", "asyncio"}),
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(entry: str, forbidden: set[str]) -> None:
+    script = f"import {entry}, sys; print('\\n'.join(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert not forbidden & set(loaded.split())

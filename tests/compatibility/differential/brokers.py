@@ -1,0 +1,80 @@
+"""The two brokers of the comparison, with the same settings, and the families of stories that are told to them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.reference import reference_kafka
+from kafkalite.server.broker import Broker
+from tests.compatibility.differential.engine import Explained, Story, Teller
+
+FAMILIES = (
+    "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
+    "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
+    "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids", "frames",
+    "old_versions",
+)  # fmt: skip
+
+SETTINGS = {
+    "num.partitions": "2",
+    "offsets.topic.num.partitions": "5",
+    "log.retention.ms": "-1",  # the records of the stories are from 2023
+    "group.min.session.timeout.ms": "1000",
+}
+FOR_KAFKA_ONLY = {"transaction.state.log.num.partitions": "2"}  # less to make when a story asks for it
+BROKER_ID = 1  # as the reference's
+
+
+@contextlib.contextmanager
+def kafkalite_broker(home: Path) -> Iterator[tuple[str, int]]:
+    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    with Broker(data_dir=home, port=0, broker_id=BROKER_ID, group_initial_rebalance_delay_ms=0, **settings) as broker:
+        prepare(("127.0.0.1", broker.port))
+        yield "127.0.0.1", broker.port
+
+
+@contextlib.contextmanager
+def apache_kafka() -> Iterator[tuple[str, int]]:
+    with reference_kafka(heap="512m", properties=SETTINGS | FOR_KAFKA_ONLY) as kafka:
+        host, _, port = kafka.bootstrap.rpartition(":")
+        prepare((host, int(port)))
+        yield host, int(port)
+
+
+def prepare(address: tuple[str, int]) -> None:
+    """Have the broker make the groups' topic, so that no story meets it half made."""
+    teller = Teller(address, "prepare", Story(prepare_groups, (0,)), 0)
+    try:
+        prepare_groups(teller)
+    finally:
+        teller.close()
+
+
+def prepare_groups(t: Teller) -> None:
+    for number in range(20):  # 5 partitions, so every one of them has been asked for
+        t.group(f"g{number}")
+
+
+def stories(family: str) -> dict[str, Story]:
+    """The stories of `cases_<family>.py`, by name."""
+    module = importlib.import_module(f"tests.compatibility.differential.cases_{family}")
+    return {value.name: value for value in vars(module).values() if isinstance(value, Story)}
+
+
+def explanations(family: str) -> list[Explained]:
+    """Those that stand in `cases_<family>.py`, in the order of the file."""
+    module = importlib.import_module(f"tests.compatibility.differential.cases_{family}")
+    return [value for value in vars(module).values() if isinstance(value, Explained)]
+
+
+def tell(address: tuple[str, int], family: str, story: Story, version: int) -> Teller:
+    """Tell the story; whatever happens, no connection is left."""
+    teller = Teller(address, family, story, version)
+    try:
+        story.tell(teller)
+    finally:
+        teller.close()
+    return teller

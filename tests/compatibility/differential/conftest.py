@@ -1,0 +1,69 @@
+"""The brokers of a run, `--record-golden`, and the count at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bench.reference import ReferenceUnavailable
+from tests.compatibility.differential.brokers import apache_kafka, kafkalite_broker
+from tests.compatibility.differential.compare import Verdict
+
+COUNTS = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-golden", action="store_true", help="write anew what Apache Kafka answers")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[COUNTS] = {}
+
+
+@pytest.fixture(scope="session")
+def kafkalite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+    with kafkalite_broker(tmp_path_factory.mktemp("kafkalite")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[tuple[str, int]]:
+    running = apache_kafka()
+    try:
+        address = running.__enter__()
+    except ReferenceUnavailable as reason:
+        pytest.skip(str(reason))
+    yield address
+    running.__exit__(None, None, None)
+
+
+@pytest.fixture
+def counts(request: pytest.FixtureRequest) -> dict[str, int]:
+    """What this run has counted."""
+    return request.config.stash[COUNTS]
+
+
+def count(counts: dict[str, int], requests: int, verdict: Verdict) -> None:
+    for name, number in (
+        ("stories", 1),
+        ("requests", requests),
+        ("equal", verdict.equal),
+        ("explained", verdict.explained),
+        ("wrong", len(verdict.faults)),
+    ):
+        counts[name] = counts.get(name, 0) + number
+
+
+@pytest.fixture(name="count")
+def count_fixture(counts: dict[str, int]) -> object:
+    return lambda requests, verdict: count(counts, requests, verdict)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    counts = config.stash.get(COUNTS, {})
+    if counts:
+        terminalreporter.write_line(
+            "kafkalite beside Apache Kafka 3.9.1: {requests} requests in {stories} tellings; of their answers {equal} "
+            "are equal, {explained} differ as explained in docs/differences.md, {wrong} are wrong".format(**counts)
+        )

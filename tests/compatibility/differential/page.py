@@ -1,0 +1,86 @@
+"""docs/differences.md, made of the explanations that stand beside the cases."""
+
+from __future__ import annotations
+
+from tests.compatibility.differential import brokers
+from tests.support.places import ROOT
+
+PATH = ROOT / "docs" / "differences.md"
+
+TITLES = {
+    "api_versions": "ApiVersions",
+    "metadata": "Metadata, DescribeCluster",
+    "topics": "CreateTopics, DeleteTopics",
+    "partitions": "CreatePartitions",
+    "configs": "DescribeConfigs",
+    "config_changes": "AlterConfigs, IncrementalAlterConfigs",
+    "produce": "Produce",
+    "bad_batches": "Produce: bad batches",
+    "sequences": "Produce: idempotent producers",
+    "fetch": "Fetch",
+    "fetch_sessions": "Fetch: sessions",
+    "list_offsets": "ListOffsets",
+    "epochs": "OffsetForLeaderEpoch",
+    "delete_records": "DeleteRecords",
+    "log_dirs": "DescribeLogDirs",
+    "reassignments": "ListPartitionReassignments",
+    "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
+    "group_refusals": "Groups: what is refused",
+    "static_members": "Groups: static members",
+    "group_admin": "FindCoordinator, DescribeGroups, ListGroups, DeleteGroups",
+    "offsets": "OffsetCommit, OffsetFetch",
+    "offset_delete": "OffsetDelete",
+    "producer_ids": "InitProducerId",
+    "old_versions": "Produce 0-2, Fetch 0-3, ListOffsets 0",
+    "frames": "Frames",
+}
+
+HEAD = """\
+# Where kafkalite answers otherwise than Apache Kafka
+
+Made by `tests/compatibility/differential` (do not edit): the same {tellings} tellings of {stories} stories of raw
+requests go to kafkalite and to Apache Kafka 3.9.1 (KRaft, one node), every API of `kafkalite/protocol/apis.py` in every
+version that it lists, and the answers are compared field by field. What is below differs and is meant to; everything
+else is equal, and an entry that is no longer true fails the suite.
+
+Not compared: ids that a broker draws, its clock, hosts and ports, its data directory and the room on that disk, the
+order of arrays that Kafka keeps in hash tables, and the wording of error messages and of settings' documentation. Where
+Kafka has an error message there is one here; kafkalite also says why in places where Kafka leaves the message out.
+"""
+
+ELSEWHERE = """
+## What no answer shows
+
+* A topic is ready when the answer that created it leaves, and `FindCoordinator` answers at once; Kafka's brokers learn
+  of both a moment later, and answer 3, 5, 6 or 15 meanwhile.
+* A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
+* A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
+  (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
+* At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
+* `broker.id` is 0 and `offsets.topic.replication.factor` 1 where nothing is said.
+
+## What only a cluster shows
+
+* There is one copy of each partition: `default.replication.factor` and `offsets.topic.replication.factor` above 1 are
+  warned of at start and count as 1; a request that names a higher factor is refused with INVALID_REPLICATION_FACTOR.
+* A topic that Kafka made with several replicas is led without the others: `min.insync.replicas` above 1 makes acks=all
+  NOT_ENOUGH_REPLICAS, as in Kafka with one replica in sync. What groups commit is taken all the same.
+* Settings of a broker can be changed at any other one, also while it is away; Kafka has clients go to the broker
+  itself. What they are is told by the broker itself, as in Kafka.
+* A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.
+* A broker that cannot reach ZooKeeper asks the others whether its session is over, and gives way; Kafka leads on.
+"""
+
+
+def text() -> str:
+    """The page as it should be."""
+    stories = [story for family in brokers.FAMILIES for story in brokers.stories(family).values()]
+    parts = [HEAD.format(tellings=sum(len(story.versions) for story in stories), stories=len(stories))]
+    shown: set[int] = set()
+    for family in brokers.FAMILIES:
+        explained = [one for one in brokers.explanations(family) if id(one) not in shown]
+        shown.update(map(id, explained))
+        if explained:
+            parts.append(f"\n## {TITLES[family]}\n\n")
+            parts += [f"* {one.what}: {one.why}.\n" for one in explained]
+    return "".join(parts) + ELSEWHERE

@@ -1,0 +1,110 @@
+"""Apache Kafka's kafka-dump-log as the judge of a data directory that kafkalite left.
+
+Every segment, index, time index, producer snapshot and transaction index is read: records one by one with their data,
+index entries against the segment, `--index-sanity-check` (what Kafka asks before it trusts an index at start), and the
+group records of `__consumer_offsets` with their decoder. The tool tells of most damage on stderr with exit code 0, so
+its silence there is part of the verdict.
+Source: kafka.tools.DumpLogSegments of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.compatibility.interop.java_tools import java_command, tool_class
+
+VERSION = "3.9.1"
+SUFFIXES = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
+FILES_MAX = 400  # of one call: the list is one argument, which the system limits to 128 KiB
+CALL_SECONDS = 180.0
+
+FAULTS = re.compile(
+    r"mismatch|corrupt|isvalid: false|exception|not found|out of order|ignoring|could not", re.IGNORECASE
+)
+HOLES = re.compile(r"Non-consecutive offsets in |\s+\d+ is followed by \d+$")  # as compaction leaves them
+BATCH = re.compile(r"baseOffset: \d+ lastOffset: ")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was read, and what was wrong with it."""
+
+    file_count: int = 0
+    batch_count: int = 0
+    record_count: int = 0
+    group_record_count: int = 0
+    """Records of `__consumer_offsets` that their decoder understood."""
+    faults: list[str] = field(default_factory=list)
+
+
+def files_of(data_dir: Path) -> list[Path]:
+    """What the tool reads, by partition. Registry, checkpoints and logs that are on their way out are none of it."""
+    return sorted(
+        path for path in data_dir.glob("*-*/*") if path.suffix in SUFFIXES and not path.parent.name.endswith("-delete")
+    )
+
+
+def judge(data_dir: Path, *, compacted: bool = False) -> Verdict:
+    """Read everything below a data directory whose broker is stopped. Skips where Kafka's jars cannot be had.
+
+    `compacted`: that offsets are missing is no fault.
+    """
+    verdict = Verdict()
+    files = files_of(data_dir)
+    indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
+    groups = [path for path in files if path.suffix == ".log" and path.parent.name.startswith("__consumer_offsets-")]
+    verdict.file_count = len(files)
+    for part in _parts(files):
+        _read(["--deep-iteration", "--print-data-log"], part, verdict)
+    for part in _parts(indexes):
+        _read(["--index-sanity-check"], part, verdict)
+    records = verdict.record_count
+    for part in _parts(groups):
+        _read(["--offsets-decoder", "--skip-record-metadata"], part, verdict)
+    verdict.group_record_count = verdict.record_count - records
+    verdict.record_count = records
+    if compacted:
+        verdict.faults = [fault for fault in verdict.faults if not HOLES.match(fault)]
+    return verdict
+
+
+def weigh(printed: Iterable[str], complained: Iterable[str], verdict: Verdict) -> None:
+    """Add what the tool printed on stdout and stderr; every line of stderr is a fault. Data may spell anything, so a
+    record's line is counted and not searched for words."""
+    for line in printed:
+        if line.startswith("| "):
+            verdict.record_count += 1
+        elif BATCH.match(line):
+            verdict.batch_count += 1
+            if "isvalid: true" not in line:
+                verdict.faults.append(line)
+        elif FAULTS.search(line):
+            verdict.faults.append(line)
+    verdict.faults += [line for line in complained if line.strip()]
+
+
+def _parts(files: Sequence[Path]) -> list[Sequence[Path]]:
+    return [files[at : at + FILES_MAX] for at in range(0, len(files), FILES_MAX)]
+
+
+def _read(options: list[str], files: Sequence[Path], verdict: Verdict) -> None:
+    command = [*java_command(VERSION), tool_class(VERSION, "DumpLogSegments"), *options]
+    with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as complained:
+        done = subprocess.run(
+            [*command, "--files", ",".join(map(str, files))],
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=complained,
+            timeout=CALL_SECONDS,
+            check=False,
+        )
+        for stream in (printed, complained):
+            stream.seek(0)
+        if done.returncode != 0:
+            verdict.faults.append(f"kafka-dump-log ended with code {done.returncode}")
+        weigh(printed, complained, verdict)

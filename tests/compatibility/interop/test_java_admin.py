@@ -1,0 +1,81 @@
+"""What Java's tools ask of a broker besides topics and records: single offsets, log directories, reassignments."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compatibility.interop.java_tools import JavaTools
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+ECOSYSTEM = "Java"
+COUNT = 10
+
+
+def filled(java: JavaTools, topic: str, partitions: int = 1) -> None:
+    java.create_topic(topic, partitions)
+    java.produce(topic, "".join(f"{number}\n" for number in range(COUNT)))
+
+
+def test_single_offsets_are_deleted(
+    java: JavaTools,
+    prove: Callable[[str], None],
+    unique: Callable[[str], str],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    prove("kafka-consumer-groups --delete-offsets: of a topic that is read, of one that is not any more, unknown group")
+    topic, group = unique("watched"), unique("watchers")
+    filled(java, topic)
+
+    def delete_offsets(**how: Any) -> str:
+        which = ("--group", group, "--topic", topic)
+        return java("ConsumerGroupCommand", "--timeout", 30_000, "--delete-offsets", *which, **how)
+
+    reading = ["--topic", topic, "--group", group, "--from-beginning"]
+    often = "--consumer-property=auto.commit.interval.ms=100"
+    member = java.start("ConsoleConsumer", *reading, often, output=tmp_path / "member.txt")
+    try:
+        until(lambda: len(member.said().split()) == COUNT, "the member to read all")
+        refused = delete_offsets(check=False)
+        assert re.search(rf"{topic}\s+0\s+Error: .*(?i:subscribed)", refused), refused
+    finally:
+        member.stop()
+
+    deleted = delete_offsets()
+    assert re.search(rf"{topic}\s+0\s+Successful", deleted), deleted
+    gone = delete_offsets(check=False)
+    assert re.search(r"GroupIdNotFoundException|group id does not exist|GROUP_ID_NOT_FOUND", gone), gone
+    assert java.consume(topic, COUNT, *reading[2:]) == [str(number) for number in range(COUNT)], "it begins again"
+
+
+def test_log_directories_are_described(
+    java: JavaTools, prove: Callable[[str], None], unique: Callable[[str], str], broker: Any
+) -> None:
+    prove("kafka-log-dirs --describe: the sizes of the files")
+    topic = unique("weighed")
+    filled(java, topic, 2)
+    printed = java("LogDirsCommand", "--describe", "--topic-list", topic)
+    (described,) = json.loads(printed.splitlines()[-1])["brokers"]
+    (directory,) = described["logDirs"]
+    assert (directory["error"], Path(directory["logDir"])) == (None, broker.data_dir)
+    sizes = {one["partition"]: one["size"] for one in directory["partitions"]}
+    assert sizes == {
+        f"{topic}-{index}": (broker.data_dir / f"{topic}-{index}" / f"{0:020}.log").stat().st_size for index in (0, 1)
+    }
+    assert sum(sizes.values()) > 0
+    assert {(one["offsetLag"], one["isFuture"]) for one in directory["partitions"]} == {(0, False)}
+
+    everything = json.loads(java("LogDirsCommand", "--describe").splitlines()[-1])
+    names = {one["partition"] for one in everything["brokers"][0]["logDirs"][0]["partitions"]}
+    assert names >= sizes.keys()
+
+
+def test_no_reassignment_is_under_way(java: JavaTools, prove: Callable[[str], None]) -> None:
+    prove("kafka-reassign-partitions --list")
+    assert "No partition reassignments found." in java("ReassignPartitionsCommand", "--list")

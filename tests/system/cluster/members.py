@@ -1,0 +1,311 @@
+"""Three brokers, each a process that can be killed, on one real ZooKeeper, each with a way there that can be cut.
+
+What a broker says is asked of that broker, and what ZooKeeper says of ZooKeeper: `said_by` and `zookeeper_client`. A
+broker keeps its port from its first start on, so that clients find it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.support.wait import until
+from tests.support.zookeeper import Cut, ZooKeeper
+from tests.system.crash.conftest import environment
+from tests.system.crash.crash_line import Line
+
+SESSION_TIMEOUT_MS = 1500
+PATIENCE_S = 60.0
+READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
+NO_LEADER = -1
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "zookeeper.connection.timeout.ms": "30000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "6",
+    "auto.create.topics.enable": "false",
+    "file.delete.delay.ms": "0",
+}
+
+
+class Said(NamedTuple):
+    """What one broker says of the cluster: its brokers, who is controller, and who leads what."""
+
+    brokers: frozenset[int]
+    controller: int
+    leaders: dict[tuple[str, int], int]
+    epochs: dict[tuple[str, int], int]
+
+
+class Member:
+    """One broker's process."""
+
+    def __init__(self, broker_id: int, home: Path, connect: str, settings: dict[str, str]) -> None:
+        self.broker_id = broker_id
+        self.data_dir = home / f"broker{broker_id}"
+        self.errors = home / f"broker{broker_id}.txt"
+        self.port = 0
+        self.settings = {**SETTINGS, **settings, "broker.id": str(broker_id), "zookeeper.connect": connect}
+        self.process: subprocess.Popen[str] | None = None
+        self._listener: threading.Thread | None = None
+        self._ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None
+
+    def begin(self) -> None:
+        assert self.process is None
+        overrides = [part for item in self.settings.items() for part in ("--override", "=".join(item))]
+        serve = ["serve", "--port", str(self.port), "--data-dir", str(self.data_dir), *overrides]
+        with self.errors.open("a") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "kafkalite", *serve],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=environment(),
+            )
+        self._ports = queue.SimpleQueue()
+        self._listener = threading.Thread(target=_listen, args=(self.process, self._ports), daemon=True)
+        self._listener.start()
+
+    def await_ready(self) -> None:
+        try:
+            port = self._ports.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            port = None
+        if port is None:
+            self.kill()
+            pytest.fail(f"broker {self.broker_id} was not ready; it said: {self.said()}")
+        self.port = port
+
+    def start(self) -> None:
+        self.begin()
+        self.await_ready()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """As an operator does it."""
+        code = self._end(signal.SIGTERM)
+        assert code == 0, f"broker {self.broker_id} ended with code {code}; it said: {self.said()}"
+
+    def ask(self, request: Message, version: int) -> Any:
+        line = Line(self.port)
+        try:
+            return line.ask(request, version)
+        finally:
+            line.close()
+
+    def said(self) -> str:
+        return self.errors.read_text()[-4000:] if self.errors.exists() else ""
+
+    def _end(self, how: signal.Signals) -> int:
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.send_signal(how)
+        try:
+            code = process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+            pytest.fail(f"broker {self.broker_id} did not end within 30 s of {how.name}; it said: {self.said()}")
+        assert self._listener is not None and process.stdout is not None
+        self._listener.join(5)
+        process.stdout.close()
+        return code
+
+
+def _listen(process: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if found := READY.match(line):
+            ports.put(int(found[1]))
+    ports.put(None)
+
+
+class Cluster:
+    """`members` by id; `cuts` are their ways to ZooKeeper."""
+
+    def __init__(self, home: Path, zookeeper: ZooKeeper, ids: Sequence[int] = (1, 2, 3), **settings: str) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        self.zookeeper = zookeeper
+        self.chroot = f"/{uuid.uuid4().hex[:8]}"
+        self.cuts = {broker_id: Cut(zookeeper.connect) for broker_id in ids}
+        self.members = {i: Member(i, home, f"{self.cuts[i].connect}{self.chroot}", settings) for i in ids}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(member.bootstrap for member in self.members.values())
+
+    @property
+    def running(self) -> list[Member]:
+        return [member for member in self.members.values() if member.is_running]
+
+    def start(self) -> None:
+        """Whoever does not run, side by side; returns when they are one cluster."""
+        beginning = [member for member in self.members.values() if not member.is_running]
+        for member in beginning:
+            member.begin()
+        for member in beginning:
+            member.await_ready()
+        self.await_whole()
+
+    def close(self) -> None:
+        for member in self.running:
+            member.kill()
+        for cut in self.cuts.values():
+            cut.close()
+
+    # what is said
+
+    def said_by(self, broker_id: int) -> Said:
+        told = self.members[broker_id].ask(MetadataRequest(topics=None), 9)
+        leaders = {(topic.name, p.partition_index): p.leader_id for topic in told.topics for p in topic.partitions}
+        epochs = {(topic.name, p.partition_index): p.leader_epoch for topic in told.topics for p in topic.partitions}
+        return Said(frozenset(broker.node_id for broker in told.brokers), told.controller_id, leaders, epochs)
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Of each partition, as a broker that runs says it."""
+        wanted = [MetadataRequestTopic(name=topic)]
+        told = self.running[0].ask(MetadataRequest(topics=wanted), 9).topics[0]
+        return {partition.partition_index: partition.leader_id for partition in told.partitions}
+
+    def led_by(self, broker_id: int, topic: str) -> list[int]:
+        return sorted(index for index, leader in self.leaders(topic).items() if leader == broker_id)
+
+    def coordinator(self, group: str) -> int:
+        """NO_LEADER while there is none. Makes the topic of the offsets if need be."""
+        told = self.running[0].ask(FindCoordinatorRequest(key=group), 2)
+        return int(told.node_id) if told.error_code == 0 else NO_LEADER
+
+    def await_whole(self) -> None:
+        """Until every broker that runs says the same, all of them are in it, and every partition of theirs is led."""
+        ids = {member.broker_id for member in self.running}
+
+        def whole() -> bool:
+            first, *others = [self.said_by(broker_id) for broker_id in ids]
+            led = all(leader in ids or self._is_away(where) for where, leader in first.leaders.items())
+            return first.brokers == ids and first.controller in ids and led and all(one == first for one in others)
+
+        try:
+            until(whole, f"brokers {ids} to be one cluster", PATIENCE_S)
+        except (pytest.fail.Exception, OSError) as failure:
+            told = {broker_id: self.said_by(broker_id) for broker_id in ids if self.members[broker_id].process}
+            said = "\n\n".join(f"{member.broker_id}: {member.said()}" for member in self.members.values())
+            pytest.fail(f"{failure}\n{told}\n{said}")
+
+    def _is_away(self, where: tuple[str, int]) -> bool:
+        """Whether a partition belongs to a broker that does not run."""
+        away = {broker_id for broker_id, member in self.members.items() if not member.is_running}
+        return bool(away) and self.replicas(*where) <= away
+
+    def replicas(self, topic: str, partition: int) -> set[int]:
+        wanted = [MetadataRequestTopic(name=topic)]
+        for one in self.running[0].ask(MetadataRequest(topics=wanted), 9).topics[0].partitions:
+            if one.partition_index == partition:
+                return set(one.replica_nodes)
+        return set()
+
+    # what is done
+
+    def create(self, topic: str, placed_on: Sequence[int]) -> None:
+        """A topic with one partition for each broker id, led there, known to every broker that runs."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=i, broker_ids=[broker]) for i, broker in enumerate(placed_on)
+        ]
+        new = CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1, assignments=assignments)
+        told = self.running[0].ask(CreateTopicsRequest(topics=[new], timeout_ms=30_000), 5).topics[0]
+        assert told.error_code == 0, f"creating {topic}: {told}"
+        wanted = {(topic, index): broker for index, broker in enumerate(placed_on)}
+        for member in self.running:
+            until(
+                lambda member=member: wanted.items() <= self.said_by(member.broker_id).leaders.items(),
+                f"broker {member.broker_id} to know that {topic} is led",
+            )
+
+    @contextmanager
+    def zookeeper_client(self) -> Iterator[KazooClient]:
+        """Straight to ZooKeeper, at the cluster's chroot."""
+        client = KazooClient(hosts=self.zookeeper.connect + self.chroot, timeout=10.0)
+        client.start(timeout=PATIENCE_S)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def expire(self, broker_id: int) -> None:
+        """End the broker's session from the side, as ZooKeeper would that has not heard of it: the broker lives on."""
+        path = f"/brokers/ids/{broker_id}"
+        with self.zookeeper_client() as client:
+            session_id = client.get(path)[1].ephemeralOwner
+
+            def is_ended() -> bool:
+                """The broker, which is told that its session has moved, may take it back before it is closed."""
+                stat = client.exists(path)
+                if stat is None or stat.ephemeralOwner != session_id:
+                    return True
+                password = session_password(session_id)
+                other = KazooClient(self.zookeeper.connect, timeout=10.0, client_id=(session_id, password))
+                with contextlib.suppress(KazooTimeoutError):
+                    other.start(timeout=PATIENCE_S)
+                other.stop()
+                other.close()
+                return False
+
+            until(is_ended, f"the session of broker {broker_id} to end")
+
+
+def exists(client: KazooClient, path: str) -> bool:
+    return client.exists(path) is not None
+
+
+def text_at(client: KazooClient, path: str) -> str:
+    try:
+        return client.get(path)[0].decode()
+    except NoNodeError:
+        return ""
+
+
+def session_password(session_id: int) -> bytes:
+    """What ZooKeeper gives with a session: it can be computed, so that any server of an ensemble can check it.
+
+    Source: org.apache.zookeeper.server.ZooKeeperServer.generatePasswd, java.util.Random.
+    """
+    mask = (1 << 48) - 1
+    state = ((session_id ^ 0xB3415C00) ^ 0x5DEECE66D) & mask
+    password = bytearray()
+    while len(password) < 16:
+        state = (state * 0x5DEECE66D + 0xB) & mask
+        password += (state >> 16).to_bytes(4, "little")
+    return bytes(password)

@@ -1,0 +1,248 @@
+"""`kafkalite serve -n 3` as an operator meets it: one line, one cluster, one stop, and nothing that stays behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalite.local_cluster.zookeeper_process import what_is_missing
+from kafkalite.server.broker import Broker
+from tests.support.wait import until
+from tests.system.cluster.load import LOG
+from tests.system.crash.conftest import environment
+
+READY = re.compile(
+    r"kafkalite is ready on (?P<bootstrap>[\d.:,]+), data in (?P<place>\S+), cluster (?P<cluster>[\w-]{22}), "
+    r"ZooKeeper (?P<zookeeper>127\.0\.0\.1:\d+)\n"
+)
+needs_java = pytest.mark.skipif(what_is_missing() is not None, reason=f"{what_is_missing()}")
+
+
+class Served:
+    """The command while it runs."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process = process
+        self.errors = errors
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        found = READY.fullmatch(line)
+        assert found is not None, f"{line!r}; {self.said()}"
+        self.bootstrap = found["bootstrap"]
+        self.cluster = found["cluster"]
+        self.zookeeper = found["zookeeper"]
+
+    def said(self) -> str:
+        return self.errors.read_text()
+
+    def pids(self, name: str) -> list[int]:
+        """Of the processes that were such a broker, the last one last."""
+        return [int(pid) for pid in re.findall(rf"{name} \(process (\d+)\) serves", self.said())]
+
+
+@contextmanager
+def serving(home: Path, *arguments: str) -> Iterator[Served]:
+    place = [] if "--adopt" in arguments else ["--data-dir", str(home / "data")]
+    command = [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--port", "0", *place]
+    errors = home / "stderr.txt"
+    with errors.open("w") as sink:
+        process = subprocess.Popen(
+            [*command, "--override", "group.initial.rebalance.delay.ms=0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            text=True,
+            env=environment(),
+        )
+    try:
+        yield Served(process, errors)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+@needs_java
+def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        assert len(served.bootstrap.split(",")) == 3
+        create(served.bootstrap, "kept", 6)
+        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics(timeout=20)
+        assert set(metadata.brokers) == {0, 1, 2}
+        led = {partition.leader for partition in metadata.topics["kept"].partitions.values()}
+        assert led == {0, 1, 2}, "each broker leads some"
+        write(served.bootstrap, "kept", range(6))
+        assert read(served.bootstrap, "kept", 6) == {b"0", b"1", b"2", b"3", b"4", b"5"}
+        second = refused(tmp_path)
+        assert second.returncode == 1 and re.fullmatch(r"kafkalite: \S+/data is in use: .*\n", second.stderr)
+        served.process.send_signal(signal.SIGINT)
+        assert served.process.wait(60) == 0, served.said()
+        assert "Traceback" not in served.said() and "is killed" not in served.said()
+    assert all_gone(tmp_path / "data")
+
+
+@needs_java
+@pytest.mark.long
+def test_nothing_stays_behind_a_sudden_end_but_the_data(tmp_path: Path) -> None:
+    with serving(tmp_path) as served:
+        cluster = served.cluster
+        create(served.bootstrap, "kept", 3)
+        write(served.bootstrap, "kept", range(3))
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait()
+    with serving(tmp_path) as served:  # at once: it waits for what is left
+        assert served.cluster == cluster
+        assert read(served.bootstrap, "kept", 3) == {b"0", b"1", b"2"}
+        served.process.send_signal(signal.SIGKILL)
+        served.process.wait()
+        until(lambda: all_gone(tmp_path / "data"), "every process of it to end", 30)
+
+
+@needs_java
+@pytest.mark.long
+def test_a_single_broker_becomes_the_first_of_several(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "single", port=0) as broker:
+        create(broker.bootstrap_servers, "kept", 2)
+        write(broker.bootstrap_servers, "kept", range(2))
+        cluster = broker.cluster_id
+    (tmp_path / "data").mkdir()
+    (tmp_path / "single").rename(tmp_path / "data" / "broker0")
+    with serving(tmp_path, "--adopt", str(tmp_path / "data")) as served:
+        assert served.cluster == cluster
+        assert read(served.bootstrap, "kept", 2) == {b"0", b"1"}
+        create(served.bootstrap, "new", 3)
+        write(served.bootstrap, "new", range(3))
+    with serving(tmp_path) as served:
+        assert read(served.bootstrap, "kept", 2) == {b"0", b"1"}
+        assert read(served.bootstrap, "new", 3) == {b"0", b"1", b"2"}
+
+
+@needs_java
+@pytest.mark.long
+def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(tmp_path: Path) -> None:
+    with serving(tmp_path, "--override", "zookeeper.session.timeout.ms=2000") as served:
+        create(served.bootstrap, "kept", 3)
+        (pid,) = served.pids("broker 1")
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: served.pids("broker 1")[-1] != pid, "broker 1 to be begun again")
+        assert f"broker 1 (process {pid}) was killed by signal 9 (SIGKILL); it is begun again in 1 s" in served.said()
+        (keeper,) = served.pids("ZooKeeper")
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: served.pids("ZooKeeper")[-1] != keeper, "our ZooKeeper to be begun again")
+        write(served.bootstrap, "kept", range(3))
+        until(lambda: creates(served.bootstrap, f"new-{uuid.uuid4().hex[:8]}"), "a topic to be created again")
+        os.kill(served.pids("broker 2")[-1], signal.SIGTERM)
+        until(lambda: "broker 2 was told to stop, and stays away" in served.said(), "broker 2 to stop")
+        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics("kept", timeout=20)
+        led = [one.id for one in metadata.topics["kept"].partitions.values() if one.leader in (0, 1)]
+        write(served.bootstrap, "kept", led[:1])
+        served.process.send_signal(signal.SIGTERM)
+        assert served.process.wait(60) == 0, served.said()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-n", "0"], "-n 0 must be from 1 to 100 brokers"),
+        (["-n", "3", "--port", "65534"], "leaves no ports to count up to"),
+        (["-n", "3", "--adopt", "there"], "there is nothing to take over in there/broker0"),
+        (["-n", "3", "--data-dir", "{single}"], "holds the data of a single broker"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=0\n")
+    given = [one.format(single=tmp_path) for one in arguments]
+    command = [sys.executable, "-m", "kafkalite", "serve", *given, "--log-level", "error"]
+    connect = ["--override", "zookeeper.connect=127.0.0.1:1"]  # never asked
+    done = subprocess.run(
+        [*command, *connect], capture_output=True, text=True, timeout=60, env=environment(), cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("kafkalite: ") and complaint in done.stderr
+
+
+def test_without_java_it_names_both_ways_out(tmp_path: Path) -> None:
+    bare = {name: text for name, text in environment().items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(tmp_path / "data")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=bare | {"PATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "name one (--override zookeeper.connect=HOST:2181)" in done.stderr and "no Java here" in done.stderr
+    assert not (tmp_path / "data").exists(), "nothing was begun"
+
+
+def refused(home: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(home / "data")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+
+
+def all_gone(directory: Path) -> bool:
+    """Whether nobody holds the lock that every process of the cluster holds."""
+    with (directory / ".lock").open("r+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def create(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)  # let go, it cancels what it was asked
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+
+
+def creates(bootstrap: str, topic: str) -> bool:
+    try:
+        create(bootstrap, topic, 1)
+    except confluent_kafka.KafkaException:
+        return False
+    return True
+
+
+def write(bootstrap: str, topic: str, partitions: Iterable[int]) -> None:
+    """Its number into each partition."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "linger.ms": 0}, logger=LOG)
+    failed: list[str] = []
+    for index in partitions:
+        producer.produce(
+            topic,
+            b"%d" % index,
+            partition=index,
+            on_delivery=lambda error, _: failed.append(str(error)) if error is not None else None,
+        )
+    assert producer.flush(60) == 0 and failed == []
+
+
+def read(bootstrap: str, topic: str, partitions: int) -> set[bytes]:
+    """One record of each partition."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"}, logger=LOG)
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found: set[bytes] = set()
+
+    def polled() -> bool:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            found.add(message.value())
+        return len(found) == partitions
+
+    until(polled, f"a record of each of {partitions} partitions")
+    consumer.close()
+    return found

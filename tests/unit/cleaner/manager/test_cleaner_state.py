@@ -1,0 +1,359 @@
+"""States in which the cleaner might stand still, do a thing twice, or mistake one log for another."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.cleaner import log_cleaner
+from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
+from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Finished, Swapped
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.storage.files import Files
+from tests.support.cleaner.cleaner_scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
+
+
+def in_full(job: CleanJob, *rest: object) -> CleanResult:
+    return CleanResult(job.first_uncleanable_offset, True, CleanStats())
+
+
+def count_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Grows by one for each turn of the loop that somebody asks for."""
+    turns: list[None] = []
+    call_later = scene.clock.call_later
+
+    def count(delay_ms: float, callback: Callable[[], None]) -> object:
+        if delay_ms == 0:
+            turns.append(None)
+        return call_later(delay_ms, callback)
+
+    monkeypatch.setattr(scene.clock, "call_later", count)
+    return turns
+
+
+class TestALogThatIsGone:
+    def test_is_not_remembered(self, scene: Scene) -> None:
+        """Of a topic that is deleted while it is compacted nothing may stay: its log has its segments, and they their
+        indexes."""
+        scene.staff.is_lazy = True
+        scene.fill(scene.make())
+        scene.pass_time()
+        scene.logs.delete("orders", 0)
+        assert list(scene.cleaner._standings) == [] and not scene.cleaner.is_busy(("orders", 0))
+
+    def test_does_not_speak_for_the_one_that_has_its_name(self, scene: Scene) -> None:
+        """The new log is set aside; the old one's pass ends after that."""
+        scene.staff.is_lazy, scene.staff.obeys = True, False
+        scene.fill(scene.make())
+        scene.pass_time()
+        worker = scene.worker
+        scene.logs.delete("orders", 0)
+        log = scene.make()
+        scene.fill(log)
+        standing = scene.cleaner._standings.of(log)
+        worker.hear(Finished(CleanResult(15, True)))
+        assert scene.cleaner._standings.of(log) is standing
+        assert standing.last_run_ms == -1 and scene.row().runs == 0
+
+
+class TestAFaultOfOurOwn:
+    def test_with_one_log_does_not_keep_the_others_waiting(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The bad one is the dirtiest each time, so everything would wait behind it for ever."""
+        make_job = log_cleaner.make_job
+
+        def fail_for_one(log: object, *rest: object) -> CleanJob:
+            if getattr(log, "topic", "") == "zz-bad":
+                raise ZeroDivisionError("of ours")
+            return make_job(log, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(log_cleaner, "make_job", fail_for_one)
+        for topic in ("good", "zz-bad"):
+            scene.fill(scene.make(topic))
+        told = scene.run_now("zz-bad")
+        assert "of ours" in str(told[0].error), "and who waits for it hears of it"
+        scene.pass_time()
+        assert scene.row("good").runs == 1
+        assert scene.row("zz-bad").state is CleaningState.SET_ASIDE and "Traceback" in caplog.text
+
+    def test_in_giving_a_job_out_ends_the_pass(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene.fill(scene.make())
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("of ours")
+
+        monkeypatch.setattr(scene.cleaner._crew, "begin", fail)
+        assert "of ours" in str(scene.run_now("orders")[0].error)
+        assert not scene.cleaner.is_busy(("orders", 0))
+        monkeypatch.undo()
+        assert scene.run_now("orders")[0].stats is not None
+
+    def test_is_over_when_a_look_went_well(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Although there is nothing to compact for weeks."""
+
+        def fail(now_ms: int) -> None:
+            raise ZeroDivisionError("once")
+
+        monkeypatch.setattr(scene.cleaner._sums, "looked", fail)
+        scene.pass_time()
+        assert scene.cleaner.trouble is not None
+        monkeypatch.undo()
+        scene.pass_time()
+        assert scene.cleaner.trouble is None
+
+
+class TestASystemThatRefuses:
+    def test_a_process_is_the_cleaners_trouble_and_not_a_logs(self, scene: Scene) -> None:
+        scene.staff.broken = OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        for partition in range(3):
+            scene.fill(scene.make("orders", partition))
+        scene.pass_time()
+        assert "Resource temporarily unavailable" in str(scene.cleaner.trouble)
+        assert sum(row.error is not None for row in scene.cleaner.status()) == 1, "the others were not tried"
+        scene.staff.broken = None
+        scene.pass_time(10 * BACKOFF_MS)
+        assert scene.cleaner.trouble is None
+        assert [row.runs for row in scene.cleaner.status()] == [1] * 3
+
+    def test_is_seen_in_the_totals(self, scene: Scene) -> None:
+        scene.fill(scene.make())
+        scene.staff.is_lazy = True
+        scene.pass_time()
+        scene.worker.hear(Failed(Fault.SYSTEM, "no space left on device", errno.ENOSPC))
+        assert scene.cleaner.totals().failing_partitions == 1
+        scene.staff.is_lazy = False
+        scene.pass_time(10 * BACKOFF_MS)
+        assert scene.cleaner.totals().failing_partitions == 0
+
+    def test_a_log_at_which_workers_died_is_tried_again_after_a_long_while(self, scene: Scene) -> None:
+        """Memory may have been short for some minutes: nobody would ask for __consumer_offsets."""
+        scene.staff.is_lazy = True
+        scene.fill(scene.make())
+        scene.pass_time()
+        for _ in range(2):
+            scene.worker.die("was killed by signal 9 (SIGKILL)")
+        scene.pass_time(1_800_000)
+        assert scene.row().state is CleaningState.SET_ASIDE and scene.staff.alive == []
+        scene.pass_time(1_800_000 + BACKOFF_MS)
+        assert scene.row().state is CleaningState.CLEANING
+        scene.worker.die("was killed by signal 9 (SIGKILL)")
+        assert scene.row().state is CleaningState.SET_ASIDE and scene.staff.alive == [], "once is enough now"
+
+    def test_to_say_whether_a_log_is_due_is_shown_while_it_lasts(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = scene.make(min_compaction_lag_ms=1)
+        scene.fill(log)
+
+        def refuse(segment: object) -> int:
+            raise OSError(errno.EACCES, "Permission denied")
+
+        monkeypatch.setattr(type(log.segments[0]), "largest_timestamp_ms", refuse)
+        scene.pass_time()
+        row = scene.row()
+        assert "Permission denied" in str(row.error) and row.uncleanable_bytes == log.size_bytes
+        assert scene.cleaner.totals().failing_partitions == 1
+        monkeypatch.undo()
+        scene.pass_time()
+        assert scene.row().error is None and scene.row().runs == 1
+
+
+class TestSettings:
+    def test_that_change_again_and_again_do_not_put_off_the_look(self, scene: Scene) -> None:
+        scene.fill(scene.make())
+        for _ in range(4):
+            scene.pass_time(BACKOFF_MS - 1000)
+            scene.cleaner.reconfigure(scene.config)
+        assert scene.row().runs == 1
+
+    def test_a_new_back_off_counts_from_now(self, scene: Scene) -> None:
+        scene.fill(scene.make())
+        scene.cleaner.reconfigure(config(log_cleaner_backoff_ms=1000))
+        scene.pass_time(1000)
+        assert scene.row().runs == 1
+
+
+class TestManyPartitions:
+    @pytest.fixture
+    def scene(self, scene: Scene) -> Scene:
+        for partition in range(100):
+            scene.make("orders", partition)
+        return scene
+
+    def test_somebody_asks_for_are_taken_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        turns = count_turns(scene, monkeypatch)
+        outcomes = scene.run_now("orders")
+        assert outcomes == []
+        scene.pass_time(0)
+        assert len(outcomes) == 100 and {one.why_not for one in outcomes} == {"the log is empty"}
+        assert len(turns) >= 100 // 32
+
+    def test_that_are_due_no_more_are_passed_over_in_turns(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each was due at the look; then one setting was changed for all."""
+        for log in list(scene.logs.logs.values()):
+            scene.fill(log, 4)
+        scene.staff.is_lazy = True
+        scene.pass_time()
+        for log in scene.logs.logs.values():
+            log.config = type(log.config)(**SETTINGS | {"min_cleanable_dirty_ratio": 1})
+        turns = count_turns(scene, monkeypatch)
+        scene.worker.hear(Finished(CleanResult(0, True)))
+        scene.pass_time(0)
+        assert len(turns) >= 99 // 32
+        assert scene.cleaner.totals().runs == 1
+
+
+class TestWhatAPassReliesOn:
+    """It forgets old records because there are newer ones. These must not be lost, should the power fail; and a start
+    after a kill must not begin its reading where the pass has removed what it would have to read there."""
+
+    def test_is_on_the_disk_and_written_down_before(self, scene: Scene) -> None:
+        log = scene.make()
+        scene.fill(log)
+        scene.staff.is_lazy = True
+        scene.pass_time()
+        points = scene.kept("recovery-point-offset-checkpoint")
+        assert points["orders", 0] >= scene.worker.job.first_uncleanable_offset > 0
+
+    def test_is_not_written_down_again_where_it_is(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        scene.fill(scene.make())
+        scene.logs.checkpoint()
+        monkeypatch.setattr(LogManager, "_checkpoint", lambda *_: pytest.fail("it is there already"))
+        scene.pass_time()
+        assert scene.row().runs == 1
+
+    def test_without_that_it_does_not_begin(self, scene: Scene) -> None:
+        log = scene.make()
+        scene.fill(log)
+        scene.files.refusing["recovery-point-offset-checkpoint"] = errno.ENOSPC
+        outcomes = scene.run_now("orders")
+        assert scene.staff.begun == [] and outcomes[0].error is not None
+        assert "recovery-point-offset-checkpoint" in outcomes[0].error
+        scene.files.refusing.clear()
+        assert scene.run_now("orders")[0].stats is not None
+
+    def test_is_brought_to_the_disk_where_a_flush_had_failed(
+        self, scene: Scene, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = scene.make()
+        sync_all = Files.sync_all
+
+        def refuse(files: Files, paths: object) -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        monkeypatch.setattr(Files, "sync_all", refuse)
+        scene.fill(log)
+        assert log.recovery_point == 0
+        assert scene.run_now("orders")[0].error is not None and scene.staff.begun == []
+        monkeypatch.setattr(Files, "sync_all", sync_all)
+        expected = values(log)
+        assert scene.run_now("orders")[0].stats is not None
+        assert log.recovery_point > 0 and values(log) == expected
+
+    def test_a_topic_that_goes_meanwhile_is_no_trouble(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+        waiting: list[Callable[[], None]] = []
+        monkeypatch.setattr(LogManager, "_checkpoint", lambda self, *_, then: waiting.append(then))
+        scene.fill(scene.make())
+        outcomes = scene.run_now("orders")
+        assert scene.staff.begun == [] and outcomes == []
+        scene.logs.delete("orders", 0)
+        waiting.pop()()
+        assert outcomes == [RunOutcome("orders", 0, error="it is gone, or is not compacted any more")]
+        assert scene.cleaner.trouble is None
+
+
+def test_a_checkpoint_behind_a_log_that_was_cut_does_not_outlive_the_start(scene: Scene) -> None:
+    """Until the first look the log may be longer again, and what is new in it would count as compacted."""
+    log = scene.make(min_cleanable_dirty_ratio=1)
+    scene.fill(log, 20)
+    scene.pass_time()
+    scene.logs.home_of(("orders", 0)).keep_cleaned(("orders", 0), 30, lambda error: None)
+    scene.close()
+    again = Scene(scene.root)
+    try:
+        log = again.logs.logs["orders", 0]
+        again.fill(log, 20)
+        assert again.row().first_dirty_offset <= 20
+    finally:
+        again.close()
+
+
+def test_abort_and_swapped_for_a_job_that_is_over_do_not_meet_the_next(scene: Scene) -> None:
+    log = scene.make()
+    scene.fill(log)
+    scene.staff.is_lazy, scene.staff.obeys = True, False
+    scene.pass_time()
+    worker = scene.worker
+    log.config = type(log.config)(**SETTINGS | {"cleanup_policy": ("delete",)})
+    scene.pass_time(5)
+    worker.hear(Failed(Fault.SYSTEM, "gone", 0))
+    assert worker.said.index(Abort()) == len(worker.said) - 1 and Swapped(True) not in worker.said
+    log.config = type(log.config)(**SETTINGS)
+    scene.staff.is_lazy = False
+    scene.pass_time()
+    assert scene.row().runs == 1 and offsets(log)[-1] == 19
+
+
+def test_a_log_line_says_what_was_refused_in_the_systems_words(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.fill(scene.make())
+
+    def refuse(job: CleanJob, *rest: object) -> CleanResult:
+        raise OSError(errno.ENOSPC, "No space left on device", f"{job.directory}/00000000000000000000.log.cleaned")
+
+    scene.staff.clean = refuse
+    scene.pass_time()
+    (line,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
+    where = scene.root / "orders-0" / "00000000000000000000.log.cleaned"
+    assert line == f"cannot compact orders-0: {where}: No space left on device; it is tried again later"
+
+
+def test_the_dirtiest_go_first_also_where_their_footing_is_seen_to(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[[], None]] = []
+    monkeypatch.setattr(LogManager, "_checkpoint", lambda self, *_, then: waiting.append(then))
+    for number, topic in enumerate(("c", "b", "a")):
+        log = scene.make(topic)
+        scene.fill(log, 12)
+        home = scene.logs.home_of((topic, 0))
+        home.keep_cleaned((topic, 0), log.segments[2 - number].base_offset, lambda error: None)
+    scene.pass_time()
+    assert scene.staff.begun == [] and {row.state for row in scene.cleaner.status()} == {CleaningState.QUEUED}
+    monkeypatch.undo()
+    jobs: list[str] = []
+
+    def note(job: CleanJob, *rest: object) -> CleanResult:
+        jobs.append(job.topic)
+        return in_full(job)
+
+    scene.staff.clean = note
+    while waiting:
+        scene.logs.checkpoint()
+        waiting.pop(0)()
+    assert jobs == ["a", "b", "c"]
+
+
+def test_many_that_somebody_asks_for_have_their_turns(scene: Scene) -> None:
+    for partition in range(70):
+        scene.fill(scene.make("orders", partition, segment_bytes=100), 2)
+    scene.staff.clean = in_full
+    looks = 0
+    looked = scene.cleaner._sums.looked
+
+    def count(now_ms: int) -> None:
+        nonlocal looks
+        looks += 1
+        looked(now_ms)
+
+    scene.cleaner._sums.looked = count  # type: ignore[method-assign]
+    outcomes = scene.run_now("orders")
+    scene.pass_time(0)
+    assert looks <= 3, "not one after each pass"
+    assert len(outcomes) == 70 and all(one.stats is not None for one in outcomes)
+    assert len(scene.staff.begun) == 1

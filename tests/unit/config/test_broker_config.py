@@ -1,0 +1,504 @@
+"""What an operator may write, what comes of it, and what he is told when it is wrong."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.config.broker_config import BrokerConfig, ConfigSource, ConfigType, ListenerConfig, TopicConfig
+from kafkalite.config.known_properties import KNOWN
+from kafkalite.config.properties import annotated, parse_properties, read_environment, read_properties
+from kafkalite.config.settings import INT_MAX, LONG_MAX
+from tests.support.places import ROOT
+
+# What Apache Kafka 3.9's own files set: config/server.properties (ZooKeeper) and config/kraft/server.properties.
+KAFKA_ZOOKEEPER_FILE = """
+broker.id=0
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kafka-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.retention.check.interval.ms=300000
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+KAFKA_KRAFT_FILE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+"""
+
+
+def load(**properties: object) -> BrokerConfig:
+    return BrokerConfig.load({name.replace("_", "."): str(value) for name, value in properties.items()})
+
+
+def fault_of(**properties: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(**properties)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_kafkas_zookeeper_file_just_starts():
+    config = BrokerConfig.load(parse_properties(KAFKA_ZOOKEEPER_FILE))
+    assert config.data_dirs == ("/tmp/kafka-logs",) and config.log_dir == "/tmp/kafka-logs"
+    assert config.group_initial_rebalance_delay_ms == 0
+    assert [line.split()[0] for line in config.warnings] == [
+        "num.io.threads",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    ]
+
+
+def test_kafkas_kraft_file_just_starts_without_its_controller():
+    config = BrokerConfig.load(parse_properties(KAFKA_KRAFT_FILE))
+    assert (config.broker_id, config.node_id) == (1, 1)
+    assert config.listeners == (ListenerConfig("PLAINTEXT", "", 9092),)
+    assert config.advertised_listeners == (ListenerConfig("PLAINTEXT", "localhost", 9092),)
+    assert (
+        "listeners: CONTROLLER://:9093 is left out, it is for a KRaft controller and kafkalite needs none"
+        in config.warnings
+    )
+    assert len(config.warnings) == 7
+
+
+def test_nothing_given_is_kafkas_defaults():
+    config = load()
+    assert config == BrokerConfig() and config.warnings == ()
+    assert config.listeners == (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert config.data_dirs == ("kafkalite-data",)
+    assert load(**{"log.dirs": " /a , /b,"}).data_dirs == ("/a", "/b")
+    assert TopicConfig.build({}, config) == TopicConfig()
+    defaults = TopicConfig()
+    assert (defaults.segment_bytes, defaults.retention_ms, defaults.max_message_bytes) == (
+        1 << 30,
+        604_800_000,
+        1_048_588,
+    )
+    assert (defaults.cleanup_policy, defaults.flush_ms, defaults.compression_gzip_level) == (("delete",), LONG_MAX, -1)
+
+
+def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
+    (warning,) = load(**{"log.segment.byte": 1}).warnings
+    assert warning == "log.segment.byte is not a property of Kafka; did you mean log.segment.bytes?"
+    (warning,) = load(**{"replica.lag.time.max.ms": 1}).warnings
+    assert warning == "replica.lag.time.max.ms is known to Kafka but kafkalite does not honour it yet"
+    (warning,) = load(xyzzy=1).warnings
+    assert warning == "xyzzy is not a property of Kafka"
+    (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
+    assert "\n" not in warning and len(warning) < 250
+    own = {s.name for s in BrokerConfig.settings} - {"metrics.listener", "zookeeper.digest"}
+    own = {name for name in own if not name.startswith("zookeeper.sasl.")}
+    assert own <= KNOWN, "a setting that Kafka does not have"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("log.segment.bytes", "lots", "log.segment.bytes='lots' must be an integer from 14 to 2147483647"),
+        ("log.segment.bytes", "13", "log.segment.bytes='13' must be an integer from 14 to 2147483647"),
+        ("log.segment.bytes", "2147483648", "log.segment.bytes='2147483648' must be an integer from 14 to 2147483647"),
+        ("log.segment.bytes", "1_000", "log.segment.bytes='1_000' must be an integer from 14 to 2147483647"),
+        (
+            "log.segment.bytes",
+            "٣٣٣",
+            "log.segment.bytes='\\u0663\\u0663\\u0663' must be an integer from 14 to 2147483647",
+        ),
+        ("log.retention.bytes", "9223372036854775808", "log.retention.bytes='9223372036854775808' must be an integer"),
+        (
+            "log.cleaner.min.cleanable.ratio",
+            "nan",
+            "log.cleaner.min.cleanable.ratio='nan' must be a number from 0 to 1",
+        ),
+        ("auto.create.topics.enable", "yes", "auto.create.topics.enable='yes' must be true or false"),
+        (
+            "log.cleanup.policy",
+            "delete,shred",
+            "log.cleanup.policy='delete,shred' must be a comma-separated list of: compact, delete",
+        ),
+        ("compression.gzip.level", "0", "compression.gzip.level='0' must be an integer from 1 to 9, or -1"),
+        ("log.dirs", " , ", "log.dirs=' , ' must name a directory, or several with commas between them"),
+        (
+            "listeners",
+            "PLAINTEXT//x",
+            "listeners='PLAINTEXT//x' must be a list of NAME://HOST:PORT, and 'PLAINTEXT//x' is not",
+        ),
+        (
+            "metrics.listener",
+            "9404",
+            "metrics.listener='9404' must be HOST:PORT, such as 127.0.0.1:9404, or empty",
+        ),
+        (
+            "max.connections.per.ip.overrides",
+            "a",
+            "max.connections.per.ip.overrides='a' must be a list of host:count, and 'a' is not",
+        ),
+    ],
+)
+def test_an_ill_value_is_one_line_that_says_what_is_allowed(name, value, message):
+    assert fault_of(**{name: value}) == message
+
+
+@pytest.mark.parametrize(
+    ("properties", "part"),
+    [
+        ({"listeners": "SSL://:9093"}, "the listener SSL wants SSL, and kafkalite speaks only PLAINTEXT so far"),
+        ({"listeners": "INSIDE://:9092"}, "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
+        ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "its own name, and PLAINTEXT stands twice"),
+        (
+            {"listeners": "A://h:9,B://i:9", "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"},
+            "its own port, and 9 stands",
+        ),
+        ({"listeners": ""}, "listeners leaves nothing to listen on"),
+        ({"listeners": "PLAINTEXT://:70000"}, "ports from 0 to 65535"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no client can dial 0.0.0.0"),
+        ({"advertised.listeners": "PLAINTEXT://here:0"}, "no client can dial port 0"),
+        ({"advertised.listeners": "PLAINTEXT://:7777"}, "needs a host name"),
+        ({"advertised.listeners": "SSL://here:1"}, "the listener SSL wants SSL"),
+        ({"inter.broker.listener.name": "INSIDE"}, "INSIDE is none of the listeners; they are PLAINTEXT"),
+        ({"broker.id": 1, "node.id": 2}, "broker.id=1 and node.id=2 are the same setting"),
+        ({"log.retention.ms": 0}, "log.retention.ms"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": 5, "log.cleaner.max.compaction.lag.ms": 4},
+            "min.compaction.lag.ms (5) must not be above",
+        ),
+        ({"queued.max.request.bytes": 1}, "must be at least socket.request.max.bytes, 104857600"),
+        ({"max.connections.per.ip": 0}, "max.connections.per.ip.overrides"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(properties, part):
+    assert part in fault_of(**properties)
+
+
+def test_listeners_of_every_shape():
+    config = load(
+        **{
+            "listeners": "in://0.0.0.0:9092, OUT://[::1]:9092, ANY://:0",
+            "listener.security.protocol.map": "IN:PLAINTEXT,out:plaintext,ANY:PLAINTEXT",
+            "advertised.listeners": "IN://inside.example:19092,OUT://[2001:db8::1]:9092,ANY://:0",
+            "max.connections.per.ip.overrides": "127.0.0.1:200, [::1]:5",
+        }
+    )
+    assert [str(each) for each in config.listeners] == ["IN://0.0.0.0:9092", "OUT://[::1]:9092", "ANY://:0"]
+    assert config.advertised("IN").address == "inside.example:19092"
+    assert config.advertised("OUT").address == "[2001:db8::1]:9092"
+    assert config.advertised("ANY") is None, "it would only repeat what the client dialled"
+    assert config.max_connections_per_ip_overrides == {"127.0.0.1": 200, "::1": 5}
+
+
+def test_a_topics_default_is_the_first_synonym_that_is_set():
+    assert TopicConfig.build({}, load(**{"log.retention.hours": 1})).retention_ms == 3_600_000
+    assert TopicConfig.build({}, load(**{"log.retention.hours": 1, "log.retention.minutes": 2})).retention_ms == 120_000
+    assert TopicConfig.build({}, load(**{"log.retention.minutes": 2, "log.retention.ms": 3})).retention_ms == 3
+    assert TopicConfig.build({}, load(**{"log.retention.hours": -1})).retention_ms == -1
+    assert TopicConfig.build({"retention.ms": "9"}, load(**{"log.retention.ms": 3})).retention_ms == 9
+    assert (
+        TopicConfig.build({}, load(**{"log.roll.hours": 2, "log.roll.jitter.hours": 1})).segment_jitter_ms == 3_600_000
+    )
+    assert TopicConfig.build({}, load(**{"log.flush.scheduler.interval.ms": 7})).flush_ms == 7
+    limited = TopicConfig.build(
+        {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "6"}, load()
+    )
+    assert (limited.message_timestamp_before_max_ms, limited.message_timestamp_after_max_ms) == (5, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("retention.ms", "soon", "Invalid value 'soon' for retention.ms: must be an integer of at least -1"),
+        ("retention.millis", "5", "Unknown topic config name: 'retention.millis'"),
+        (
+            "min.insync.replicas",
+            "0",
+            "Invalid value '0' for min.insync.replicas: must be an integer from 1 to 2147483647",
+        ),
+        ("remote.storage.enable", "true", "remote.storage.enable can only be false: there is no tiered storage here"),
+        ("max.compaction.lag.ms", "1", None),
+    ],
+)
+def test_a_topics_bad_setting_is_refused_with_the_reason(name, value, message):
+    with pytest.raises(KafkaError) as caught:
+        TopicConfig.check({name: value, "min.compaction.lag.ms": "2"}, load())
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert message is None or caught.value.message == message
+
+
+def test_settings_of_kafka_that_have_no_effect_are_taken_for_topics():
+    given = {"message.format.version": "3.0-IV1", "remote.storage.enable": "false", "local.retention.ms": "-2"}
+    assert TopicConfig.build(given, load()) == TopicConfig()
+
+
+def test_describing_tells_where_a_value_comes_from_as_kafka_does():
+    static = {"log.retention.ms": "5", "compression.type": "zstd"}
+    broker = BrokerConfig.load(static, {"compression.type": "lz4"}, {"compression.type": "gzip"})
+    entries = {entry.name: entry for entry in TopicConfig.describe({"cleanup.policy": "compact , delete"}, broker)}
+    policy = entries["cleanup.policy"]
+    assert (policy.value, policy.source, policy.type) == (
+        "compact,delete",
+        ConfigSource.DYNAMIC_TOPIC_CONFIG,
+        ConfigType.LIST,
+    )
+    assert [tuple(each) for each in policy.synonyms] == [
+        ("cleanup.policy", "compact,delete", 1),
+        ("log.cleanup.policy", "delete", 5),
+    ]
+    assert [tuple(each) for each in entries["retention.ms"].synonyms] == [
+        ("log.retention.ms", "5", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+    assert [each.source for each in entries["compression.type"].synonyms] == [2, 3, 4, 5]
+    assert entries["compression.type"].value == "lz4"
+    # Kafka names no source for segment.ms while only log.roll.hours has a value
+    assert (entries["segment.ms"].value, entries["segment.ms"].is_default, entries["segment.ms"].synonyms) == (
+        "604800000",
+        True,
+        (),
+    )
+    assert not any(entry.read_only or entry.sensitive for entry in entries.values())
+    assert len(entries) == len(TopicConfig.settings)
+
+    of_broker = {entry.name: entry for entry in broker.describe()}
+    assert of_broker["listeners"].value == "PLAINTEXT://127.0.0.1:9092" and of_broker["listeners"].read_only
+    assert of_broker["compression.type"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
+    assert not of_broker["compression.type"].read_only
+    assert of_broker["log.roll.ms"].value is None
+    assert of_broker["max.connections"].value == str(INT_MAX)
+
+
+def test_a_configuration_does_not_change():
+    config = TopicConfig(segment_bytes=100)
+    with pytest.raises(AttributeError):
+        config.segment_bytes = 5
+    assert config.replace(segment_ms=7).values() == {**TopicConfig().values(), "segment_bytes": 100, "segment_ms": 7}
+    assert repr(config) == "TopicConfig(segment_bytes=100)"
+    made = BrokerConfig(listeners=(ListenerConfig("PLAINTEXT", "::1", 0),), max_connections_per_ip_overrides={"::1": 2})
+    assert BrokerConfig.load(made.explicit) == made, "what was given as values can be said as properties"
+    with pytest.raises(TypeError):
+        TopicConfig(segment_byte=1)
+
+
+def test_java_properties_with_every_trick(tmp_path):
+    text = (
+        "# comment\n  ! comment\n\n"
+        "plain=value with spaces \n"
+        "colon : x\r\n"
+        "blank   y=z\n"
+        "long=one,\\\n    two,\\\r\n\t three\n"
+        "path=C:\\\\tmp\\t\\u00e9\\ud83d\\ude00\n"
+        "odd\\ na\\:me\\=1=v\n"
+        "empty\n"
+        "plain2==\n"
+        "twice=1\ntwice=2\n"
+        "end=goes on\\"
+    )
+    expected = {
+        "plain": "value with spaces ",
+        "colon": "x",
+        "blank": "y=z",
+        "long": "one,two,three",
+        "path": "C:\\tmp\té😀",
+        "odd na:me=1": "v",
+        "empty": "",
+        "plain2": "=",
+        "twice": "2",
+        "end": "goes on",
+    }
+    assert parse_properties(text) == expected
+    file = tmp_path / "p"
+    file.write_bytes("name=é".encode("latin-1"))
+    assert read_properties(str(file)) == {"name": "é"}
+    file.write_text("ok=1\nbad=\\u12\n")
+    with pytest.raises(ConfigError, match=r"p: line 2: \\u needs four hexadecimal digits$"):
+        read_properties(str(file))
+    with pytest.raises(ConfigError, match=r"cannot read the configuration .*: No such file or directory"):
+        read_properties(str(tmp_path / "none"))
+
+
+@given(st.text())
+def test_any_text_is_properties_or_a_plain_fault(text):
+    try:
+        found = parse_properties(text)
+    except ValueError as fault:
+        assert "line" in str(fault)
+    else:
+        for name, value in found.items():
+            (name + value).encode()
+
+
+@given(st.sampled_from(sorted(s.name for s in BrokerConfig.settings)), st.text(max_size=30))
+def test_any_value_is_taken_or_refused_in_one_line(name, value):
+    try:
+        config = BrokerConfig.load({name: value})
+    except ConfigError as error:
+        assert "\n" not in str(error) and len(str(error)) < 400
+    else:
+        assert TopicConfig.build({}, config) is not None
+        assert len(config.describe()) == len(BrokerConfig.settings)
+
+
+def test_the_environment_speaks_as_in_kafkas_image():
+    environment = {
+        "KAFKA_LOG_SEGMENT_BYTES": "1",
+        "KAFKA_SOME__NAME_WITH___DASH": "2",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_JMX_PORT": "9",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL": "INFO",
+        "KAFKA_VERSION": "3.9",
+        "KAFKA_": "x",
+        "HOME": "/root",
+    }
+    assert read_environment(environment) == {"log.segment.bytes": "1", "some_name.with-dash": "2"}
+
+
+def test_the_annotated_file_is_the_table():
+    text = (ROOT / "config" / "server.properties").read_text()
+    assert text == annotated(BrokerConfig.settings), "run: python -m kafkalite config > config/server.properties"
+    config = BrokerConfig.load(parse_properties(text))
+    assert config.warnings == ()
+    changed = {name for name, value in config.values().items() if value != getattr(BrokerConfig(), name)}
+    assert changed == {"log_dirs", "group_initial_rebalance_delay_ms"}
+    uncommented = parse_properties(text.replace("\n#", "\n"))
+    assert {s.name for s in BrokerConfig.settings} <= uncommented.keys()
+
+
+def test_configuration_is_light_to_import():
+    code = "import sys, kafkalite.config.broker_config, kafkalite.cli.main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout.split()
+    heavy = {
+        "asyncio",
+        "dataclasses",
+        "inspect",
+        "difflib",
+        "numpy",
+        "kazoo",
+        "argparse",
+        "json",
+        "kafkalite.config.known_properties",
+    }
+    assert not heavy & set(loaded)
+
+
+class TestTheCleaner:
+    def test_has_kafkas_defaults_and_all_of_it_works(self) -> None:
+        given = {s.name: s.default_text for s in BrokerConfig.settings if s.name.startswith("log.cleaner.")}
+        assert given["log.cleaner.io.max.bytes.per.second"] == "1.7976931348623157E308"
+        assert {name: text for name, text in given.items() if text is not None} == given and len(given) == 11
+        assert BrokerConfig.load({name: str(text) for name, text in given.items()}).warnings == ()
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"log.cleaner.dedupe.buffer.size": 1 << 20}, "must be more than 1 MiB for each of log.cleaner.threads=1"),
+            ({"log.cleaner.threads": 128}, "must be more than 1 MiB for each of log.cleaner.threads=128"),
+            ({"log.cleaner.threads": 0}, "log.cleaner.threads='0' must be an integer from 1 to 2147483647"),
+            ({"log.cleaner.io.buffer.load.factor": 0}, "leaves no room for a single key"),
+            ({"log.cleaner.io.max.bytes.per.second": 0}, "must be a number of at least 1"),
+        ],
+    )
+    def test_is_not_given_what_it_cannot_work_with(self, settings: dict[str, int], message: str) -> None:
+        assert message in fault_of(**settings)
+
+    def test_may_have_twice_or_half_as_many_threads_while_running(self) -> None:
+        four = load(log_cleaner_threads=4)
+        for threads, fits in ((1, False), (2, True), (8, True), (9, False)):
+            assert (load(log_cleaner_threads=threads).conflict_with(four) is None) == fits
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.5, "0.5"), (1e7, "1.0E7"), (12_345_678.0, "1.2345678E7"), (1e-4, "1.0E-4"), (0.0, "0.0")]
+)
+def test_numbers_are_shown_as_java_shows_them(value: float, text: str) -> None:
+    setting = BrokerConfig.by_name["log.cleaner.io.max.bytes.per.second"]
+    assert setting.format(value) == text and setting.format(-value) == ("-" + text if value else "-0.0")
+
+
+@pytest.mark.parametrize(
+    ("given", "understood"),
+    [
+        ("zk1:2181", "zk1:2181"),
+        (" zk1 , zk2:2182/kafka/ ", "zk1:2181,zk2:2182/kafka"),
+        ("[::1]:2181,[fe80::1]/a/b", "[::1]:2181,[fe80::1]:2181/a/b"),
+        ("  ", None),
+    ],
+)
+def test_where_zookeeper_is(given, understood):
+    assert load(**{"zookeeper.connect": given}).zookeeper_connect == understood
+
+
+@pytest.mark.parametrize("given", ["zk1:", "zk1:0", "zk1:x", "zk1:65536", ",", "/kafka", "zk1//a", "zk1/a/../b"])
+def test_where_zookeeper_cannot_be_is_said(given):
+    assert fault_of(**{"zookeeper.connect": given}).startswith(f"zookeeper.connect='{given}' must ")
+
+
+def test_a_broker_without_a_number_gets_one_of_its_cluster():
+    in_cluster = {"zookeeper.connect": "zk1:2181"}
+    assert load(**in_cluster).broker_id == load(**in_cluster, broker_id=-1).broker_id == -1
+    assert load(**in_cluster, broker_id=7).broker_id == load(**in_cluster, node_id=7).broker_id == 7
+    assert load(broker_id=-1).broker_id == load().broker_id == 0, "a cluster by itself"
+    never = {**in_cluster, "broker.id.generation.enable": "false"}
+    assert "broker.id must be given" in fault_of(**never)
+    assert "must not be above reserved.broker.max.id=1000" in fault_of(**in_cluster, broker_id=1001)
+    assert load(**never, broker_id=1001).broker_id == 1001
+    assert load(**in_cluster, **{"broker.id": 1001, "reserved.broker.max.id": 2000}).broker_id == 1001
+
+
+def test_a_password_is_shown_to_nobody():
+    config = load(**{"zookeeper.digest": "me:sesame", "zookeeper.ssl.keystore.password": "sesame"})
+    assert config.zookeeper_digest == "me:sesame"
+    assert "sesame" not in repr(config)
+    entries = {entry.name: entry for entry in config.describe()}
+    assert "sesame" not in repr(entries) and entries["zookeeper.digest"].sensitive
+    assert "must be PEM" in fault_of(**{"zookeeper.ssl.truststore.type": "JKS"})
+
+
+@pytest.mark.parametrize("name", ["default.replication.factor", "offsets.topic.replication.factor"])
+def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starting(name: str) -> None:
+    config = BrokerConfig.load({name: "3"})
+    (warning,) = config.warnings
+    assert warning.startswith(f"{name}=3 has no effect: kafkalite keeps one copy of each partition")
+    assert BrokerConfig.load({name: "1", "min.insync.replicas": "1"}).warnings == ()
+
+
+def test_what_acks_of_all_means_here_is_told() -> None:
+    (warning,) = BrokerConfig.load({"min.insync.replicas": "2"}).warnings
+    assert "a topic with 1 replica takes acks=all with that one" in warning
+
+
+@pytest.mark.parametrize("text", ["h:1:2", "[::1", "::1", "h:1,h:2:3", "[::1]:2:3"])
+def test_a_zookeeper_has_one_port(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be host:port"):
+        BrokerConfig.load({"zookeeper.connect": text})
+
+
+def test_zookeepers_with_addresses_of_every_kind() -> None:
+    config = BrokerConfig.load({"zookeeper.connect": "[::1], [::1]:2182,h,10.0.0.1:1/a/b/"})
+    assert config.zookeeper_connect == "[::1]:2181,[::1]:2182,h:2181,10.0.0.1:1/a/b"

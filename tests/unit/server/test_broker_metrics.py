@@ -1,0 +1,199 @@
+"""A running broker is scraped: what is told is true, and a strict reader takes it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.common.errors import ConfigError
+from kafkalite.protocol.messages.cleaner import RunCleanerRequest
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
+from kafkalite.server.broker_metrics import broker_metrics
+from tests.support.places import ROOT
+from tests.support.prometheus import Family, parse, value
+
+
+def create(client: BlockingClient, name: str, partition_count: int, policy: str = "delete") -> None:
+    configs = [CreatableTopicConfig(name="cleanup.policy", value=policy)]
+    topics = [CreatableTopic(name=name, num_partitions=partition_count, replication_factor=1, configs=configs)]
+    assert client.ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 5).topics[0].error_code == 0
+
+
+def produce(client: BlockingClient, topic: str, partition: int, count: int) -> None:
+    for _ in range(count):
+        records = memoryview(build_batch([NewRecord(b"key", b"x" * 100), NewRecord(b"key", b"y" * 100)]))
+        data = [PartitionProduceData(index=partition, records=records)]
+        topics = [TopicProduceData(name=topic, partition_data=data)]
+        answer = client.ask(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=topics), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def get(broker: Broker, path: str) -> str:
+    with urllib.request.urlopen(f"http://{broker.metrics_address}{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def scrape(broker: Broker) -> dict[str, Family]:
+    return parse(get(broker, "/metrics"))
+
+
+def test_what_is_told_of_partitions_is_true(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0, log_segment_bytes=700, metrics_listener="127.0.0.1:0") as broker:
+        with BlockingClient(broker.bootstrap_servers, 10) as client:
+            create(client, "orders", 2)
+            produce(client, "orders", 1, 5)
+            partition = DeleteRecordsPartition(partition_index=1, offset=6)
+            topic = DeleteRecordsTopic(name="orders", partitions=[partition])
+            assert client.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=9000), 2).topics[0].name == "orders"
+            told = scrape(broker)
+        where = {"topic": "orders", "partition": "1"}
+        files = list((tmp_path / "data" / "orders-1").glob("*.log"))
+        assert value(told, "kafka_log_log_size", **where) == sum(path.stat().st_size for path in files)
+        assert value(told, "kafka_log_log_numlogsegments", **where) == len(files)
+        assert value(told, "kafka_log_log_logstartoffset", **where) == 6
+        assert value(told, "kafka_log_log_logendoffset", **where) == 10
+        assert value(told, "kafkalite_log_high_watermark", **where) == 10
+        assert value(told, "kafkalite_log_live_records", topic="orders", partition="0") == 0
+        assert value(told, "kafka_server_replicamanager_partitioncount") == 2
+        assert value(told, "kafka_controller_kafkacontroller_globaltopiccount") == 1
+        assert value(told, "kafka_log_logmanager_offlinelogdirectorycount") == 0
+        connections = told["kafka_server_socket_server_metrics_connection_count"].samples.values()
+        assert sum(connections) == 1
+        assert sum(told["kafkalite_requests_total"].samples.values()) >= 7
+        assert value(told, "process_resident_memory_bytes") > 1_000_000
+        assert get(broker, "/health") == "ok\n"
+
+
+def test_records_are_told_when_nothing_has_to_be_read_for_it(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"log_segment_bytes": 700, "metrics_listener": "127.0.0.1:0"}
+    where = {"topic": "orders", "partition": "0"}
+    with (
+        Broker(data_dir=tmp_path / "data", port=0, **settings) as broker,
+        BlockingClient(broker.bootstrap_servers, 10) as client,
+    ):
+        create(client, "orders", 1)
+        produce(client, "orders", 0, 5)
+        assert value(scrape(broker), "kafkalite_log_live_records", **where) == 10
+    with Broker(data_dir=tmp_path / "data", port=0, **settings) as broker:
+        told = scrape(broker)
+        while "kafkalite_log_live_records" not in told:  # noted at the stop, and looked up by another hand
+            told = scrape(broker)
+        assert value(told, "kafkalite_log_live_records", **where) == 10
+        assert value(told, "kafkalite_log_control_records", **where) == 0
+    for noted in (tmp_path / "data" / "orders-0").glob("kafkalite-record-counts*"):
+        noted.unlink()
+    with Broker(data_dir=tmp_path / "data", port=0, **settings) as broker:
+        for _ in range(3):
+            assert "kafkalite_log_live_records" not in scrape(broker), "nothing is read because somebody scrapes"
+            assert value(scrape(broker), "kafka_log_log_logendoffset", **where) == 10
+
+
+def test_groups_are_counted_by_state(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
+        told = scrape(broker)
+        assert value(told, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 0
+        for state in ("stable", "empty", "preparingrebalance", "completingrebalance", "dead"):
+            assert value(told, f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}") == 0
+
+
+def test_compaction_is_told(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0, log_segment_bytes=700, metrics_listener="127.0.0.1:0") as broker:
+        with BlockingClient(broker.bootstrap_servers, 10) as client:
+            create(client, "orders", 1)
+            create(client, "users", 2, "compact")
+            produce(client, "users", 1, 10)
+            told = scrape(broker)
+            assert value(told, "kafkalite_log_cleaner_dirty_ratio", topic="users", partition="1") == 1
+            assert set(told["kafkalite_log_cleaner_dirty_bytes"].samples) == {
+                frozenset({("topic", "users"), ("partition", index)}) for index in ("0", "1")
+            }
+            assert "kafkalite_log_cleaner_last_run_seconds" not in told, "there was none yet"
+            request = RunCleanerRequest(topic="users", partitions=[1], rolls=True, waits=True, timeout_ms=60_000)
+            (done,) = client.ask(request, 0, 70).partitions
+            assert (done.error_code, done.message) == (0, None)
+        told = scrape(broker)
+        where = {"topic": "users", "partition": "1"}
+        assert value(told, "kafkalite_log_cleaner_last_run_kept_records", **where) == 1
+        assert value(told, "kafkalite_log_cleaner_partition_runs_total", **where) == 1
+        assert value(told, "kafkalite_log_cleaner_is_set_aside", **where) == 0
+        assert value(told, "kafkalite_log_live_records", **where) == 1
+        assert value(told, "kafkalite_log_cleaner_read_records_total") == 20
+        assert value(told, "kafka_log_logcleanermanager_uncleanable_partitions_count") == 0
+        assert value(told, "kafka_log_logcleaner_deadthreadcount") == 0
+        assert 0 < value(told, "kafka_log_logcleaner_cleaner_recopy_percent") < 100
+
+
+def test_a_cleaner_in_trouble_is_told(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
+        assert broker._running is not None
+        broker._running.cleaner._trouble.cannot_begin("no cleaner process can begin: no memory", 1000)
+        assert value(scrape(broker), "kafka_log_logcleaner_deadthreadcount") == 1
+        assert get(broker, "/health") == "no cleaner process can begin: no memory\n"
+
+
+def test_topics_may_go_while_they_are_told_of(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            running = broker._running
+            assert running is not None
+            for name in ("first", "second"):
+                await running.topics.create(name, 40, {"cleanup.policy": "compact"})
+            metrics = broker_metrics(running.topics, running.logs, running.groups, running.server, running.cleaner)
+            parts = []
+            for number, piece in enumerate(metrics.pieces(rows_per_piece=1)):
+                parts.append(piece)
+                if number == 70:
+                    await running.topics.delete("second")
+            told = parse("".join(parts))
+            names = {dict(labels)["topic"] for labels in told["kafka_log_log_size"].samples}
+            assert names == {"first"}
+
+    uvloop.run(scene())
+
+
+def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    words = set(re.findall(r"`(\w+)`", page))
+    endings = tuple(word for word in words if word.startswith("_"))
+
+    async def scene() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            running = broker._running
+            assert running is not None
+            metrics = broker_metrics(running.topics, running.logs, running.groups, running.server, running.cleaner)
+            names = {name for name in metrics.names if name not in words and not name.endswith(endings)}
+            assert not names
+
+    uvloop.run(scene())
+
+
+def test_nobody_is_told_anything_by_default(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0) as broker:
+        assert broker.metrics_address is None
+
+
+def test_a_taken_address_ends_the_start_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        broker = Broker(data_dir=tmp_path / "data", port=0, metrics_listener=address)
+        with pytest.raises(ConfigError, match=f"metrics.listener={address} cannot be bound"), broker:
+            raise AssertionError
+    with Broker(data_dir=tmp_path / "data", port=0, metrics_listener=address) as broker:  # nothing was left behind
+        assert broker.metrics_address == address

@@ -1,0 +1,69 @@
+"""Settings that are changed while running: checked here, written to the registry, and taken from there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
+from kafkalite.server.dynamic_config import RunningConfig
+from tests.support.memory_cluster import ClusterMemory
+
+
+class Scene:
+    def __init__(self, cluster: ClusterMemory | None = None, **settings: str) -> None:
+        self.registry = (cluster or ClusterMemory()).registry(1)
+        self.applied: list[int] = []
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        config = BrokerConfig.load({"broker.id": "1", **given})
+        self.running = RunningConfig(config, self.registry, 1, lambda new: self.applied.append(new.message_max_bytes))
+        self.running.follow()
+
+    async def set(self, broker: str, validate_only: bool = False, **changed: str) -> None:
+        named = {name.replace("_", "."): value for name, value in changed.items()}
+        await self.running.change(broker, lambda old: {**old, **named}, validate_only)
+
+
+def play(story: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(story())
+
+
+def test_what_is_set_for_this_broker_wins_over_what_is_set_for_all() -> None:
+    async def story() -> None:
+        scene = Scene(message_max_bytes="1000")
+        await scene.set(CLUSTER_DEFAULT, message_max_bytes="2000")
+        await scene.set("1", message_max_bytes="3000")
+        await scene.set(CLUSTER_DEFAULT, message_max_bytes="4000")
+        await scene.set("2", message_max_bytes="5000")  # another broker
+        await scene.registry.set_broker_config("1", {})
+        assert scene.applied == [2000, 3000, 3000, 4000]
+
+    play(story)
+
+
+def test_what_cannot_be_is_refused_and_nothing_is_written() -> None:
+    async def story() -> None:
+        scene = Scene()
+        for broker in ("1", "2", CLUSTER_DEFAULT):
+            with pytest.raises(ConfigError):
+                await scene.set(broker, message_max_bytes="many")
+        with pytest.raises(ConfigError):
+            await scene.set("1", log_cleaner_threads="9")  # too much of a change at a time
+        await scene.set("1", validate_only=True, message_max_bytes="7")
+        assert scene.applied == [] and not scene.registry.broker_configs
+
+    play(story)
+
+
+def test_of_what_others_write_all_that_is_understood_holds(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = ClusterMemory()
+    cluster.configs["1"] = {"message.max.bytes": "2000", "log.retention.ms": "soon", "listeners": "PLAINTEXT://:1"}
+    cluster.configs[CLUSTER_DEFAULT] = {"leader.replication.throttled.rate": "1", "log.retention.bytes": "55"}
+    now = Scene(cluster).running.now
+    assert (now.message_max_bytes, now.log_retention_ms, now.log_retention_bytes) == (2000, None, 55)
+    assert now.listeners == BrokerConfig().listeners
+    assert "log.retention.ms" in caplog.text

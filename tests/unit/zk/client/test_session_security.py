@@ -1,0 +1,167 @@
+"""A ZooKeeper that wants TLS and certificates on one port and takes SASL on both: who gets in, and who is told why not.
+
+SASL needs the package pure-sasl, which kafkalite does without otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.zk.client.session import Connection, Create, NotAllowed
+from kafkalite.zk.client.zookeeper_config import SaslSettings, TlsSettings
+from tests.support.zk.visits import Visit, settings_for, visit
+from tests.support.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(without_zookeeper() is not None, reason=without_zookeeper() or ""),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on this machine"),
+]
+
+JAAS = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_kafka="secret"; };'
+
+
+def certificate(directory: Path, name: str) -> Path:
+    """A PEM file with a key and the certificate that it has signed for itself, for 127.0.0.1."""
+    path, key = directory / f"{name}.pem", directory / f"{name}.key"
+    subject = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
+    made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", path)
+    subprocess.run([*made, *subject], check=True, capture_output=True)
+    path.write_text(key.read_text() + path.read_text())
+    return path
+
+
+class Fortress:
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.server_pem, self.client_pem, self.stranger_pem = (
+            certificate(directory, name) for name in ("server", "client", "stranger")
+        )
+        jaas = directory / "jaas.conf"
+        jaas.write_text(JAAS)
+        self.tls_port = free_port()
+        trusted = directory / "trusted.pem"
+        trusted.write_text(self.client_pem.read_text().partition("-----END PRIVATE KEY-----\n")[2])
+        self.server = ZooKeeper(
+            directory / "server",
+            options={
+                "secureClientPort": self.tls_port,
+                "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+                "ssl.keyStore.location": self.server_pem,
+                "ssl.keyStore.type": "PEM",
+                "ssl.trustStore.location": trusted,
+                "ssl.trustStore.type": "PEM",
+                "ssl.protocol": "TLSv1.3",
+                "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+                "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+            },
+            properties={"java.security.auth.login.config": jaas},
+        )
+
+    def tls(self, **others: Any) -> TlsSettings:
+        return TlsSettings(**{"keystore": str(self.client_pem), "truststore": str(self.server_pem), **others})
+
+
+@pytest.fixture(scope="module")
+def fortress(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortress]:
+    fortress = Fortress(tmp_path_factory.mktemp("fortress"))
+    with fortress.server:
+        yield fortress
+
+
+def test_tls_with_a_certificate_that_access_lists_know(fortress, chroot):
+    async def story():
+        place = f"127.0.0.1:{fortress.tls_port}{chroot}"
+        async with visit(place, tls=fortress.tls(), set_acl=True) as one:
+            await one.session.watch_tree("/")
+            await one.session.write([Create(f"/{number}", b"x" * 1000) for number in range(500)])
+            assert len(await one.session.read([f"/{number}" for number in range(500)])) == len(one.paths) == 500
+            async with visit(fortress.server.connect + chroot) as stranger:
+                (node,) = await stranger.session.read(["/7"])
+                assert node.data == b"x" * 1000
+                with pytest.raises(NotAllowed):
+                    await stranger.session.write([Create("/mine")])
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("no certificate", "alert|broken|reset"),
+        ("another's certificate", "alert|broken|reset"),
+        ("not trusted", "CERTIFICATE_VERIFY_FAILED"),
+        ("another name", "Hostname mismatch"),
+        ("another version", "PROTOCOL_VERSION"),
+    ],
+)
+def test_tls_that_does_not_fit_is_no_connection_and_the_message_says_why(fortress, fault, says):
+    tls = {
+        "no certificate": fortress.tls(keystore=None),
+        "another's certificate": fortress.tls(keystore=str(fortress.stranger_pem)),
+        "not trusted": fortress.tls(truststore=str(fortress.stranger_pem)),
+        "another name": fortress.tls(),
+        "another version": fortress.tls(protocols=("TLSv1.2",)),
+    }[fault]
+    host = "localhost" if fault == "another name" else "127.0.0.1"
+
+    async def story():
+        settings = settings_for(f"{host}:{fortress.tls_port}", tls=tls, connection_timeout_ms=1_500)
+        with pytest.raises(ConfigError, match=f"no ZooKeeper answers there within .*({says})"):
+            await Visit(settings).session.start()
+
+    asyncio.run(story())
+
+
+def test_the_name_in_a_certificate_need_not_be_looked_at(fortress, chroot):
+    async def story():
+        tls = fortress.tls(check_host=False)
+        async with visit(f"localhost:{fortress.tls_port}{chroot}", tls=tls) as one:
+            assert one.session.is_connected
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(find_spec("puresasl") is None, reason="pure-sasl is not installed")
+def test_sasl_with_a_password_that_is_right_and_one_that_is_wrong(fortress, chroot):
+    async def story():
+        place = fortress.server.connect + chroot
+        async with visit(place, sasl=SaslSettings("DIGEST-MD5", "kafka", "secret"), set_acl=True) as one:
+            await one.session.write([Create("/ours")])
+            async with visit(place) as stranger:
+                with pytest.raises(NotAllowed):
+                    await stranger.session.write([Create("/ours/mine")])
+        wrong = settings_for(place, sasl=SaslSettings("DIGEST-MD5", "kafka", "wrong"))
+        with pytest.raises(ConfigError, match="refuses the credentials"):
+            await Visit(wrong).session.start()
+
+    asyncio.run(story())
+
+
+@pytest.mark.skipif(find_spec("puresasl") is None, reason="pure-sasl is not installed")
+def test_credentials_that_are_refused_later_are_tried_again(fortress, chroot, monkeypatch):
+    monkeypatch.setattr("kafkalite.zk.client.session.REOPEN_DELAY_S", 0.1)
+
+    async def story():
+        with Cut(fortress.server.connect) as cut:
+            async with visit(cut.connect + chroot, sasl=SaslSettings("DIGEST-MD5", "kafka", "secret")) as one:
+                before = one.session.session_id
+                one.forget()
+                assert one.session._door is not None
+                one.session._door._client._connection.sasl_options["password"] = "wrong"  # until there is another door
+                cut.cut()
+                await one.until(lambda: one.states)
+                cut.mend()
+                await one.until_states(Connection.SUSPENDED, Connection.AUTH_FAILED, Connection.CONNECTED)
+                assert one.session.session_id != before
+
+    asyncio.run(story())

@@ -1,0 +1,376 @@
+"""The registry on a real ZooKeeper: Kafka's nodes, what others write, who waits, taking over, size and chance."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from random import Random
+
+import pytest
+
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.names import format_uuid
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Standing
+from kafkalite.metadata.metadata_journal import JOURNAL_NAME
+from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.zk.client.operations import Create, SetData
+from kafkalite.zk.znodes import znode_paths
+from tests.support.zk.members import Member, apart, contents, endpoints, member, state, topic
+from tests.support.zk.visits import visit
+from tests.support.zookeeper import Cut
+
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+SHORT_MS = 600  # of a session that is to end soon
+
+
+# -- nodes
+
+
+def test_a_start_makes_kafkas_nodes(place, tmp_path):
+    async def story():
+        async with apart(place, tmp_path) as one:
+            found = await one.registry.session.read(znode_paths.PERSISTENT)
+            assert all(node is not None and node.ephemeral_owner == 0 for node in found)
+            assert await contents(one.registry.session, "/cluster/id") == [
+                {"version": "1", "id": one.registry.cluster_id}
+            ]
+            assert one.registry.standing is Standing.APART and not one.registry.brokers
+            named = ListenerConfig("OUTSIDE", "there", 1, "SSL"), ListenerConfig("INSIDE", "::1", 2)
+            await one.registry.register(named, "r1")
+            ((node,), (value,)) = (
+                await one.registry.session.read(["/brokers/ids/1"]),
+                await contents(one.registry.session, "/brokers/ids/1"),
+            )
+            stamp = int(value.pop("timestamp"))
+            assert abs(stamp - time.time() * 1000) < 60_000
+            assert value == {
+                "version": 5,
+                "host": "::1",
+                "port": 2,
+                "jmx_port": -1,
+                "rack": "r1",
+                "endpoints": ["OUTSIDE://there:1", "INSIDE://[::1]:2"],
+                "listener_security_protocol_map": {"OUTSIDE": "SSL", "INSIDE": "PLAINTEXT"},
+                "features": {},
+            }
+            assert node.ephemeral_owner == one.registry.session.session_id
+            assert one.registry.brokers[1].epoch == node.czxid
+            await one.registry.unregister()
+            assert await one.registry.session.read(["/brokers/ids/1"]) == [None]
+
+    asyncio.run(story())
+
+
+def test_changes_are_kafkas_nodes(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path) as one:
+            registry, session = one.registry, one.registry.session
+            made = topic("t", 2, **{"retention.ms": "5"})
+            await registry.create_topic(made)
+            await registry.create_topic(topic("plain"))
+            await registry.add_partitions("t", {2: state()})
+            await registry.set_topic_config("t", {"retention.ms": "6"})
+            await registry.set_broker_config("", {"a": "b"})
+            await registry.set_broker_config("1", {})
+            await registry.set_leader_epoch("t", 0, 7)
+            await registry.next_producer_id_block()
+            assert await contents(session, *["/brokers/topics/t", "/config/topics/t", "/config/topics/plain"]) == [
+                {
+                    "version": 3,
+                    "topic_id": format_uuid(made.topic_id),
+                    "partitions": {"0": [1], "1": [1], "2": [1]},
+                    "adding_replicas": {},
+                    "removing_replicas": {},
+                },
+                {"version": 1, "config": {"retention.ms": "6"}},
+                {"version": 1, "config": {}},
+            ]
+            assert await contents(session, "/config/brokers/<default>", "/config/brokers/1") == [
+                {"version": 1, "config": {"a": "b"}},
+                {"version": 1, "config": {}},
+            ]
+            (epoch,) = await session.read(["/controller_epoch"])
+            assert await contents(session, "/brokers/topics/t/partitions/0/state", "/latest_producer_id_block") == [
+                {"version": 1, "leader": 1, "leader_epoch": 7, "isr": [1], "controller_epoch": int(epoch.data)},
+                {"version": 1, "broker": 1, "block_start": "0", "block_end": "999"},
+            ]
+            (names,) = await session.children(["/config/changes"])
+            changes = [f"/config/changes/{name}" for name in sorted(names)]
+            assert changes[0] == "/config/changes/config_change_0000000000"
+            assert await contents(session, *changes) == [
+                {"version": 2, "entity_path": entity} for entity in ("topics/t", "brokers/<default>", "brokers/1")
+            ]
+            await registry.delete_topic("t")
+            gone = ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
+            assert await session.read(gone) == [None] * 3
+
+    asyncio.run(story())
+
+
+def test_what_old_tools_write_is_obeyed(place, tmp_path):
+    """As kafka-topics and kafka-configs with --zookeeper write it: no id, and settings apart from their notice."""
+
+    async def story():
+        async with member(place, tmp_path) as one, visit(place) as tool:
+            registry, write = one.registry, tool.session.write
+            await write([Create("/config/topics/old", b'{"version":1,"config":{"a":"b"}}')])
+            await write([Create("/brokers/topics/old", b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{}}')])
+            await one.until(lambda: "old" in registry.topics and registry.topics["old"].partitions[0].leader == 1)
+            assert registry.topics["old"].config == {"a": "b"}
+            (node,) = await contents(tool.session, "/brokers/topics/old")
+            assert node["topic_id"] == format_uuid(registry.topics["old"].topic_id)
+            await write([SetData("/config/topics/old", b'{"version":1,"config":{}}')])
+            await one.until(lambda: not registry.topics["old"].config)
+            await write([Create("/config/brokers/<default>", b'{"version":1,"config":{"x":"y"}}')])
+            await one.until(lambda: registry.broker_configs == {"": {"x": "y"}})
+            node["partitions"]["1"] = [1]
+            await write([SetData("/brokers/topics/old", json.dumps(node).encode())])
+            await one.until(lambda: [p.leader for p in registry.topics["old"].partitions.values()] == [1, 1])
+            await write([Create("/admin/delete_topics/old")])
+            await one.until(lambda: "old" not in registry.topics)
+
+    asyncio.run(story())
+
+
+def test_nonsense_is_named_once_and_the_rest_goes_on(place, tmp_path, caplog):
+    async def story():
+        async with visit(place) as vandal:
+            await vandal.session.make_paths(znode_paths.PERSISTENT)
+            rotten = ["/brokers/topics/empty", "/brokers/topics/torn", "/brokers/topics/minus", "/brokers/ids/9"]
+            for path, data in zip(
+                rotten, [b'{"partitions":{}}', b"{", b'{"partitions":{"0":[-3]}}', b"x"], strict=True
+            ):
+                await vandal.session.write([Create(path, data)])
+            await vandal.session.write([Create("/config/brokers/7", b"[]")])
+            async with member(place, tmp_path) as one:
+                await one.registry.create_topic(topic("sound"))
+                await vandal.session.write([SetData("/brokers/topics/sound", b"\xff")])
+                await vandal.session.write([Create("/controller_epoch/child"), SetData("/config/topics/sound", b"{}")])
+                await one.registry.create_topic(topic("another"))
+                assert one.registry.topics.keys() == {"sound", "another"}
+                await one.registry.set_broker_config("7", {"a": "b"})
+                assert one.registry.broker_configs == {"7": {"a": "b"}}
+                named = [record.args[0] for record in caplog.records if "not understood" in record.msg]
+                assert sorted(named) == sorted([*rotten, "/config/brokers/7", "/brokers/topics/sound"])
+
+    asyncio.run(story())
+
+
+def test_what_may_not_be_read_is_named_once_and_the_rest_goes_on(place, tmp_path, caplog):
+    async def story():
+        async with apart(place, tmp_path / "2", 2) as one, visit(place, set_acl=True, digest="me:secret") as other:
+            await other.session.write([Create("/config/brokers/5", b'{"version":1,"config":{"password":"x"}}')])
+            await one.registry.set_broker_config("6", {"a": "b"})
+            assert one.registry.broker_configs == {"6": {"a": "b"}}
+            await other.session.write([SetData("/config/brokers/5", b'{"version":1,"config":{}}')])
+            async with apart(place, tmp_path / "3", 3) as two:
+                assert two.registry.broker_configs == {"6": {"a": "b"}}
+                await two.registry.set_broker_config("6", {})
+            said_by_two = "/config/brokers/5 in ZooKeeper may not be read"  # the other one was not even told of it
+            assert caplog.text.count(said_by_two) == 1
+
+    asyncio.run(story())
+
+
+# -- waiting for the controller
+
+
+def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, tmp_path):
+    async def story():
+        async with apart(place, tmp_path, patience_ms=100) as one:
+            await one.registry.register(endpoints(1), None)
+            for write in (one.registry.create_topic(topic("t")), one.registry.delete_topic("t")):
+                with pytest.raises(KafkaError, match="There is no controller; it will be seen to") as caught:
+                    await write
+                assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+            with pytest.raises(KafkaError, match="marked for deletion"):
+                await one.registry.create_topic(topic("t"))
+            one.controller.start()
+            await one.until(lambda: "t" not in one.registry.topics)
+
+    asyncio.run(story())
+
+
+def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path, patience_ms=500) as one:
+            await one.registry.create_topic(topic("t", broker=5))
+            assert one.registry.topics["t"].partitions[0].leader == NO_LEADER
+            with pytest.raises(KafkaError, match=r"marked for deletion, which waits for the brokers \[5\] to return"):
+                await one.registry.delete_topic("t")
+
+    asyncio.run(story())
+
+
+def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path) as one:
+            await one.registry.create_topic(topic("t"))
+            one.controller.config = one.controller.config.replace(delete_topic_enable=False)
+            with pytest.raises(KafkaError) as caught:
+                await one.registry.delete_topic("t")
+            assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED and "t" in one.registry.topics
+
+    asyncio.run(story())
+
+
+def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
+    async def story():
+        async with apart(place, tmp_path) as one:
+            await one.registry.register(endpoints(1), None)
+            waiting = asyncio.ensure_future(one.registry.create_topic(topic("t")))
+            await one.until(lambda: "t" in one.registry.topics)
+            await one.registry.stop()
+            with pytest.raises(KafkaError):
+                await waiting
+
+    asyncio.run(story())
+
+
+# -- from a broker by itself to one of a cluster
+
+
+def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
+    async def story():
+        old = EmbeddedRegistry(tmp_path, cluster_id=CLUSTER)
+        await old.start()
+        kept = topic("kept", 2, 0, **{"retention.ms": "-1"})
+        await old.create_topic(kept)
+        await old.set_leader_epoch("kept", 1, 6)
+        await old.set_broker_config("0", {"a": "b"})
+        await old.next_producer_id_block()
+        await old.stop()
+        with pytest.raises(ConfigError, match=r"has topics that ZooKeeper does not know \(kept\): start with --adopt"):
+            await Member(place, tmp_path, cluster_id=CLUSTER).registry.start()
+        async with member(place, tmp_path, cluster_id=CLUSTER, adopts=True) as one:
+            await one.until(lambda: all(p.leader == 1 for p in one.registry.topics["kept"].partitions.values()))
+            found = one.registry.topics["kept"]
+            assert found.topic_id == kept.topic_id and found.config == kept.config
+            assert [p.leader_epoch for p in found.partitions.values()] == [1, 7], "they go on from where they were"
+            assert one.registry.broker_configs == {"0": {"a": "b"}}
+            assert (await one.registry.next_producer_id_block()).start >= 1000
+            assert not (tmp_path / JOURNAL_NAME).exists()
+            await one.registry.delete_topic("kept")
+        async with member(place, tmp_path, cluster_id=CLUSTER) as one:
+            assert not one.registry.topics, "and nobody asks for it again"
+
+    asyncio.run(story())
+
+
+def test_a_journal_with_another_topic_of_that_name_is_not_mixed_up(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path / "2", 2, cluster_id=None) as two:
+            await two.registry.create_topic(topic("t", broker=2))
+            old = EmbeddedRegistry(tmp_path, cluster_id=two.registry.cluster_id)
+            await old.start()
+            await old.create_topic(topic("t", broker=0))
+            await old.stop()
+            for adopts in (False, True):
+                with pytest.raises(ConfigError, match=r"the topic t in .* and the one in ZooKeeper are two"):
+                    await Member(place, tmp_path, adopts=adopts).registry.start()
+
+    asyncio.run(story())
+
+
+# -- size
+
+
+@pytest.mark.long
+def test_two_thousand_topics_are_in_memory_in_no_time(place, tmp_path):
+    async def story():
+        async with member(place, tmp_path / "1") as one:
+            await one.registry.adopt([topic(f"topic-{i}", 5, k="v") for i in range(2000)])
+            began = time.monotonic()
+            async with apart(place, tmp_path / "2", 2) as two:
+                assert time.monotonic() - began < 2
+                assert len(two.registry.topics) == 2000
+                assert all(len(each.partitions) == 5 for each in two.registry.topics.values())
+
+    asyncio.run(story())
+
+
+# -- chance
+
+
+def picture_of(one: Member) -> tuple[object, ...]:
+    view = one.registry.view
+    return view.topics, view.brokers, view.broker_configs, view.controller_id, view.deletions, view.states
+
+
+async def misfortunes(random: Random, cuts: list[Cut], count: int) -> None:
+    """Connections break and come back, some after their session's end."""
+    for _ in range(count):
+        cut = random.choice(cuts)
+        cut.cut()
+        await asyncio.sleep(random.choice([0.01, 0.1, 2 * SHORT_MS / 1000]))
+        cut.mend()
+        await asyncio.sleep(random.choice([0.01, 0.1, 0.5]))
+
+
+async def errands(one: Member, random: Random, done: asyncio.Event) -> int:
+    """Ask for one thing after another; what is refused is refused."""
+    count = 0
+    while not done.is_set():
+        registry, name = one.registry, random.choice("abc")
+        chance = random.random()
+        try:
+            async with asyncio.timeout(2):
+                if chance < 0.4:
+                    await registry.create_topic(topic(name, 3, registry.broker_id))
+                elif chance < 0.6:
+                    await registry.delete_topic(name)
+                elif chance < 0.8:
+                    await registry.set_topic_config(name, {"k": str(chance)})
+                else:
+                    await registry.set_broker_config("1", {"k": str(chance)})
+            count += 1
+        except (KafkaError, TimeoutError):
+            await asyncio.sleep(0.02)
+    return count
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, seed):
+    async def story():
+        random = Random(seed)
+        cuts = [Cut(zookeeper.connect) for _ in range(3)]
+        many = [
+            Member(
+                cut.connect + chroot, tmp_path / str(i), i, session={"session_timeout_ms": SHORT_MS}, patience_ms=1000
+            )
+            for i, cut in enumerate(cuts)
+        ]
+        for one in many:
+            await one.registry.start()
+            await one.join()
+        done = asyncio.Event()
+        working = [asyncio.ensure_future(errands(one, Random(seed + i), done)) for i, one in enumerate(many)]
+        await misfortunes(random, cuts, 30)
+        done.set()
+        counts = await asyncio.gather(*working)
+        assert all(counts), counts
+        for one in many:
+            await one.until_standing(Standing.MEMBER)
+            await one.registry.set_broker_config("", {"k": str(one.registry.broker_id)})
+
+        def is_settled(one: Member) -> bool:
+            topics = one.registry.topics.values()
+            led = all(p.leader == p.replicas[0] for each in topics for p in each.partitions.values())
+            return led and set(one.registry.brokers) == {0, 1, 2} and not one.registry.view.deletions
+
+        for one in many:
+            await one.until(lambda one=one: is_settled(one))
+        async with apart(zookeeper.connect + chroot, tmp_path / "witness", 9) as witness:
+            for one in many:
+                await one.registry.session.read(["/"])  # what is heard comes before the next answer
+                await one.registry.catch_up()
+                assert picture_of(one) == picture_of(witness)
+        for one in many:
+            await one.stop()
+        for cut in cuts:
+            cut.close()
+
+    asyncio.run(story())
