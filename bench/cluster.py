@@ -28,7 +28,7 @@ from kazoo.client import KazooClient
 
 from bench.usage import ProcessTree
 from bench.wire import CREATE_TOPICS, METADATA, BrokerError, Connection, string
-from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper
+from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess
 
 _READY = re.compile(r"kafkalite is ready on (\S+?),? ")
 _LIMIT_S = 300.0
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def zookeeper(directory: Path) -> Iterator[str]:
     """Its address, for as long as the block lasts."""
     with asyncio.Runner() as runner:
-        server = OwnZooKeeper(directory)
+        server = ZooKeeperProcess(directory)
         runner.run(server.start())
         try:
             yield server.connect

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkalite.cleaner.compaction.key_hash import KeyHash
-from kafkalite.cleaner.compaction.skimpy_offset_map import OffsetMap
+from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
 
@@ -88,7 +88,7 @@ def measure(what: str, number: Array, plain: bool) -> None:
 
     hash_of = KeyHash()
     line("hash", seconds_of(lambda chunk: hash_of(chunk.data, chunk.key_start, chunk.key_end), number))
-    offsets = OffsetMap(_MEMORY_BYTES, _LOAD_FACTOR)
+    offsets = SkimpyOffsetMap(_MEMORY_BYTES, _LOAD_FACTOR)
     seconds = seconds_of(lambda chunk: offsets.put(chunk.data, chunk.key_start, chunk.key_end, chunk.offset), number)
     line("put (with hash)", seconds, offsets.table_bytes / (1 << 20))
     assert offsets.size == keys
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--no-dict", action="store_true", help="only the map")
     options = parser.parse_args()
     random = np.random.default_rng(1)
-    capacity = OffsetMap(_MEMORY_BYTES, _LOAD_FACTOR).capacity
+    capacity = SkimpyOffsetMap(_MEMORY_BYTES, _LOAD_FACTOR).capacity
     measure("rows over keys", random.integers(0, options.keys, options.rows), not options.no_dict)
     measure("a full map", random.permutation(capacity), not options.no_dict)
 

@@ -31,14 +31,14 @@ from kafkalite.api.handlers import (
 )
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import Disconnect
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decoder
 from kafkalite.protocol.header import decode_request_header, response_frame
 
 if TYPE_CHECKING:
     from kafkalite.common.region import Part
-    from kafkalite.network.client_connection import Answer, Peer
+    from kafkalite.network.client_connection import Answer, ClientConnection
 
 
 Handler = Callable[[Services, Any, Call], Any]
@@ -102,7 +102,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Answer:
+    def __call__(self, peer: ClientConnection, frame: memoryview) -> Answer:
         lanes = peer.lanes
         if lanes and len(frame) > 1:
             lane = lanes.get(frame[1])
@@ -127,7 +127,7 @@ class Dispatcher:
             return response_frame(response, version, correlation_id)
         if response is None:
             return None
-        if type(response) is Reply:
+        if type(response) is DeferredResponse:
             if key == PRODUCE_KEY:
                 produce_fast_path.remember(self._services, peer, frame, position, version, request, None)
             response.render = partial(response_frame, version=version, correlation_id=correlation_id)

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _BACKOFF_MS_MIN = 100
 
 
-class Compaction:
+class LazyLogCleaner:
     """`released` is called with the name of a log that the cleaner is done with."""
 
     def __init__(self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[Key], object]) -> None:

@@ -21,22 +21,22 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.worker_messages import FromWorker, LogLine
-from kafkalite.cleaner.manager.cleaner_health import Trouble
-from kafkalite.cleaner.manager.cleaner_state import Standing, Standings, is_compacted
-from kafkalite.cleaner.manager.cleaning_queue import Admission, Done, Line, RunOutcome, RunRequest, RunRequests
-from kafkalite.cleaner.manager.cleaning_results import Outcomes, Sums
-from kafkalite.cleaner.manager.dirty_log_scan import Look
-from kafkalite.cleaner.manager.durability_check import Footing
+from kafkalite.cleaner.manager.cleaner_health import CleanerHealth
+from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
+from kafkalite.cleaner.manager.cleaning_queue import Admission, CleaningQueue, Done, RunOutcome, RunRequest, RunRequests
+from kafkalite.cleaner.manager.cleaning_results import CleanerSums, CleaningResults
+from kafkalite.cleaner.manager.dirty_log_scan import DirtyLogScan
+from kafkalite.cleaner.manager.durability_check import DurabilityCheck
 from kafkalite.cleaner.manager.job_builder import make_job
-from kafkalite.cleaner.manager.status_report import Overview
-from kafkalite.cleaner.workers.cleaning_task import CleaningPass, Ending, Outcome
-from kafkalite.cleaner.workers.worker_pool import Crew, Seat
+from kafkalite.cleaner.manager.status_report import StatusReport
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
+from kafkalite.cleaner.workers.worker_pool import WorkerPool, WorkerSlot
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.job.log_to_clean import Plan
+    from kafkalite.cleaner.job.log_to_clean import LogToClean
     from kafkalite.cleaner.workers.worker_process import BeginWorker
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
@@ -66,22 +66,22 @@ class LogCleaner:
         self._config = config
         self._clock = clock
         self._released = released
-        self._crew = Crew(begin_worker, clock, self._heard, self._worker_ended)
-        self._standings = Standings(logs)
-        self._trouble = Trouble(clock)
+        self._crew = WorkerPool(begin_worker, clock, self._heard, self._worker_ended)
+        self._standings = CleanerStates(logs)
+        self._trouble = CleanerHealth(clock)
         self._own_fault = self._trouble.fault
-        self._footing = Footing(logs)
+        self._footing = DurabilityCheck(logs)
         self._admission = Admission(logs, self._standings, clock, self._why_none)
-        self._running: dict[Key, CleaningPass] = {}
+        self._running: dict[Key, CleaningTask] = {}
         self._requests = RunRequests()
-        self._line = Line(self._standings, self._requests, self.is_busy)
-        self._look: Look | None = None
+        self._line = CleaningQueue(self._standings, self._requests, self.is_busy)
+        self._look: DirtyLogScan | None = None
         self._timer: Timer | None = None
         self._came_forward = False  # a pass since the last look did
         self._is_assigning = self._assigns_later = False
-        self._sums = Sums(clock.monotonic_ms())
-        self._outcomes = Outcomes(self._line, self._requests, self._sums, clock, self._own_fault)
-        self._overview = Overview(
+        self._sums = CleanerSums(clock.monotonic_ms())
+        self._outcomes = CleaningResults(self._line, self._requests, self._sums, clock, self._own_fault)
+        self._overview = StatusReport(
             logs, self._standings, self._running, self._crew, self._sums, clock, self._why_nothing_runs
         )
         self.rows = self._overview.rows
@@ -154,7 +154,9 @@ class LogCleaner:
             self._sums.looked(self._clock.monotonic_ms())
             for cleaning in list(self._running.values()):
                 self._watch(cleaning)
-            self._look = Look(self._logs, self._standings, self._clock, self.is_busy, self._looked, self._own_fault)
+            self._look = DirtyLogScan(
+                self._logs, self._standings, self._clock, self.is_busy, self._looked, self._own_fault
+            )
             self._look.turn()
         except Exception as error:
             self._own_fault("looking for logs", error)
@@ -232,7 +234,7 @@ class LogCleaner:
             self._own_fault(f"beginning to compact {key[0]}-{key[1]}", error)
             self._outcomes.ended(standing, _of_our_own(error), self._backoff_ms)
 
-    def _begin_with(self, log: PartitionLog, standing: Standing, is_asked_for: bool, is_ready: bool) -> None:
+    def _begin_with(self, log: PartitionLog, standing: CleanerState, is_asked_for: bool, is_ready: bool) -> None:
         """Raises OSError, KafkaError."""
         key = standing.key
         now_ms = self._clock.wall_ms()
@@ -246,7 +248,7 @@ class LogCleaner:
         else:
             self._give_out(log, standing, plan, now_ms)
 
-    def _reached(self, log: PartitionLog, standing: Standing, why_not: str | None) -> None:
+    def _reached(self, log: PartitionLog, standing: CleanerState, why_not: str | None) -> None:
         """The footing of a log has been seen to."""
         self._line.away.discard(standing.key)
         standing.is_queued = False
@@ -256,7 +258,7 @@ class LogCleaner:
             self._outcomes.ended(standing, Outcome(Ending.REFUSED, why_not), self._backoff_ms)
         self._assign()
 
-    def _give_out(self, log: PartitionLog, standing: Standing, plan: Plan, now_ms: int) -> None:
+    def _give_out(self, log: PartitionLog, standing: CleanerState, plan: LogToClean, now_ms: int) -> None:
         """Raises OSError, KafkaError."""
         job = make_job(log, plan, self._config, now_ms)
         try:
@@ -266,7 +268,7 @@ class LogCleaner:
             self._trouble.cannot_begin(why, self._backoff_ms)
             self._outcomes.ended(standing, Outcome(Ending.REFUSED, why), self._backoff_ms)
             return
-        cleaning = CleaningPass(log, self._logs.home_of(standing.key), job, seat.say, self._over)
+        cleaning = CleaningTask(log, self._logs.home_of(standing.key), job, seat.say, self._over)
         cleaning.heard_ms = self._clock.monotonic_ms()
         self._running[standing.key] = cleaning
         try:
@@ -278,7 +280,7 @@ class LogCleaner:
 
     # while they work
 
-    def _heard(self, seat: Seat, message: FromWorker) -> None:
+    def _heard(self, seat: WorkerSlot, message: FromWorker) -> None:
         if isinstance(message, LogLine):
             logging.getLogger(message.logger).log(message.level, "%s", message.text)
             return
@@ -294,7 +296,7 @@ class LogCleaner:
             self._own_fault(f"compacting {cleaning.name}", error)
             seat.kill(Ending.FAILED, _of_our_own(error).reason)
 
-    def _watch(self, cleaning: CleaningPass) -> None:
+    def _watch(self, cleaning: CleaningTask) -> None:
         """Is it still wanted, and does it go on?"""
         if cleaning.is_swapping:
             cleaning.heard_ms = self._clock.monotonic_ms()  # the log is at work, and the worker waits
@@ -315,7 +317,7 @@ class LogCleaner:
         if cleaning is not None:
             cleaning.abort("the log is gone")
 
-    def _worker_ended(self, seat: Seat, reason: str) -> None:
+    def _worker_ended(self, seat: WorkerSlot, reason: str) -> None:
         cleaning = seat.running
         try:
             outcome, is_death = seat.what_came_of_it(reason)
@@ -332,7 +334,7 @@ class LogCleaner:
 
     # when it is over
 
-    def _over(self, cleaning: CleaningPass, outcome: Outcome) -> None:
+    def _over(self, cleaning: CleaningTask, outcome: Outcome) -> None:
         try:
             self._running.pop(cleaning.key, None)
             for seat in self._crew.busy:
@@ -345,7 +347,7 @@ class LogCleaner:
                 self._came_forward |= came_forward
                 is_partial = came_forward and not outcome.result.is_complete  # the map was full
             is_here = self._logs.logs.get(cleaning.key) is cleaning.log  # what is gone is not to be remembered again
-            standing = self._standings.of(cleaning.log) if is_here else Standing(cleaning.log)
+            standing = self._standings.of(cleaning.log) if is_here else CleanerState(cleaning.log)
             self._outcomes.ended(standing, outcome, self._backoff_ms, is_partial=is_partial)
             self._released(cleaning.key)
         except Exception as error:

@@ -72,14 +72,14 @@ def _dump(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from kafkalite.inspection.files.findings import Gravity
+    from kafkalite.inspection.files.findings import Severity
     from kafkalite.inspection.files.progress import size_text
     from kafkalite.inspection.verify.verify import verify
 
     code = 0
     for path in options.paths:
         verdict = verify(path, deep=options.deep)
-        harmless = all(finding.gravity is Gravity.HARMLESS for finding in verdict.findings)
+        harmless = all(finding.gravity is Severity.HARMLESS for finding in verdict.findings)
         code = max(code, 0 if harmless else 1)
         if verdict.is_running:
             print(f"{verdict.root}: a broker is running here; what it is writing may look unfinished", file=sys.stderr)

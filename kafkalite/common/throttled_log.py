@@ -17,7 +17,7 @@ REMEMBERED_MAX = 1000
 _log = logging.getLogger("kafkalite.network")
 
 
-class Complaints:
+class RateLimitedLogger:
     """Writes a line unless one of the same kind about the same host was written less than `SILENCE_MS` ago: a warning,
     or what `write` makes of it."""
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _CONFIG_CHANGE_MS = 15 * 60_000
 
 
-class Housekeeping:
+class AdminRequests:
     """For one term of office."""
 
     def __init__(self, view: ClusterView, clock: Clock) -> None:

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
-from kafkalite.controller.admin_requests import Housekeeping
+from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener, RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -59,7 +59,7 @@ class Cluster(Protocol):
     @property
     def view(self) -> ClusterView: ...
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> RegistrationState: ...
     def listen(self, listener: Listener) -> Callable[[], None]: ...
     def listen_paths(self, listener: Callable[[Iterable[str]], None]) -> Callable[[], None]: ...
     async def catch_up(self) -> None: ...
@@ -79,7 +79,7 @@ class Controller:
         self._dirty: dict[str, None] = {}  # topics to look at, in the order in which they changed
         self._all_dirty = True
         self._sweep = True  # look at what stands outside of topics: notices, requests of old tools
-        self._housekeeping = Housekeeping(registry.view, clock)
+        self._housekeeping = AdminRequests(registry.view, clock)
         self._nameless: dict[str, float] = {}  # topics without an id, and since when
         self._waiting: list[str] = []  # topics that cannot be deleted yet
         self._pause_ms = 0.0
@@ -111,7 +111,7 @@ class Controller:
             self._task.cancel()
             await asyncio.wait([self._task])
         store, self._store = self._store, None
-        if store is not None and self._registry.standing is Standing.MEMBER:
+        if store is not None and self._registry.standing is RegistrationState.MEMBER:
             with contextlib.suppress(Unavailable):
                 await store.resign()
 
@@ -182,9 +182,9 @@ class Controller:
         """What to write with, if this broker is the controller; ZooKeeper is asked if something was heard that may
         have changed it."""
         standing = self._registry.standing
-        if standing is Standing.CUT_OFF:
+        if standing is RegistrationState.DISCONNECTED:
             return None  # nothing can be written now, and the office may still be ours
-        if standing is not Standing.MEMBER:
+        if standing is not RegistrationState.MEMBER:
             held = self._store
             self._leave("this broker is no member of the cluster any more")
             if held is not None:
@@ -201,7 +201,7 @@ class Controller:
         if self._store is None or self._store.epoch != store.epoch:
             logger.info("broker %d is the controller, epoch %d", me, store.epoch)
             self._all_dirty = self._sweep = True
-            self._housekeeping = Housekeeping(self._view, self._clock)
+            self._housekeeping = AdminRequests(self._view, self._clock)
         self._store = store
         return store
 

@@ -36,7 +36,7 @@ from kafkalite.coordinator.group.join_results import JoinResult, SyncResult
 from kafkalite.coordinator.group.offset_store import Partition
 from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
 from kafkalite.coordinator.group_loading import StoredGroups
-from kafkalite.coordinator.group_responses import CLASSIC, Parked
+from kafkalite.coordinator.group_responses import CLASSIC, PendingResponse
 from kafkalite.protocol.messages.group_admin import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -181,7 +181,7 @@ class GroupCoordinator:
         self, request: JoinGroupRequest, api_version: int, client_id: str | None, client_host: str
     ) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
         """`client_host` as DescribeGroups is to show it."""
-        parked = Parked(partial(group_responses.join_response, api_version))
+        parked = PendingResponse(partial(group_responses.join_response, api_version))
         member_id = request.member_id
         group, fault = self._find(request.group_id)
         if not fault:
@@ -213,7 +213,7 @@ class GroupCoordinator:
     def sync_group(
         self, request: SyncGroupRequest, api_version: int
     ) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
-        parked = Parked(group_responses.sync_response)
+        parked = PendingResponse(group_responses.sync_response)
         group, fault = self._find(request.group_id)
         if fault == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             fault = ErrorCode.REBALANCE_IN_PROGRESS  # old clients know this one here, and join again

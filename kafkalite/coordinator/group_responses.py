@@ -27,7 +27,7 @@ FIRST_LEAVE_OF_MANY = 3
 CLASSIC = "classic"  # the type of a group with JoinGroup and SyncGroup, as all are here (KIP-848)
 
 
-class Parked(Generic[Result, Response]):
+class PendingResponse(Generic[Result, Response]):
     """A request that may have to wait. Nobody is told if the one who waited has given up."""
 
     __slots__ = ("_future", "_render", "_response")

@@ -21,7 +21,7 @@ from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loading import StoredGroups
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.topic_admin import Topic, Topics
+from kafkalite.replication.topic_admin import Topic, TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 TURN_BYTES = 64 * 1024
 
 
-class GroupTopic:
+class OffsetsTopic:
     """`__consumer_offsets` on this broker."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, topics: Topics) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, topics: TopicAdmin) -> None:
         self._config = config
         self._clock = clock
         self._topics = topics

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _BELIEVED_AHEAD = 1 << 48  # a client may write under any id, and is not to use up all there are
 
 
-class ProducerIds:
+class ProducerIdManager:
     """Gives out ids. `reserve` brings the next block from the registry, `skip` has it go on above an id, if
     that may be needed, and `highest_met` is the greatest id in any log."""
 

@@ -32,7 +32,7 @@ class Ready(NamedTuple):
     cluster_id: str
 
 
-class Member:
+class BrokerProcess:
     """Begun and ended by one event loop, as often as wanted.
 
     `lifeline` is the end of a pipe that it reads from; `keep_open` are descriptors that the process holds, too.

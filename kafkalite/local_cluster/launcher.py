@@ -27,8 +27,8 @@ from typing import Any, Protocol
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.local_cluster.broker_plan import ClusterPlan, check_directory, plan, with_zookeeper
-from kafkalite.local_cluster.broker_process import Member
-from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper, what_is_missing
+from kafkalite.local_cluster.broker_process import BrokerProcess
+from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, what_is_missing
 from kafkalite.log.storage.file_names import LOCK
 
 logger = logging.getLogger(__name__)
@@ -107,8 +107,8 @@ class _Cluster:
         self._log_level = log_level
         self._lock = lock
         self._lifeline = lifeline
-        self._zookeeper: OwnZooKeeper | None = None
-        self._members: list[Member] = []
+        self._zookeeper: ZooKeeperProcess | None = None
+        self._members: list[BrokerProcess] = []
         self._keeping: list[asyncio.Future[Any]] = []
 
     async def run(self, told_to_stop: asyncio.Future[Any]) -> None:
@@ -152,10 +152,10 @@ class _Cluster:
         plans = self._planned.members
         if not self._planned.connect:
             directory = Path(self._planned.directory) / "zookeeper"
-            self._zookeeper = OwnZooKeeper(directory, keep_open=[self._lock])
+            self._zookeeper = ZooKeeperProcess(directory, keep_open=[self._lock])
             await self._zookeeper.start()
             plans = tuple(with_zookeeper(member, self._zookeeper.connect) for member in plans)
-        self._members = [Member(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
+        self._members = [BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
         for adopts in (True, False):  # whose data are taken over also brings the cluster's id
             await _together([member for member in self._members if member.plan.adopts is adopts])
 
@@ -175,12 +175,12 @@ class _Cluster:
             flush=True,
         )
 
-    async def _keep(self, member: Member) -> None:
+    async def _keep(self, member: BrokerProcess) -> None:
         await _keep(member)
         logger.info("%s was told to stop, and stays away", member.name)
 
 
-async def _together(members: Sequence[Member]) -> None:
+async def _together(members: Sequence[BrokerProcess]) -> None:
     """Start all of them side by side, none without the others. Raises ConfigError, OSError."""
     starting = [asyncio.ensure_future(member.start()) for member in members]
     try:

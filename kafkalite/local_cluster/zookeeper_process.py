@@ -83,7 +83,7 @@ def command(config: Path) -> list[str]:
     return [java, *options, "-cp", f"{jars}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
 
 
-class OwnZooKeeper:
+class ZooKeeperProcess:
     """Begun and ended by one event loop, as often as wanted; its address stays the same."""
 
     name = "ZooKeeper"

@@ -35,12 +35,12 @@ class BrokerRecord(NamedTuple):
     epoch: int = 0
 
 
-class Standing(Enum):
+class RegistrationState(Enum):
     """How this broker stands to its cluster."""
 
-    APART = "not registered"
+    UNREGISTERED = "not registered"
     MEMBER = "registered"
-    CUT_OFF = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
+    DISCONNECTED = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
     FENCED = "the others have gone on without it: it leads nothing until it is registered again"
 
 
@@ -82,7 +82,7 @@ Listener = Callable[[Change, str], None]
 after memory has it."""
 
 
-class Registry(ABC):
+class ClusterMetadata(ABC):
     """The interface that the embedded file and ZooKeeper share.
 
     Writes raise KafkaError when the change cannot be (each says which code), StorageError when it could not be kept,
@@ -119,7 +119,7 @@ class Registry(ABC):
 
     @property
     @abstractmethod
-    def standing(self) -> Standing:
+    def standing(self) -> RegistrationState:
         """This broker's own."""
 
     @property

@@ -22,10 +22,10 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_MAX,
     BrokerRecord,
     Change,
+    ClusterMetadata,
     Listener,
     PartitionRecord,
-    Registry,
-    Standing,
+    RegistrationState,
     TopicRecord,
 )
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
@@ -56,7 +56,7 @@ def place_of_registry(online: Sequence[str], offline: Mapping[str, str]) -> str:
     return online[0]
 
 
-class EmbeddedRegistry(Registry):
+class StandaloneMetadata(ClusterMetadata):
     """The registry in `data_dir`.
 
     For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` makes
@@ -112,8 +112,8 @@ class EmbeddedRegistry(Registry):
         return self._broker_id
 
     @property
-    def standing(self) -> Standing:
-        return Standing.MEMBER if self._brokers else Standing.APART
+    def standing(self) -> RegistrationState:
+        return RegistrationState.MEMBER if self._brokers else RegistrationState.UNREGISTERED
 
     async def start(self) -> None:
         path = self._journal.path

@@ -13,8 +13,8 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.throttled_log import Complaints
-from kafkalite.network.client_connection import Peer
+from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.network.client_connection import ClientConnection
 from kafkalite.network.connection import Connection
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, plain_address
@@ -49,7 +49,7 @@ class Acceptor:
         limits: NetworkLimits,
         clock: Clock,
         quotas: ConnectionQuotas,
-        complaints: Complaints,
+        complaints: RateLimitedLogger,
         next_processor: Callable[[], Processor],
     ) -> None:
         """`sockets` are listening already and belong to the acceptor from now on."""
@@ -114,7 +114,9 @@ class Acceptor:
             self._quotas.release(host)
             return
         Connection(
-            sock, Peer(self._listener.name, host, port, plain_address(local[0]), local[1]), self._next_processor()
+            sock,
+            ClientConnection(self._listener.name, host, port, plain_address(local[0]), local[1]),
+            self._next_processor(),
         )
 
     def _prepare(self, sock: socket.socket) -> None:

@@ -1,7 +1,7 @@
 """Who is at the other end, and what a handler owes them.
 
-The names by which dispatch and the network meet: `Peer`, `Answer` with `Reply`, `Handler`. One `Peer` per connection,
-made when it is accepted; it lives as long as the connection.
+What dispatch and the network share: `ClientConnection`, `Answer` with `DeferredResponse`, and `Handler`. A
+`ClientConnection` is made when a connection is accepted and lives as long as it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from kafkalite.common.region import Part
 
-Lane = Callable[[memoryview], "list[Part] | Reply | None"]
+Lane = Callable[[memoryview], "list[Part] | DeferredResponse | None"]
 """Answers a frame like the ones before it on the same connection; None if it is not like them."""
 
 
-class Peer:
+class ClientConnection:
     """One client connection as the handlers see it.
 
     `local_host` and `local_port` are the address that was dialled, which is what a client is told to come back to when
@@ -48,7 +48,7 @@ class Peer:
         return f"Peer({self.host}:{self.port} on {self.listener_name})"
 
 
-class Reply:
+class DeferredResponse:
     """An answer to come, for what waits most often: it reaches the connection in the turn of the loop that gives it.
 
     A future and the task that awaits it take two turns more and 12 us. Settled once, by `answer`, `fail` or `cancel`;
@@ -96,10 +96,10 @@ def nobody(*_: object) -> None:
     """Hears what nobody waits for any more."""
 
 
-Answer = list[Part] | None | Reply | Awaitable[list[Part] | None]
+Answer = list[Part] | None | DeferredResponse | Awaitable[list[Part] | None]
 """The parts of whole response frames in order; None: no response is due; a reply, or an awaitable of one of the first
 two, parks the connection."""
 
-Handler = Callable[[Peer, memoryview], Answer]
+Handler = Callable[[ClientConnection, memoryview], Answer]
 """Called with one request frame without its size, in writable memory that stays as it is until the answer is complete
 (its last byte has left), and not longer. Raises `Malformed` or `Disconnect` to close the connection."""

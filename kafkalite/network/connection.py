@@ -26,7 +26,7 @@ from time import monotonic
 
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.region import Part
-from kafkalite.network.client_connection import Peer, Reply
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
@@ -66,7 +66,7 @@ class Connection:
         "peer",
     )
 
-    def __init__(self, sock: socket.socket, peer: Peer, processor: Processor) -> None:
+    def __init__(self, sock: socket.socket, peer: ClientConnection, processor: Processor) -> None:
         self.peer = peer
         self.active_ms = processor.now_ms
         self._processor = processor
@@ -76,7 +76,7 @@ class Connection:
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
         self._sender = Sender(self._loop, sock, processor.cold_reads, self._moved, self._drained, self._failed)
-        self._parked: Future[list[Part] | None] | Reply | None = None
+        self._parked: Future[list[Part] | None] | DeferredResponse | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
         self._unfinished = False  # part of a large request is here, and counted
@@ -268,8 +268,8 @@ class Connection:
         self._cut = False
         self._go_on()
 
-    def _park(self, answer: Reply | Awaitable[list[Part] | None]) -> None:
-        if isinstance(answer, Reply):
+    def _park(self, answer: DeferredResponse | Awaitable[list[Part] | None]) -> None:
+        if isinstance(answer, DeferredResponse):
             self._parked = answer
             answer.heard = self._replied
             answer.failed = self._reply_failed
@@ -321,7 +321,7 @@ class Connection:
         parked = self._parked
         if parked is not None:
             parked.cancel()
-            if not isinstance(parked, Reply):
+            if not isinstance(parked, DeferredResponse):
                 return  # goes on when the future is done
             self._parked = None
         self._go_on()

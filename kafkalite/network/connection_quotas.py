@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Self
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.network.request_memory import UnfinishedRequests
+from kafkalite.network.request_memory import RequestMemoryPool
 
 CONNECTIONS_MAX = 2**31 - 1
 UNFINISHED_BYTES = 128 * 1024 * 1024
@@ -52,7 +52,7 @@ class ConnectionQuotas:
         self.connection_count = 0
         asked = limits.queued_max_request_bytes
         default = max(UNFINISHED_BYTES, limits.socket_request_max_bytes)
-        self.unfinished = UnfinishedRequests(asked if asked > 0 else default)
+        self.unfinished = RequestMemoryPool(asked if asked > 0 else default)
 
     def admit(self, host: str) -> str | None:
         """Count one more connection from `host` in and return None, or return why it may not be."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 if sys.platform == "linux":
 
-    class Hangups:
+    class DisconnectWatcher:
         """Calls back once for each watched socket whose peer is gone."""
 
         __slots__ = ("_callbacks", "_epoll", "_loop")
@@ -54,7 +54,7 @@ if sys.platform == "linux":
 
 else:
 
-    class Hangups:
+    class DisconnectWatcher:
         """Nothing to ask on this system."""
 
         __slots__ = ()

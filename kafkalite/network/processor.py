@@ -13,11 +13,11 @@ from typing import Protocol
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.region import Part
-from kafkalite.common.throttled_log import Complaints
-from kafkalite.network.client_connection import Handler, Peer
+from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
-from kafkalite.network.disconnect_watch import Hangups
+from kafkalite.network.disconnect_watch import DisconnectWatcher
 from kafkalite.network.framing import FrameMemory
 
 SWEEPS_PER_IDLE_TIME = 8
@@ -28,7 +28,7 @@ class Served(Protocol):
     """What a processor asks of its connections."""
 
     @property
-    def peer(self) -> Peer: ...
+    def peer(self) -> ClientConnection: ...
 
     @property
     def active_ms(self) -> int:
@@ -88,7 +88,7 @@ class Processor:
         limits: NetworkLimits,
         clock: Clock,
         quotas: ConnectionQuotas,
-        complaints: Complaints,
+        complaints: RateLimitedLogger,
         cold_reads: ColdReads,
     ) -> None:
         self.number = number
@@ -99,7 +99,7 @@ class Processor:
         self.cold_reads = cold_reads
         self.memory = FrameMemory()
         self.unfinished = quotas.unfinished
-        self.hangups = Hangups(loop)
+        self.hangups = DisconnectWatcher(loop)
         self.frame_bytes_max = limits.socket_request_max_bytes
         self.connections: set[Served] = set()
         self.parked: set[Future[list[Part] | None]] = set()

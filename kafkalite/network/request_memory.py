@@ -24,7 +24,7 @@ class Sending(Protocol):
         """Close: others need the memory."""
 
 
-class UnfinishedRequests:
+class RequestMemoryPool:
     """`bytes_held` is what came of all large requests that are not whole. It may exceed the bound by one receive."""
 
     __slots__ = ("_by_sender", "_now_s", "bytes_held", "bytes_max")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.region import Part
-from kafkalite.common.throttled_log import Complaints
+from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.client_connection import Handler
 from kafkalite.network.cold_reads import ColdReads
@@ -24,14 +24,14 @@ from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, bind, plain_address
 from kafkalite.network.processor import Processor
 
-__all__ = ["Listener", "NetworkLimits", "Server"]
+__all__ = ["Listener", "NetworkLimits", "SocketServer"]
 
 CANCEL_SECONDS_MAX = 5.0
 
 _log = logging.getLogger("kafkalite.network")
 
 
-class Server:
+class SocketServer:
     """Serves `handler` on `listeners`, from `start` to `stop`, on the loop that runs `start`.
 
     `ports` maps each listener's name to the port it is bound to. `processors` hold the connections and the counters.
@@ -75,7 +75,7 @@ class Server:
                     sock.close()
             raise
         quotas = ConnectionQuotas(limits, overrides)
-        complaints = Complaints(self._clock)
+        complaints = RateLimitedLogger(self._clock)
         self._cold_reads = cold_reads = ColdReads(loop)
         self.processors = tuple(
             Processor(number, loop, self._handler, limits, self._clock, quotas, complaints, cold_reads)

@@ -1,7 +1,7 @@
 """Following the registry: whatever anybody changes there, the topics here come to stand as it says.
 
 What is led no longer is let go of in the same turn of the loop in which that is heard. What is to be led comes by and
-by: names of topics wait in a queue, each at most once, and a task settles one after another (`Topics.settle`). So
+by: names of topics wait in a queue, each at most once, and a task settles one after another (`TopicAdmin.settle`). So
 changes may come in any order and as often as they like; only what the registry says in the end counts.
 Source: kafka.server.ReplicaManager, which gets it from the controller's LeaderAndIsr and StopReplica.
 """
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import KafkaError
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, Standing
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, RegistrationState
 
 if TYPE_CHECKING:
-    from kafkalite.metadata.cluster_metadata import Registry
-    from kafkalite.replication.topic_admin import Topics
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.replication.topic_admin import TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +32,10 @@ _OF_A_TOPIC = (
 )
 
 
-class Following:
+class MetadataApplier:
     """Keeps `topics` as the registry says, from `start` to `stop`."""
 
-    def __init__(self, registry: Registry, topics: Topics, broker_id: int) -> None:
+    def __init__(self, registry: ClusterMetadata, topics: TopicAdmin, broker_id: int) -> None:
         self._registry = registry
         self._topics = topics
         self._broker_id = broker_id
@@ -74,7 +74,9 @@ class Following:
 
     def _has_all(self) -> bool:
         me = self._broker_id
-        is_member = self._registry.standing is Standing.MEMBER and self._registry.controller_id != NO_CONTROLLER
+        is_member = (
+            self._registry.standing is RegistrationState.MEMBER and self._registry.controller_id != NO_CONTROLLER
+        )
         return is_member and not any(
             state.leader == NO_LEADER and me in state.replicas and (me in state.isr or not state.isr)
             for topic in self._registry.topics.values()

@@ -1,10 +1,10 @@
 """One partition as its leader sees it: the log, the leader epoch, the high watermark, and those who wait for more.
 
-A fetch that found too little leaves a `Waiter` here; an append tells every waiter how many bytes came, and a waiter
-that has enough is woken once, from the event loop rather than from inside the append. With one replica a record is
-committed as soon as the log says so: at once, or, where flush.messages asks for it, when it is on the disk. Until then
-nobody reads it, and its producer waits (`when_committed`).
-Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
+A fetch that found too little leaves a `DelayedOperation` here; an append tells every waiter how many bytes came, and a
+waiter that has enough is woken once, from the event loop rather than from inside the append. With one replica a record
+is committed as soon as the log says so: at once, or, where flush.messages asks for it, when it is on the disk. Until
+then nobody reads it, and its producer waits (`when_committed`). Source: kafka.cluster.Partition,
+kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CallSoon(Protocol):
     def __call__(self, callback: Callable[[], None], /) -> object: ...
 
 
-class Waiter:
+class DelayedOperation:
     """Somebody who waits for `missing_bytes` more in any of some partitions.
 
     `wake` runs at most once, in a turn of the loop of its own. Invariant: it is registered with exactly `partitions`
@@ -93,7 +93,7 @@ class Partition:
         self.log = log
         self.leader_epoch = leader_epoch
         self.high_watermark = log.committed_offset
-        self.waiters: dict[Waiter, None] = {}
+        self.waiters: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind it, size in bytes) of each batch
         if log.end_offset > log.committed_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, Standing, TopicRecord
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.replication.partition import OfflinePartition, Partition
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 32  # made before the loop gets to serve others
-_LEADS = (Standing.MEMBER, Standing.CUT_OFF)
+_LEADS = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 _KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -50,7 +50,7 @@ class Topic:
         self.partitions: dict[int, Partition] = {}
 
 
-class HostedTopics:
+class ReplicaManager:
     """All topics, by name and by id. Invariant: both hold the same topics, and whatever stands in them is in the
     registry and has the logs open of the partitions that it was settled to lead.
 
@@ -58,7 +58,7 @@ class HostedTopics:
     in which it happens.
     """
 
-    def __init__(self, config: BrokerConfig, registry: Registry, logs: LogManager, broker_id: int) -> None:
+    def __init__(self, config: BrokerConfig, registry: ClusterMetadata, logs: LogManager, broker_id: int) -> None:
         self._config = config
         self._registry = registry
         self._logs = logs

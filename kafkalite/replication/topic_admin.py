@@ -18,9 +18,9 @@ from weakref import WeakValueDictionary
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry, TopicRecord
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
-from kafkalite.replication.replica_manager import HostedTopics
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.replica_manager import Topic as Topic
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ Assign = Callable[[int, Mapping[int, PartitionRecord]], Assignment]
 """Says where so many more partitions go, besides those that a topic has. Raises KafkaError."""
 
 
-class Topics(HostedTopics):
+class TopicAdmin(ReplicaManager):
     """All topics. `assign` places new partitions; without it all of them come here."""
 
     def __init__(
         self,
         config: BrokerConfig,
-        registry: Registry,
+        registry: ClusterMetadata,
         logs: LogManager,
         broker_id: int,
         assign: Assign | None = None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.known_properties import no_effect
-from kafkalite.server.broker_server import Rooms
+from kafkalite.server.broker_server import BrokerServer
 from kafkalite.server.loop_thread import LoopThread
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Broker:
         self._adopts = adopt
         self._stopping: asyncio.Future[None] | None = None
         self._given_clock = clock
-        self._running: Rooms | None = None
+        self._running: BrokerServer | None = None
         self._thread: LoopThread | None = None
 
     @property
@@ -86,7 +86,7 @@ class Broker:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = Rooms(self.config, self._given_clock, self._adopts)
+        running = BrokerServer(self.config, self._given_clock, self._adopts)
         await running.start()
         self._running = running
         running.failed.add_done_callback(self._when_failed)
@@ -137,7 +137,7 @@ class Broker:
         finally:
             thread.close()
 
-    def _require(self) -> Rooms:
+    def _require(self) -> BrokerServer:
         if self._running is None:
             raise RuntimeError("this broker is not running: enter it with `with` or await start()")
         return self._running

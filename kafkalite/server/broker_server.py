@@ -17,29 +17,29 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.request.fetch_sessions import FetchSessions
 from kafkalite.api.request.request_context import Services
-from kafkalite.cleaner.lazy_cleaner import Compaction
+from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock, Timer
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets_topic import GroupTopic
-from kafkalite.coordinator.producer_id_manager import ProducerIds
+from kafkalite.coordinator.offsets_topic import OffsetsTopic
+from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.log.directories.retention_task import RetentionCheck
-from kafkalite.log.storage.io_executor import Hands
-from kafkalite.metadata.cluster_metadata import Registry, TopicRecord
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry, place_of_registry
-from kafkalite.network.socket_server import Listener, NetworkLimits, Server
-from kafkalite.replication.topic_admin import Topics
+from kafkalite.log.directories.retention_task import RetentionTask
+from kafkalite.log.storage.io_executor import FlushThreadPool
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, TopicRecord
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata, place_of_registry
+from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
+from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted, adopt
-from kafkalite.server.dynamic_config import RunningConfig
+from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.zk.cluster.session_file import check_is_no_member
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.network.client_connection import Peer
-    from kafkalite.server.cluster_member import Member
+    from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.server.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
@@ -52,15 +52,15 @@ _FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
 _GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
 
 
-class Rooms:
+class BrokerServer:
     """The rooms of a started broker. Each is made by `start`, in order, and undone by `stop`, in reverse."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None, adopts: bool) -> None:
         self.config = config
         self.adopted: Adopted | None = None
         self.metrics: MetricsEndpoint | None = None
-        self.registry: Registry
-        self._member: Member | None = None
+        self.registry: ClusterMetadata
+        self._member: ClusterMember | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._adopts = adopts
         self._given_clock = clock
@@ -80,17 +80,17 @@ class Rooms:
         self.clock: Clock = self._given_clock or SystemClock(loop)
         for warning in config.warnings:
             logger.warning("%s", warning)
-        hands = Hands(_FLUSH_THREADS, "kafkalite-flush")
+        hands = FlushThreadPool(_FLUSH_THREADS, "kafkalite-flush")
         self._undo.append(hands.close)
         self.logs = LogManager(
             config.data_dirs, self.clock, config, hands.run, wake=lambda: loop.call_soon_threadsafe(self._hear)
         )
         self._undo.append(self.logs.close)
         await self._start_registry()
-        self._running_config = RunningConfig(config, self.registry, self.broker_id, self._apply_config)
+        self._running_config = DynamicBrokerConfig(config, self.registry, self.broker_id, self._apply_config)
         config = self.config = self._running_config.now
         assign = None if self._member is None else self._member.assign
-        self.topics = Topics(config, self.registry, self.logs, self.broker_id, assign)
+        self.topics = TopicAdmin(config, self.registry, self.logs, self.broker_id, assign)
         self.logs.when_offline = self._when_offline
         await self.logs.load(
             self.registry.cluster_id,
@@ -103,7 +103,7 @@ class Rooms:
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.registry.skip_producer_ids(highest)
         await self.topics.load()
-        group_topic = GroupTopic(config, self.clock, self.topics)
+        group_topic = OffsetsTopic(config, self.clock, self.topics)
         self.groups = GroupCoordinator(config, self.clock, group_topic.append, self.topics.exists)
         self._undo.append(self.groups.close)
         group_topic.attach(self.groups)
@@ -113,8 +113,8 @@ class Rooms:
         loading = asyncio.ensure_future(group_topic.load())
         self._undo.append(lambda: _cancelled(loading))
         await asyncio.wait({loading}, timeout=_GROUPS_HEAD_START_MS / 1000)
-        retention = RetentionCheck(lambda: self.logs.logs, self.clock, lambda key: self._compaction.is_busy(key))
-        self._compaction = Compaction(self.logs, config, self.clock, retention.look_again)
+        retention = RetentionTask(lambda: self.logs.logs, self.clock, lambda key: self._compaction.is_busy(key))
+        self._compaction = LazyLogCleaner(self.logs, config, self.clock, retention.look_again)
         readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._services = services = Services(
             config=config,
@@ -124,7 +124,7 @@ class Rooms:
             logs=self.logs,
             topics=self.topics,
             groups=self.groups,
-            producer_ids=ProducerIds(
+            producer_ids=ProducerIdManager(
                 self.registry.next_producer_id_block,
                 self.registry.skip_producer_ids if self._member is not None else None,  # ids are not counted here
                 self.logs.highest_producer_id,
@@ -143,7 +143,7 @@ class Rooms:
         self._undo.append(self._running_config.follow())
         dispatcher = Dispatcher(services)
         self._undo.append(dispatcher.settled)
-        self.server = Server(
+        self.server = SocketServer(
             [Listener(one.name, one.host, one.port) for one in config.listeners],
             dispatcher,
             NetworkLimits.of(config),
@@ -172,14 +172,14 @@ class Rooms:
         config, directories = self.config, self.logs.directories
         self.broker_id = config.broker_id
         if config.zookeeper_connect is not None:
-            from kafkalite.server.cluster_member import Member  # brings kazoo, which most starts do not need
+            from kafkalite.server.cluster_member import ClusterMember  # brings kazoo, which most starts do not need
 
-            self._member = Member(config, self.clock, directories, adopts=self._adopts)
+            self._member = ClusterMember(config, self.clock, directories, adopts=self._adopts)
             self.registry = self._member.registry
         else:
             if not self._adopts:
                 check_is_no_member([directory.path for directory in self.logs.online])
-            self.registry = EmbeddedRegistry(
+            self.registry = StandaloneMetadata(
                 place_of_registry(
                     [directory.path for directory in self.logs.online],
                     {directory.path: directory.failure or "" for directory in self.logs.offline},
@@ -261,7 +261,7 @@ class Rooms:
             self.adopted = adopted
         return adopted.records
 
-    async def _adopt_into(self, member: Member) -> None:
+    async def _adopt_into(self, member: ClusterMember) -> None:
         """The topics in the directories that ZooKeeper does not know, which may have lost its data. Raises ConfigError
         when they are not whole: what others have of them would begin empty here."""
         directories, known = self.logs.directories, member.registry.view.assignments
@@ -325,7 +325,7 @@ class Rooms:
         first_ms = interval_ms if first_after_ms is None else first_after_ms
         self._timers[name] = self.clock.call_later(first_ms, turn)
 
-    def _endpoint(self, peer: Peer) -> tuple[str, int]:
+    def _endpoint(self, peer: ClientConnection) -> tuple[str, int]:
         advertised = self.config.advertised(peer.listener_name)
         if advertised is not None:
             return advertised.host, advertised.port

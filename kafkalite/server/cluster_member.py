@@ -16,21 +16,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Change, Standing
+from kafkalite.metadata.cluster_metadata import Change, RegistrationState
 from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
-from kafkalite.replication.metadata_applier import Following
+from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.server.fencing_check import who_misses_us
-from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
-from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
-    from kafkalite.log.directories.log_directories import DataDirectories
-    from kafkalite.metadata.cluster_metadata import PartitionRecord, Registry
-    from kafkalite.replication.topic_admin import Topics
+    from kafkalite.log.directories.log_directories import LogDirectories
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
+    from kafkalite.replication.topic_admin import TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -58,17 +58,17 @@ async def endpoints_to_tell(config: BrokerConfig, ports: Mapping[str, int]) -> t
     return tuple(told)
 
 
-class Member:
+class ClusterMember:
     """What a broker has besides when it is one of several: the cluster's registry from the beginning, and from `join`
     to `leave` its registration, the following of what others change, and the candidate for controller."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, directories: DataDirectories, *, adopts: bool) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, directories: LogDirectories, *, adopts: bool) -> None:
         """Raises ConfigError for settings that do not go together."""
         broker_id = config.broker_id
         if broker_id < 0 and directories.stored_broker_id is not None:
             broker_id = directories.stored_broker_id
-        self.registry = ZooKeeperRegistry(
-            ZooKeeperSettings.of(config),
+        self.registry = ZooKeeperMetadata(
+            ZooKeeperConfig.of(config),
             [directory.path for directory in directories.online],
             clock,
             broker_id=broker_id,
@@ -78,8 +78,8 @@ class Member:
         )
         self._config = config
         self._clock = clock
-        self._following: Following | None = None
-        self._doubt = Doubt(
+        self._following: MetadataApplier | None = None
+        self._doubt = FencingMonitor(
             self.registry, clock, config.zookeeper_session_timeout_ms, self._ask_peers, self.registry.fence
         )
         self._controller = Controller(self.registry, clock, config)
@@ -103,10 +103,10 @@ class Member:
         ports = {listener.name: listener.port for listener in self._config.listeners}
         await self.registry.check_is_free(await endpoints_to_tell(self._config, ports))
 
-    async def join(self, topics: Topics, ports: Mapping[str, int]) -> None:
+    async def join(self, topics: TopicAdmin, ports: Mapping[str, int]) -> None:
         """Be known to the others. Returns when that is led which this broker is to lead, or after a while: who leads
         is for a controller to say, and there may be none. Raises ConfigError when a live broker has this id."""
-        self._following = following = Following(self.registry, topics, self.registry.broker_id)
+        self._following = following = MetadataApplier(self.registry, topics, self.registry.broker_id)
         following.start()
         self._doubt.session_timeout_ms = self.registry.session.session_timeout_ms  # what the servers agreed to
         self._doubt.start()
@@ -152,13 +152,13 @@ async def _within(clock: Clock, timeout_ms: float, work: Awaitable[None]) -> boo
             await working
 
 
-class Doubt:
+class FencingMonitor:
     """Is this broker still one of them? `ask_peers` is called when ZooKeeper has been out of reach for
     `session_timeout_ms`, and every second from then on; `fence` with the reason to lead nothing any more."""
 
     def __init__(
         self,
-        registry: Registry,
+        registry: ClusterMetadata,
         clock: Clock,
         session_timeout_ms: int,
         ask_peers: AskPeers,
@@ -187,7 +187,7 @@ class Doubt:
     def _heard(self, change: Change, name: str) -> None:
         if change is not Change.STANDING:
             return
-        if self._registry.standing is Standing.CUT_OFF:
+        if self._registry.standing is RegistrationState.DISCONNECTED:
             if self._timer is None and self._asking is None:
                 self._timer = self._clock.call_later(self.session_timeout_ms, self._begin_asking)
             return
@@ -202,7 +202,7 @@ class Doubt:
             witness = await self._ask_peers()
         finally:
             self._asking = None
-        if self._registry.standing is not Standing.CUT_OFF:
+        if self._registry.standing is not RegistrationState.DISCONNECTED:
             return
         if witness is not None:
             self._fence(f"it cannot reach ZooKeeper, and broker {witness} says that the cluster has gone on without it")

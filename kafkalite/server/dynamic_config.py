@@ -14,16 +14,16 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, Registry
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata
 
 logger = logging.getLogger(__name__)
 
 
-class RunningConfig:
+class DynamicBrokerConfig:
     """`now` is what holds. `apply` is called with it whenever it has changed."""
 
     def __init__(
-        self, config: BrokerConfig, registry: Registry, broker_id: int, apply: Callable[[BrokerConfig], object]
+        self, config: BrokerConfig, registry: ClusterMetadata, broker_id: int, apply: Callable[[BrokerConfig], object]
     ) -> None:
         self.now = config
         self._registry = registry

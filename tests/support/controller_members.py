@@ -15,10 +15,10 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Standing
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.zk.client.operations import Create, Operation
-from kafkalite.zk.client.session import ZooKeeperSession, ZooKeeperSettings
-from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.client.session import ZooKeeperConfig, ZooKeeperSession
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 PATIENCE_S = 30.0
@@ -41,9 +41,9 @@ class Member:
         directory = place.directory / str(broker_id)
         directory.mkdir(exist_ok=True)
         clock = SystemClock(asyncio.get_running_loop())
-        settings = ZooKeeperSettings(connect=place.connect, session_timeout_ms=session_timeout_ms)
+        settings = ZooKeeperConfig(connect=place.connect, session_timeout_ms=session_timeout_ms)
         self.broker_id = broker_id
-        self.registry = ZooKeeperRegistry(settings, [directory], clock, broker_id=broker_id)
+        self.registry = ZooKeeperMetadata(settings, [directory], clock, broker_id=broker_id)
         self.view = self.registry.view
         self.controller = Controller(self.registry, clock, config or BrokerConfig())
         self._moved = asyncio.Event()
@@ -55,7 +55,7 @@ class Member:
         return self.registry.session
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RegistrationState:
         return self.registry.standing
 
     @property
@@ -143,5 +143,5 @@ async def expire(member: Member) -> None:
     session_id = member.session.session_id
     await asyncio.get_running_loop().run_in_executor(None, take_over)
     await member.until(
-        lambda: member.session.session_id != session_id and member.standing is Standing.MEMBER, "a new session"
+        lambda: member.session.session_id != session_id and member.standing is RegistrationState.MEMBER, "a new session"
     )

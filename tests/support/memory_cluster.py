@@ -20,10 +20,10 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_BLOCK,
     BrokerRecord,
     Change,
+    ClusterMetadata,
     Listener,
     PartitionRecord,
-    Registry,
-    Standing,
+    RegistrationState,
     TopicRecord,
 )
 
@@ -74,13 +74,13 @@ class ClusterMemory:
                     self.lead(topic.name, index, leader)
 
 
-class MemoryRegistry(Registry):
+class MemoryRegistry(ClusterMetadata):
     """One broker's."""
 
     def __init__(self, cluster: ClusterMemory, broker_id: int) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
-        self._standing = Standing.APART
+        self._standing = RegistrationState.UNREGISTERED
         self._listeners: list[Listener] = []
         self._unheard: dict[tuple[Change, str], None] | None = None
         self._known: tuple[dict[str, TopicRecord], dict[int, BrokerRecord]] | None = None
@@ -103,13 +103,13 @@ class MemoryRegistry(Registry):
         for listener in tuple(self._listeners):
             listener(change, name)
 
-    def stand(self, standing: Standing) -> None:
+    def stand(self, standing: RegistrationState) -> None:
         self._standing = standing
         for listener in tuple(self._listeners):
             listener(Change.STANDING, "")
 
     def fence(self, why: str) -> None:
-        self.stand(Standing.FENCED)
+        self.stand(RegistrationState.FENCED)
 
     # the interface
 
@@ -134,7 +134,7 @@ class MemoryRegistry(Registry):
         return min(self.brokers, default=NO_CONTROLLER)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RegistrationState:
         return self._standing
 
     async def start(self) -> None:
@@ -150,14 +150,14 @@ class MemoryRegistry(Registry):
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self.cluster.epoch += 1
         self.cluster.brokers[self.broker_id] = BrokerRecord(self.broker_id, endpoints, rack, self.cluster.epoch)
-        self.stand(Standing.MEMBER)
+        self.stand(RegistrationState.MEMBER)
         self.cluster.tell(Change.BROKERS, "")
         if self.cluster.elects:
             self.cluster.elect()
 
     async def unregister(self) -> None:
         self.cluster.brokers.pop(self.broker_id, None)
-        self.stand(Standing.APART)
+        self.stand(RegistrationState.UNREGISTERED)
         self.cluster.tell(Change.BROKERS, "")
         if self.cluster.elects:
             self.cluster.elect()
@@ -215,7 +215,7 @@ class MemoryRegistry(Registry):
 
     async def _may_write(self) -> None:
         await asyncio.sleep(0)  # a real one takes its time
-        if self._standing is Standing.CUT_OFF or self._unheard is not None:
+        if self._standing is RegistrationState.DISCONNECTED or self._unheard is not None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nothing can be changed at the moment")
 
     def _require(self, name: str) -> TopicRecord:

@@ -1,8 +1,8 @@
 """The short way of a fetch: what repeats in a consumer's requests is decoded once and compared from then on.
 
 A consumer of one partition that has no session (librdkafka always, others by setting) asks the same again and again but
-for the correlation id and the offset, and the answers differ in three numbers and the records. `FetchLane` remembers,
-for one connection, everything around these; the same bytes mean the same request.
+for the correlation id and the offset, and the answers differ in three numbers and the records. `FetchFastPath`
+remembers, for one connection, everything around these; the same bytes mean the same request.
 
     key, version | correlation id | who, limits, topic, partition, epoch | offset | ..., more limits, rack
     ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^            ^^^^^^^^^^^^^^^^^^^^^^^ compared
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.handlers.fetch import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, answer_now
 from kafkalite.api.request.fetch_sessions import FINAL_EPOCH, FIRST_VERSION_BY_ID, NO_SESSION, WantedPartition
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
@@ -36,14 +36,14 @@ from kafkalite.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from kafkalite.replication.partition import Partition, Waiter
+from kafkalite.replication.partition import DelayedOperation, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.request.request_context import BrokerEndpoint, Services
     from kafkalite.common.region import FileRegion, Part
-    from kafkalite.network.client_connection import Peer
+    from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.replica_manager import Topic
 
 VERSION_MIN = 5
@@ -97,7 +97,7 @@ class _Route:
         self.fixed_bytes = 4 + len(self.middle) + _NUMBERS.size + len(self.behind) + len(self.tail)
 
 
-class FetchLane:
+class FetchFastPath:
     """The repeated requests of one connection, all of one version. Call it with a frame; None: take the long way.
 
     `_layouts`: size of a frame -> how to cut it into key and version, correlation id, what is before the offset, the
@@ -121,7 +121,7 @@ class FetchLane:
         self._routes: dict[tuple[bytes, bytes], _Route] = {}
         self._write_length = _compact_length if version in FetchResponse.flexible else _int32
 
-    def __call__(self, frame: memoryview) -> list[Part] | Reply | None:
+    def __call__(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
         try:
             api, correlation_id, before, offset, behind = self._layouts[len(frame)].unpack_from(frame)
             route = self._routes[before, behind]
@@ -217,13 +217,19 @@ class FetchLane:
         return [head + length, region]
 
 
-class ParkedFetch(Reply):
+class ParkedFetch(DeferredResponse):
     """A fetch that waits at the end of a partition."""
 
     __slots__ = ("_lane", "_timer", "_waiter", "correlation_id", "frame", "offset", "partition", "route")
 
     def __init__(
-        self, lane: FetchLane, route: _Route, partition: Partition, correlation_id: int, offset: int, frame: memoryview
+        self,
+        lane: FetchFastPath,
+        route: _Route,
+        partition: Partition,
+        correlation_id: int,
+        offset: int,
+        frame: memoryview,
     ) -> None:
         super().__init__(self._leave)
         self._lane = lane
@@ -235,7 +241,7 @@ class ParkedFetch(Reply):
         services = lane._services
         # more than an answer may hold will never come
         missing_bytes = min(route.min_bytes, services.config.fetch_max_bytes)
-        self._waiter = Waiter(missing_bytes, self._look, services.loop.call_soon)
+        self._waiter = DelayedOperation(missing_bytes, self._look, services.loop.call_soon)
         self._timer = services.clock.call_later(route.max_wait_ms, self._waiter.wake)
         self._waiter.wait_on(partition)
 
@@ -255,7 +261,12 @@ class ParkedFetch(Reply):
 
 
 def remember(
-    services: Services, peer: Peer, frame: memoryview, version: int, client_id: str | None, request: FetchRequest
+    services: Services,
+    peer: ClientConnection,
+    frame: memoryview,
+    version: int,
+    client_id: str | None,
+    request: FetchRequest,
 ) -> None:
     """`peer` sent this request the long way: if it is of the kind that comes again, give its successors a lane."""
     topics: list[FetchTopic] = request.topics
@@ -276,8 +287,8 @@ def remember(
         return
     key = frame[1]
     lane = peer.lanes.get(key)
-    if not isinstance(lane, FetchLane) or not lane.is_of(frame):
-        lane = peer.lanes[key] = FetchLane(services, frame, version, services.broker_finder(peer))
+    if not isinstance(lane, FetchFastPath) or not lane.is_of(frame):
+        lane = peer.lanes[key] = FetchFastPath(services, frame, version, services.broker_finder(peer))
     lane.learn(frame, request, client_id)
 
 

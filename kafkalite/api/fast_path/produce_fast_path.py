@@ -2,8 +2,8 @@
 
 A client that sends one batch a request (librdkafka always, others with one busy partition) repeats itself: of two
 requests to the same topic only the correlation id, the partition and the batch differ, and their answers only in the
-first two and three numbers. `ProduceLane` remembers, for one connection, the bytes in front of the partition in each
-request that went the long way well. The same bytes mean the same request; whatever differs takes the long way.
+first two and three numbers. `ProduceFastPath` remembers, for one connection, the bytes in front of the partition in
+each request that went the long way well. The same bytes mean the same request; whatever differs takes the long way.
 
     key, version | correlation id | rest of the header, acks, timeout, topic | partition | length | batch (| tags)
     ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ compared
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.request_context import Services
     from kafkalite.common.region import Part
     from kafkalite.log.partition.partition_log import AppendResult
-    from kafkalite.network.client_connection import Peer, Reply
+    from kafkalite.network.client_connection import ClientConnection, DeferredResponse
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
 
@@ -77,7 +77,7 @@ class _Route:
         self.pack = Struct(f">4si{len(self.middle)}sihqqq{len(self.tail)}s").pack
 
 
-class ProduceLane:
+class ProduceFastPath:
     """The repeated requests of one connection, all of one version. Call it with a frame; None: take the long way.
 
     `_layouts`: size of a topic's name, as it stands in the one byte at `_name_size_at` -> how to cut a frame into key
@@ -101,7 +101,7 @@ class ProduceLane:
         self._by_name = services.topics.by_name
         self._wall_ms = services.clock.wall_ms
 
-    def __call__(self, frame: memoryview) -> list[Part] | Reply | None:
+    def __call__(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
         try:
             unpack, size_at = self._layouts[frame[self._name_size_at]]
             api, correlation_id, envelope, index = unpack(frame)
@@ -150,7 +150,7 @@ class ProduceLane:
         result: AppendResult,
         frame: memoryview,
         correlation_id: int,
-    ) -> Reply:
+    ) -> DeferredResponse:
         """The long way's answer, when the batch is committed."""
         (timeout_ms,) = _read_int32(frame, self._name_size_at - (5 if self._flexible else 9))
         answer = success(index, result, partition)
@@ -187,7 +187,7 @@ class ProduceLane:
 
 
 def remember(
-    services: Services, peer: Peer, frame: memoryview, body_at: int, version: int, request: ProduceRequest,
+    services: Services, peer: ClientConnection, frame: memoryview, body_at: int, version: int, request: ProduceRequest,
     response: ProduceResponse | None,
 ) -> None:  # fmt: skip
     """A Produce request of `peer` was answered, or its batch waits to be committed (None): if it is of the kind that
@@ -206,8 +206,8 @@ def remember(
         return
     key = frame[1]
     lane = peer.lanes.get(key)
-    if not isinstance(lane, ProduceLane) or not lane.is_of(frame):
-        lane = peer.lanes[key] = ProduceLane(services, frame, version, body_at)
+    if not isinstance(lane, ProduceFastPath) or not lane.is_of(frame):
+        lane = peer.lanes[key] = ProduceFastPath(services, frame, version, body_at)
     lane.learn(frame, request)
 
 

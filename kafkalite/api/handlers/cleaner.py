@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.topic_validation import PARTITION_COUNT_MAX
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.cleaner import (
     CleanerPass,
     RunCleanerPartition,
@@ -33,7 +33,7 @@ RUNS_UNDER_WAY_MAX = 64  # requests that are not done; each may name a whole top
 _NAMED_MAX = 10  # in a message
 
 
-def run_cleaner(services: Services, request: RunCleanerRequest, call: Call) -> RunCleanerResponse | Reply:
+def run_cleaner(services: Services, request: RunCleanerRequest, call: Call) -> RunCleanerResponse | DeferredResponse:
     """Compact the logs now, whatever their dirty ratio. An error of the whole request says how to mend it."""
     try:
         if not services.config.log_cleaner_enable:
@@ -98,9 +98,9 @@ class _Run:
         self._request = request
         self._partitions = partitions
         self._answer: RunCleanerResponse | None = None
-        self._reply: Reply | None = None
+        self._reply: DeferredResponse | None = None
 
-    def begin(self) -> RunCleanerResponse | Reply:
+    def begin(self) -> RunCleanerResponse | DeferredResponse:
         self._services.cleaner_runs += 1
         self._services.cleaner.run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
         if self._answer is not None:  # there was nothing to do
@@ -109,7 +109,7 @@ class _Run:
             return self._all(ErrorCode.NONE, None)
         timeout_ms = min(max(self._request.timeout_ms, 0), TIMEOUT_MS_MAX)
         timer = self._services.clock.call_later(timeout_ms, self._give_up)
-        self._reply = Reply(timer.cancel)
+        self._reply = DeferredResponse(timer.cancel)
         return self._reply
 
     def _done(self, outcomes: list[RunOutcome]) -> None:

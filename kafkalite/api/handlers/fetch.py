@@ -19,7 +19,7 @@ from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -29,7 +29,7 @@ from kafkalite.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from kafkalite.replication.partition import Partition, Waiter
+from kafkalite.replication.partition import DelayedOperation, Partition
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_MIN_ONE = 3
@@ -42,7 +42,9 @@ _WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 _Found = list[tuple[WantedPartition, PartitionData]]
 
 
-def fetch(services: Services, request: FetchRequest, call: Call) -> FetchResponse | Reply | Awaitable[FetchResponse]:
+def fetch(
+    services: Services, request: FetchRequest, call: Call
+) -> FetchResponse | DeferredResponse | Awaitable[FetchResponse]:
     try:
         context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
     except KafkaError as error:
@@ -75,7 +77,7 @@ def answer_now(
 
 def _wait(
     services: Services, request: FetchRequest, reader: _Reader, partitions: list[Partition], missing_bytes: int
-) -> Reply:
+) -> DeferredResponse:
     """The answer that comes when `missing_bytes` have, or after max_wait_ms."""
 
     def answer() -> None:
@@ -91,8 +93,8 @@ def _wait(
         timer.cancel()
         waiter.withdraw()
 
-    reply = Reply(withdraw)
-    waiter = Waiter(missing_bytes, answer, services.loop.call_soon)
+    reply = DeferredResponse(withdraw)
+    waiter = DelayedOperation(missing_bytes, answer, services.loop.call_soon)
     timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
     for partition in partitions:
         waiter.wait_on(partition)
@@ -107,7 +109,7 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
         if not woken.done():
             woken.set_result(None)
 
-    waiter = Waiter(min_bytes, wake, services.loop.call_soon)
+    waiter = DelayedOperation(min_bytes, wake, services.loop.call_soon)
     timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
     try:
         for partition in reader.partitions():

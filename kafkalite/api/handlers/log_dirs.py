@@ -35,7 +35,7 @@ from kafkalite.protocol.messages.log_dirs import (
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.log.directories.log_directory import DataDirectory, Key
+    from kafkalite.log.directories.log_directory import Key, LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def _add_cleaning(cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult],
 
 
 def _describe(
-    services: Services, directory: DataDirectory, keys: Iterable[Key] | None, count_records: int
+    services: Services, directory: LogDirectory, keys: Iterable[Key] | None, count_records: int
 ) -> DescribeLogDirsResult:
     """One directory with its logs, or with those that are among `keys`; with an error if its disk has failed."""
     result = DescribeLogDirsResult(log_dir=directory.path)

@@ -13,7 +13,7 @@ from kafkalite.api.request.delayed_produce import Uncommitted, answer_when_commi
 from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.partition.partition_log import AppendResult
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -49,7 +49,7 @@ each with a batch that must be unpacked, and nobody else is served meanwhile."""
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 
 
-def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | Reply | None:
+def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | DeferredResponse | None:
     acks = request.acks
     if acks not in (1, -1, 0):
         return _all_failed(request, ErrorCode.INVALID_REQUIRED_ACKS)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkalite.api.request.request_context import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.network.client_connection import Reply
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from kafkalite.replication.partition import Partition
 
@@ -31,7 +31,7 @@ class Uncommitted(NamedTuple):
 
 def answer_when_committed(
     services: Services, response: ProduceResponse, uncommitted: list[Uncommitted], timeout_ms: int
-) -> Reply:
+) -> DeferredResponse:
     """`response`, as soon as all of it holds; REQUEST_TIMED_OUT for what does not after `timeout_ms`, or
     after half a minute if that is longer."""
     waiting = dict(enumerate(uncommitted))
@@ -55,7 +55,7 @@ def answer_when_committed(
         reply.answer(response)
 
     timer = services.clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), give_up)
-    reply = Reply(timer.cancel)
+    reply = DeferredResponse(timer.cancel)
     for number, one in list(waiting.items()):
         one.partition.when_committed(one.last_offset, teller(number))
     return reply

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.common.throttled_log import Complaints
+from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.producer_id_manager import ProducerIds
+    from kafkalite.coordinator.producer_id_manager import ProducerIdManager
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.metadata.cluster_metadata import BrokerRecord, Registry
-    from kafkalite.network.client_connection import Peer
-    from kafkalite.replication.topic_admin import Topics
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
+    from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 
@@ -71,15 +71,15 @@ class Services:
         config: BrokerConfig,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        registry: Registry,
+        registry: ClusterMetadata,
         logs: LogManager,
-        topics: Topics,
+        topics: TopicAdmin,
         groups: GroupCoordinator,
-        producer_ids: ProducerIds,
+        producer_ids: ProducerIdManager,
         readers: Executor,
         sessions: FetchSessions,
         broker_id: int,
-        endpoint: Callable[[Peer], tuple[str, int]],
+        endpoint: Callable[[ClientConnection], tuple[str, int]],
         group_topic_is_ready: Callable[[], bool],
         ensure_group_topic: Callable[[], Awaitable[None]],
         reconfigure: Callable[[str, Callable[[Mapping[str, str]], dict[str, str]], bool], Awaitable[None]],
@@ -95,7 +95,7 @@ class Services:
         self.groups = groups
         self.producer_ids = producer_ids
         self.readers = readers
-        self.complaints = Complaints(clock, logger.error)
+        self.complaints = RateLimitedLogger(clock, logger.error)
         self.sessions = sessions
         self.broker_id = broker_id
         self._endpoint = endpoint
@@ -110,12 +110,12 @@ class Services:
     def cleaner(self) -> LogCleaner:
         return self._cleaner()
 
-    def endpoint_for(self, peer: Peer) -> BrokerEndpoint:
+    def endpoint_for(self, peer: ClientConnection) -> BrokerEndpoint:
         """This broker as `peer` reaches it: the advertised address of its listener, or the one that it dialled."""
         host, port = self._endpoint(peer)
         return BrokerEndpoint(self.broker_id, host, port, self.config.broker_rack)
 
-    def brokers_for(self, peer: Peer) -> list[BrokerEndpoint]:
+    def brokers_for(self, peer: ClientConnection) -> list[BrokerEndpoint]:
         """All live brokers as `peer` reaches them. One that has no listener of the name that `peer` came in on is left
         out; in a cluster this broker is told as the others tell it too."""
         if not self.registry.is_shared:
@@ -123,11 +123,11 @@ class Services:
         found = (_endpoint(broker, peer.listener_name) for broker in self.registry.brokers.values())
         return [each for each in found if each is not None]
 
-    def broker_for(self, peer: Peer, broker_id: int) -> BrokerEndpoint | None:
+    def broker_for(self, peer: ClientConnection, broker_id: int) -> BrokerEndpoint | None:
         """One live broker as `peer` reaches it; None if it cannot."""
         return self.broker_finder(peer)(broker_id)
 
-    def broker_finder(self, peer: Peer) -> Callable[[int], BrokerEndpoint | None]:
+    def broker_finder(self, peer: ClientConnection) -> Callable[[int], BrokerEndpoint | None]:
         """`broker_for` of one peer, for keeping: it does not hold the peer."""
         me = self.endpoint_for(peer)
         registry, listener_name = self.registry, peer.listener_name
@@ -162,7 +162,7 @@ class Call:
 
     __slots__ = ("api_version", "client_id", "peer")
 
-    def __init__(self, peer: Peer, api_version: int, client_id: str | None) -> None:
+    def __init__(self, peer: ClientConnection, api_version: int, client_id: str | None) -> None:
         self.peer = peer
         self.api_version = api_version
         self.client_id = client_id

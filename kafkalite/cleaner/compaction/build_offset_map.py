@@ -15,10 +15,10 @@ import numpy as np
 from kafkalite.cleaner.columns.decompressed_batches import Unpacked, corrupt, offsets_of, unpack
 from kafkalite.cleaner.columns.record_keys import read_keys
 from kafkalite.cleaner.columns.segment_reader import Piece, read_pieces
-from kafkalite.cleaner.compaction.clean_context import Pass
+from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.legacy_messages import keys_of, last_offset, read_entry
-from kafkalite.cleaner.compaction.skimpy_offset_map import OffsetMap
-from kafkalite.cleaner.compaction.transaction_metadata import Transactions
+from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
+from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
 from kafkalite.cleaner.job.job import SourceSegment
 from kafkalite.record.columns.varint_columns import Corrupt
 from kafkalite.record.record import Record
@@ -36,13 +36,13 @@ class _OldRecords(NamedTuple):
     ends: list[int]
 
 
-class FirstReading:
+class OffsetMapBuilder:
     """`latest_offset`: up to there every record is in the map, or need not be. `is_full`: the map had no more room."""
 
-    def __init__(self, state: Pass, offset_map: OffsetMap) -> None:
+    def __init__(self, state: CleanContext, offset_map: SkimpyOffsetMap) -> None:
         self._state = state
         self._map = offset_map
-        self._transactions = Transactions(state.aborted)
+        self._transactions = TransactionMetadata(state.aborted)
         self._from = state.job.first_dirty_offset
         self.latest_offset = self._from - 1
         self.is_full = False

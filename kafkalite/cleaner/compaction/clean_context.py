@@ -14,7 +14,7 @@ from kafkalite.log.storage.files import Files
 
 
 @dataclass(slots=True)
-class Pass:
+class CleanContext:
     """`throttle` is told of all bytes that were read and written, and may wait; `progress` of those that were read."""
 
     job: CleanJob

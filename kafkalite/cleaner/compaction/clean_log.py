@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable
 
 from kafkalite.cleaner.columns.segment_reader import PIECE_BYTES
-from kafkalite.cleaner.compaction.build_offset_map import FirstReading
-from kafkalite.cleaner.compaction.clean_context import Pass
-from kafkalite.cleaner.compaction.clean_segments import SecondReading
-from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedFiles
-from kafkalite.cleaner.compaction.retained_records import Survivors
+from kafkalite.cleaner.compaction.build_offset_map import OffsetMapBuilder
+from kafkalite.cleaner.compaction.clean_context import CleanContext
+from kafkalite.cleaner.compaction.clean_segments import SegmentCleaner
+from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
+from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.compaction.segment_groups import group_segments
-from kafkalite.cleaner.compaction.skimpy_offset_map import OffsetMap
+from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.compaction.transaction_metadata import read_aborted
 from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult
 from kafkalite.log.storage.files import Files
@@ -50,7 +50,7 @@ def clean(
     """
     began = time.monotonic()
     aborted = read_aborted(files, job.directory)
-    state = Pass(job, files, aborted, throttle, progress, max(piece_bytes, job.io_buffer_bytes))
+    state = CleanContext(job, files, aborted, throttle, progress, max(piece_bytes, job.io_buffer_bytes))
     survivors, is_full = _read_dirty(state)
     stats = state.stats
     stats.map_seconds = time.monotonic() - began
@@ -61,11 +61,11 @@ def clean(
     return CleanResult(survivors.latest_offset + 1, not is_full, stats)
 
 
-def _read_dirty(state: Pass) -> tuple[Survivors, bool]:
+def _read_dirty(state: CleanContext) -> tuple[RetainedRecords, bool]:
     """The first reading, and whether the map was full before the dirty range ended."""
     job = state.job
-    offset_map = OffsetMap(job.dedupe_buffer_bytes, job.load_factor)
-    first = FirstReading(state, offset_map)
+    offset_map = SkimpyOffsetMap(job.dedupe_buffer_bytes, job.load_factor)
+    first = OffsetMapBuilder(state, offset_map)
     first.read()
     state.stats.map_keys = offset_map.size
     state.stats.map_utilization = offset_map.size / max(1, offset_map.slots)
@@ -74,16 +74,16 @@ def _read_dirty(state: Pass) -> tuple[Survivors, bool]:
             f"{job.topic}-{job.partition}: {job.dedupe_buffer_bytes} bytes are no room for a single key: "
             "raise log.cleaner.dedupe.buffer.size"
         )
-    return Survivors(offset_map, job.first_dirty_offset, first.latest_offset), first.is_full
+    return RetainedRecords(offset_map, job.first_dirty_offset, first.latest_offset), first.is_full
 
 
-def _rewrite(state: Pass, survivors: Survivors, swap: Callable[[CleanedSegment], bool]) -> bool:
+def _rewrite(state: CleanContext, survivors: RetainedRecords, swap: Callable[[CleanedSegment], bool]) -> bool:
     """Every group up to where the map came. False when `swap` said to give up."""
     job = state.job
-    second = SecondReading(state, survivors)
+    second = SegmentCleaner(state, survivors)
     segments = [segment for segment in job.segments if segment.base_offset <= survivors.latest_offset]
     for group in group_segments(segments, job.segment_bytes, job.segment_index_bytes, job.first_uncleanable_offset):
-        out = CleanedFiles(state.files, job, group[0].base_offset)
+        out = CleanedSegmentWriter(state.files, job, group[0].base_offset)
         try:
             second.read(group, out)
             goes_on = swap(out.finish(group))

@@ -21,11 +21,11 @@ from kafkalite.cleaner.columns.decompressed_batches import Unpacked, corrupt, of
 from kafkalite.cleaner.columns.record_bodies import Times, build_bodies
 from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
 from kafkalite.cleaner.columns.segment_reader import Piece, read_pieces
-from kafkalite.cleaner.compaction.clean_context import Pass
-from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedFiles
-from kafkalite.cleaner.compaction.legacy_messages import OldSets
-from kafkalite.cleaner.compaction.retained_records import Survivors
-from kafkalite.cleaner.compaction.transaction_metadata import Transactions
+from kafkalite.cleaner.compaction.clean_context import CleanContext
+from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
+from kafkalite.cleaner.compaction.legacy_messages import LegacySets
+from kafkalite.cleaner.compaction.retained_records import RetainedRecords
+from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
 from kafkalite.cleaner.job.job import SourceSegment
 from kafkalite.record.batch import DELETE_HORIZON
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags
@@ -49,13 +49,13 @@ class _Fate(NamedTuple):
     is_new: Flags
 
 
-class SecondReading:
+class SegmentCleaner:
     """For all groups of a pass, in order: what is known of transactions goes on from one to the next."""
 
-    def __init__(self, state: Pass, survivors: Survivors) -> None:
+    def __init__(self, state: CleanContext, survivors: RetainedRecords) -> None:
         self._state = state
         self._survivors = survivors
-        self._transactions = Transactions(state.aborted)
+        self._transactions = TransactionMetadata(state.aborted)
         job = state.job
         self._now_ms = job.now_ms
         # a horizon past the end of time is none
@@ -66,7 +66,7 @@ class SecondReading:
         )
         self._old_horizon_ms = _old_horizon_ms(job.segments, job.first_dirty_offset, job.delete_retention_ms)
 
-    def read(self, group: Sequence[SourceSegment], out: CleanedFiles) -> None:
+    def read(self, group: Sequence[SourceSegment], out: CleanedSegmentWriter) -> None:
         """Write what is left of a group. Raises CleaningFailed, OSError."""
         state = self._state
         for segment in group:
@@ -80,7 +80,7 @@ class SecondReading:
                     self._clean(piece, piece.batches, out)
                 del piece  # the next one is read into its memory
 
-    def _clean(self, piece: Piece, batches: Batches, out: CleanedFiles) -> None:
+    def _clean(self, piece: Piece, batches: Batches, out: CleanedSegmentWriter) -> None:
         self._survivors.reach(int(batches.base_offset[0]))
         fate = self._judge(piece, batches, out)
         count = batches.record_count
@@ -100,7 +100,7 @@ class SecondReading:
         self._count(batches, fate.kept, out)
         self._write(out, data, size, last, latest)
 
-    def _judge(self, piece: Piece, batches: Batches, out: CleanedFiles) -> _Fate:
+    def _judge(self, piece: Piece, batches: Batches, out: CleanedSegmentWriter) -> _Fate:
         """All that can be said without looking at records."""
         count = batches.record_count
         is_control = batches.is_control
@@ -224,7 +224,7 @@ class SecondReading:
                 found[row] = is_control[row] and epoch[row] == known.producer_epoch
         return found
 
-    def _count(self, batches: Batches, kept: Array, out: CleanedFiles) -> None:
+    def _count(self, batches: Batches, kept: Array, out: CleanedSegmentWriter) -> None:
         stats = self._state.stats
         count = int(kept.sum())
         stats.records_read += int(batches.record_count.sum())
@@ -232,7 +232,7 @@ class SecondReading:
         out.record_count += count
         out.control_record_count += int(kept[batches.is_control].sum())
 
-    def _write(self, out: CleanedFiles, data: memoryview, size: Array, last: Array, latest: Array) -> None:
+    def _write(self, out: CleanedSegmentWriter, data: memoryview, size: Array, last: Array, latest: Array) -> None:
         if len(data):
             self._state.stats.bytes_kept += len(data)
             out.append(data, size, last, latest)
@@ -240,8 +240,8 @@ class SecondReading:
 
     # formats v0 and v1
 
-    def _clean_old(self, piece: Piece, keeps_tombstones: bool, out: CleanedFiles) -> None:
-        sets = OldSets(piece, self._survivors, keeps_tombstones, self._state.stats)
+    def _clean_old(self, piece: Piece, keeps_tombstones: bool, out: CleanedSegmentWriter) -> None:
+        sets = LegacySets(piece, self._survivors, keeps_tombstones, self._state.stats)
         data, size, last, latest = sets.clean()
         out.record_count += sets.kept
         self._write(out, data, size, last, latest)

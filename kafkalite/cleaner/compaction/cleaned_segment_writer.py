@@ -35,7 +35,7 @@ _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
-class CleanedFiles:
+class CleanedSegmentWriter:
     """Fields: `record_count` and `control_record_count` are the caller's to count. `size_bytes` were written.
 
     `remove` takes away whatever is there, at any time.

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkalite.cleaner.columns.record_keys import RecordKeys
 from kafkalite.cleaner.columns.segment_reader import Piece
-from kafkalite.cleaner.compaction.retained_records import Survivors
+from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import BatchHeader
@@ -80,10 +80,10 @@ def rewrite(entry: Entry, kept: list[Record]) -> bytes:
     )
 
 
-class OldSets:
+class LegacySets:
     """The messages of one piece, cleaned. `keeps_tombstones`: those of its segment stay for now."""
 
-    def __init__(self, piece: Piece, survivors: Survivors, keeps_tombstones: bool, stats: CleanStats) -> None:
+    def __init__(self, piece: Piece, survivors: RetainedRecords, keeps_tombstones: bool, stats: CleanStats) -> None:
         self._piece = piece
         self._survivors = survivors
         self._keeps_tombstones = keeps_tombstones

@@ -13,17 +13,17 @@ from __future__ import annotations
 import numpy as np
 
 from kafkalite.cleaner.columns.record_keys import RecordKeys
-from kafkalite.cleaner.compaction.skimpy_offset_map import OffsetMap
+from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.varint_columns import Bytes
 
 
-class Survivors:
+class RetainedRecords:
     """The map becomes its offsets when a piece of the dirty range comes, for no key is looked up from there on."""
 
-    def __init__(self, offset_map: OffsetMap, first_dirty_offset: int, latest_offset: int) -> None:
-        self._map: OffsetMap | None = offset_map
+    def __init__(self, offset_map: SkimpyOffsetMap, first_dirty_offset: int, latest_offset: int) -> None:
+        self._map: SkimpyOffsetMap | None = offset_map
         self.first_dirty_offset = first_dirty_offset
         self.latest_offset = latest_offset
         self._offsets: Array = np.empty(0, np.int64)

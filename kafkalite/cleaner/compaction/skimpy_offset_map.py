@@ -50,7 +50,7 @@ _ONE = np.uint64(1)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 
-class OffsetMap:
+class SkimpyOffsetMap:
     """At most `capacity` keys and their latest offsets, in `memory_bytes`.
 
     `size`: keys held. `latest_offset`: of the last row that was put, -1 before; the caller may set it further, past

@@ -71,7 +71,7 @@ def read_aborted(files: Files, directory: str) -> Entries:
     return different
 
 
-class Transactions:
+class TransactionMetadata:
     """Told of every transactional and control batch in the order of the log.
 
     `aborted` are all that may concern this log, by their first offsets; those that ended before a batch do not concern

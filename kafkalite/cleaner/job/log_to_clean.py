@@ -52,7 +52,7 @@ class LogFacts(NamedTuple):
     config: TopicConfig
 
 
-class Plan(NamedTuple):
+class LogToClean(NamedTuple):
     """`segment_count` sealed segments lie below `first_uncleanable_offset`, a segment's border. `clean_bytes` and
     `dirty_bytes` count whole segments: one that the last pass left half clean counts for both, as Kafka counts it.
     `must_reset`: the checkpoint is wrong, and `first_dirty_offset` is to be written instead. `why_not`: why the log is
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
         return self.why_not is None
 
 
-def plan(log: LogFacts, now_ms: int) -> Plan:
+def plan(log: LogFacts, now_ms: int) -> LogToClean:
     """Raises OSError when a time that decides cannot be read."""
     segments, config = log.segments, log.config
     first_dirty_offset, must_reset = first_dirty(log)
@@ -93,7 +93,7 @@ def plan(log: LogFacts, now_ms: int) -> Plan:
     ratio = dirty_bytes / total_bytes if total_bytes else 0.0
     is_overdue = dirty_bytes > 0 and _is_overdue(segments[dirty_index:-1], config, now_ms)
     is_clean = first_dirty_offset >= log.end_offset
-    return Plan(
+    return LogToClean(
         first_dirty_offset=first_dirty_offset,
         first_uncleanable_offset=max(first_dirty_offset, segments[end_index].base_offset),
         segment_count=end_index,
@@ -107,9 +107,9 @@ def plan(log: LogFacts, now_ms: int) -> Plan:
     )
 
 
-def nothing_seen(start_offset: int, size_bytes: int) -> Plan:
+def nothing_seen(start_offset: int, size_bytes: int) -> LogToClean:
     """What can be said of a log into which nobody can look."""
-    return Plan(start_offset, start_offset, 0, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
+    return LogToClean(start_offset, start_offset, 0, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
 
 
 def depends_on_time(config: TopicConfig) -> bool:

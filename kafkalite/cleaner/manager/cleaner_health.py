@@ -15,7 +15,7 @@ from kafkalite.common.clock import Clock
 logger = logging.getLogger(__name__)
 
 
-class Trouble:
+class CleanerHealth:
     """`may_begin`: no pause speaks against beginning a process."""
 
     def __init__(self, clock: Clock) -> None:

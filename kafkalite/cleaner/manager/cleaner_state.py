@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.log_to_clean import LogFacts, Plan, depends_on_time, nothing_seen, plan
+from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, nothing_seen, plan
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
-from kafkalite.cleaner.workers.cleaning_task import CleaningPass, Ending, Outcome
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
 from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DEATHS_MAX = 2  # of workers at one log, until that is set aside
 _PAUSE_OF_DEATHS_MS = 3_600_000
 
 
-class Standing:
+class CleanerState:
     """One log's. `plan` is the last that was made, and `unseen` why there is no newer one; `retry_ms` (monotonic): not
     before."""
 
@@ -40,7 +40,7 @@ class Standing:
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.key: Key = (log.topic, log.partition)
-        self.plan: Plan | None = None
+        self.plan: LogToClean | None = None
         self.is_queued = False
         self.set_aside: str | None = None
         self.unseen: str | None = None
@@ -58,7 +58,7 @@ class Standing:
     def is_failing(self) -> bool:
         return self.error is not None or self.unseen is not None
 
-    def make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None = None) -> Plan:
+    def make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None = None) -> LogToClean:
         """With `footing` for a pass that is not to go beyond it. Raises OSError, KafkaError."""
         try:
             found = self._make_plan(cleaned_to, now_ms, footing)
@@ -68,7 +68,7 @@ class Standing:
         self.unseen = None
         return found
 
-    def _make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None) -> Plan:
+    def _make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None) -> LogToClean:
         log = self.log
         config = log.config
         unstable_offset = log.producers.first_unstable_offset if log.producers.ongoing else None
@@ -130,7 +130,7 @@ class Standing:
         self._failed_config = self.log.config
 
     def row(
-        self, running: CleaningPass | None, why_nothing_runs: str | None, now_monotonic_ms: int
+        self, running: CleaningTask | None, why_nothing_runs: str | None, now_monotonic_ms: int
     ) -> PartitionCleaning:
         """As people are shown it."""
         found = self.plan or nothing_seen(self.log.start_offset, self.log.size_bytes)
@@ -165,31 +165,31 @@ class Standing:
         )
 
 
-class Standings:
+class CleanerStates:
     """Those of all logs that were compacted topics' since they are here."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
-        self._by_key: dict[Key, Standing] = {}
+        self._by_key: dict[Key, CleanerState] = {}
 
-    def __iter__(self) -> Iterator[Standing]:
+    def __iter__(self) -> Iterator[CleanerState]:
         return iter(self._by_key.values())
 
-    def get(self, key: Key) -> Standing | None:
+    def get(self, key: Key) -> CleanerState | None:
         return self._by_key.get(key)
 
-    def of(self, log: PartitionLog) -> Standing:
+    def of(self, log: PartitionLog) -> CleanerState:
         key = (log.topic, log.partition)
         standing = self._by_key.get(key)
         if standing is None or standing.log is not log:
-            standing = self._by_key[key] = Standing(log)
+            standing = self._by_key[key] = CleanerState(log)
         return standing
 
-    def make_plan(self, standing: Standing, now_ms: int, footing: int | None = None) -> Plan:
+    def make_plan(self, standing: CleanerState, now_ms: int, footing: int | None = None) -> LogToClean:
         """Raises OSError, KafkaError."""
         return standing.make_plan(self.cleaned_to(standing), now_ms, footing)
 
-    def cleaned_to(self, standing: Standing) -> int | None:
+    def cleaned_to(self, standing: CleanerState) -> int | None:
         """What the checkpoint says."""
         key = standing.key
         return self._logs.home_of(key).checkpoints.cleaned.get(key)

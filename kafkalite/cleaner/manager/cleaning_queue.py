@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.cleaner.manager.cleaner_state import Standing, Standings, is_compacted
+from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Key = tuple[str, int]
 
 
-class Line:
+class CleaningQueue:
     """`is_running` says which logs a worker has, whom they need not wait for. `away`: those whose footing is being seen
     to; `ready`: those that are back from that."""
 
-    def __init__(self, standings: Standings, requests: RunRequests, is_running: Callable[[Key], bool]) -> None:
+    def __init__(self, standings: CleanerStates, requests: RunRequests, is_running: Callable[[Key], bool]) -> None:
         self.away: set[Key] = set()
         self.ready: set[Key] = set()
         self._standings = standings
@@ -50,17 +50,17 @@ class Line:
                 self._due.append(key)
         self.ready.intersection_update(due)
 
-    def step_out(self, standing: Standing) -> None:
+    def step_out(self, standing: CleanerState) -> None:
         standing.is_queued = True
         self.away.add(standing.key)
 
-    def come_back(self, standing: Standing) -> None:
+    def come_back(self, standing: CleanerState) -> None:
         standing.is_queued = True
         self.ready.add(standing.key)
         self._requests.wait_on(standing.key)
         self._back.append(standing.key)
 
-    def put_first(self, standing: Standing) -> None:
+    def put_first(self, standing: CleanerState) -> None:
         """It is to have another turn, and those who wait for it wait on."""
         self._requests.serve_again(standing.key)
         standing.is_queued = True
@@ -175,7 +175,7 @@ class Admission:
     """`why_none` says why nothing can be compacted at all, if so."""
 
     def __init__(
-        self, logs: LogManager, standings: Standings, clock: Clock, why_none: Callable[[], str | None]
+        self, logs: LogManager, standings: CleanerStates, clock: Clock, why_none: Callable[[], str | None]
     ) -> None:
         self._logs = logs
         self._standings = standings

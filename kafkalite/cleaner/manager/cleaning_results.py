@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.manager.cleaner_state import DEATHS_MAX, Standing
-from kafkalite.cleaner.manager.cleaning_queue import Line, RunOutcome, RunRequests
+from kafkalite.cleaner.manager.cleaner_state import DEATHS_MAX, CleanerState
+from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, RunOutcome, RunRequests
 from kafkalite.cleaner.manager.status import CleanerTotals
 from kafkalite.cleaner.workers.cleaning_task import Ending, Outcome
 from kafkalite.common.clock import Clock
@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Outcomes:
+class CleaningResults:
     """`fault` is told when whoever waits cannot hear it."""
 
     def __init__(
-        self, line: Line, requests: RunRequests, sums: Sums, clock: Clock, fault: Callable[[str, Exception], None]
+        self,
+        line: CleaningQueue,
+        requests: RunRequests,
+        sums: CleanerSums,
+        clock: Clock,
+        fault: Callable[[str, Exception], None],
     ) -> None:
         self._line = line
         self._requests = requests
@@ -31,7 +36,7 @@ class Outcomes:
         self._clock = clock
         self._fault = fault
 
-    def ended(self, standing: Standing, outcome: Outcome, backoff_ms: int, *, is_partial: bool = False) -> None:
+    def ended(self, standing: CleanerState, outcome: Outcome, backoff_ms: int, *, is_partial: bool = False) -> None:
         """A pass of a log ended, or could not begin. One of which only a part is done has another turn first."""
         key = standing.key
         standing.ended(outcome, self._clock.monotonic_ms(), self._clock.wall_ms(), backoff_ms)
@@ -63,7 +68,7 @@ class Outcomes:
             self._fault("telling what came of a run", error)
 
 
-class Sums:
+class CleanerSums:
     """`max_dirty_ratio` is of the last look."""
 
     def __init__(self, now_ms: int) -> None:

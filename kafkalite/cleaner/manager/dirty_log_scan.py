@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.manager.cleaner_state import Standing, Standings, is_compacted
+from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 
@@ -25,14 +25,14 @@ _WORK_PER_TURN = 500  # a log counts for 4 and each of its segments for 1: 0.5 t
 _WORK_OF_A_LOG = 4
 
 
-class Look:
+class DirtyLogScan:
     """One look; `turn` begins it. `found` is called at its end with those that are due, the dirtiest first; `fault`
     with what is wrong with this program, and the look goes on all the same. Those that are `running` are left out."""
 
     def __init__(
         self,
         logs: LogManager,
-        standings: Standings,
+        standings: CleanerStates,
         clock: Clock,
         is_running: Callable[[Key], bool],
         found: Callable[[list[Key]], None],
@@ -76,7 +76,7 @@ class Look:
         elif not self._is_running(key) and self._logs.logs.get(key) is log:
             self._look_closely(key, self._standings.of(log))
 
-    def _look_closely(self, key: Key, standing: Standing) -> None:
+    def _look_closely(self, key: Key, standing: CleanerState) -> None:
         try:
             plan = self._standings.make_plan(standing, self._clock.wall_ms())
         except (OSError, KafkaError) as error:
@@ -87,7 +87,7 @@ class Look:
         if plan.is_due and standing.may_run(self._clock.monotonic_ms()):
             self._due.append((plan.dirty_ratio, key))
 
-    def _reset(self, key: Key, standing: Standing, first_dirty_offset: int) -> None:
+    def _reset(self, key: Key, standing: CleanerState, first_dirty_offset: int) -> None:
         log, cleaned_to = standing.log, self._standings.cleaned_to(standing) or 0
         if cleaned_to > log.end_offset or "delete" not in log.config.cleanup_policy:
             logger.warning(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
 
 
-class Footing:
+class DurabilityCheck:
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
 

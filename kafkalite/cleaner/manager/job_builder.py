@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.log_to_clean import Plan
+from kafkalite.cleaner.job.log_to_clean import LogToClean
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import INT_MAX
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
 
 
-def make_job(log: PartitionLog, plan: Plan, config: BrokerConfig, now_ms: int) -> CleanJob:
+def make_job(log: PartitionLog, plan: LogToClean, config: BrokerConfig, now_ms: int) -> CleanJob:
     """What a worker is to do with `log`, which gives out its segments for that. Raises StorageError."""
     from kafkalite.cleaner.job.job import CleanJob, LastOfProducer, SourceSegment  # 5 ms, and most starts need no pass
 

@@ -6,30 +6,30 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.manager.cleaner_state import Standings, is_compacted
+from kafkalite.cleaner.manager.cleaner_state import CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.manager.cleaning_results import Sums
+    from kafkalite.cleaner.manager.cleaning_results import CleanerSums
     from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
-    from kafkalite.cleaner.workers.cleaning_task import CleaningPass
-    from kafkalite.cleaner.workers.worker_pool import Crew
+    from kafkalite.cleaner.workers.cleaning_task import CleaningTask
+    from kafkalite.cleaner.workers.worker_pool import WorkerPool
     from kafkalite.log.directories.log_manager import LogManager
 
 Key = tuple[str, int]
 
 
-class Overview:
+class StatusReport:
     """`why_nothing_runs` says what is wrong with the cleaner as a whole, if so. Nothing is changed here."""
 
     def __init__(
         self,
         logs: LogManager,
-        standings: Standings,
-        running: Mapping[Key, CleaningPass],
-        crew: Crew,
-        sums: Sums,
+        standings: CleanerStates,
+        running: Mapping[Key, CleaningTask],
+        crew: WorkerPool,
+        sums: CleanerSums,
         clock: Clock,
         why_nothing_runs: Callable[[], str | None],
     ) -> None:

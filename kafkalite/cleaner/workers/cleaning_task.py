@@ -34,7 +34,7 @@ from kafkalite.log.partition.segment_replacement import Replacement
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
-    from kafkalite.log.directories.log_directory import DataDirectory
+    from kafkalite.log.directories.log_directory import LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -72,17 +72,17 @@ class Outcome(NamedTuple):
     result: CleanResult | None = None
 
 
-class CleaningPass:
+class CleaningTask:
     """`heard_ms` (monotonic) is when the worker last spoke; `is_swapping`: the log is taking a group in, and the worker
     waits. `say` speaks to the worker; `over` is called once."""
 
     def __init__(
         self,
         log: PartitionLog,
-        home: DataDirectory,
+        home: LogDirectory,
         job: CleanJob,
         say: Callable[[ToWorker], None],
-        over: Callable[[CleaningPass, Outcome], None],
+        over: Callable[[CleaningTask, Outcome], None],
     ) -> None:
         self.key: Key = (log.topic, log.partition)
         self.log = log

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.throttle import share
 from kafkalite.cleaner.job.worker_messages import Clean, FromWorker, Rate, Ready, ToWorker
-from kafkalite.cleaner.workers.cleaning_task import CleaningPass, Ending, Outcome
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
 from kafkalite.common.clock import Clock, Timer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SILENCE_MS = 600_000  # a worker says something every two seconds
 _ABORT_MS = 10_000
 
 
-class Seat:
+class WorkerSlot:
     """One worker's. `is_ready`: it has spoken, so it can work here at all. `is_leaving`: it gets no more work.
     `verdict`: why we made an end of it, if we did, and what that is for the pass that it had."""
 
@@ -31,7 +31,7 @@ class Seat:
         self.is_ready = False
         self.is_leaving = False
         self.verdict: Outcome | None = None
-        self.running: CleaningPass | None = None
+        self.running: CleaningTask | None = None
         self.idle_timer: Timer | None = None
 
     @property
@@ -60,32 +60,32 @@ class Seat:
         return Outcome(Ending.DIED, f"{reason} while {what}"), is_death
 
 
-class Crew:
+class WorkerPool:
     """`hear` is told what workers say about their jobs, `ended` that one is no more, with the reason."""
 
     def __init__(
         self,
         begin_worker: BeginWorker,
         clock: Clock,
-        hear: Callable[[Seat, FromWorker], None],
-        ended: Callable[[Seat, str], None],
+        hear: Callable[[WorkerSlot, FromWorker], None],
+        ended: Callable[[WorkerSlot, str], None],
     ) -> None:
-        self.seats: list[Seat] = []
+        self.seats: list[WorkerSlot] = []
         self._begin_worker = begin_worker
         self._clock = clock
         self._hear = hear
         self._ended = ended
 
     @property
-    def busy(self) -> list[Seat]:
+    def busy(self) -> list[WorkerSlot]:
         return [seat for seat in self.seats if seat.running is not None]
 
-    def take(self) -> Seat:
+    def take(self) -> WorkerSlot:
         """A seat whose worker has nothing to do; a new one if need be. Raises OSError."""
         for seat in self.seats:
             if seat.is_free:
                 return seat
-        seat = Seat()
+        seat = WorkerSlot()
         self.seats.append(seat)
         try:
             seat.worker = self._begin_worker(
@@ -96,7 +96,7 @@ class Crew:
             raise
         return seat
 
-    def begin(self, seat: Seat, cleaning: CleaningPass, bytes_per_second: float) -> None:
+    def begin(self, seat: WorkerSlot, cleaning: CleaningTask, bytes_per_second: float) -> None:
         if seat.idle_timer is not None:
             seat.idle_timer.cancel()
             seat.idle_timer = None
@@ -108,7 +108,7 @@ class Crew:
                 other.say(Rate(rate))
         seat.say(Clean(cleaning.job, rate))
 
-    def end_if_silent(self, cleaning: CleaningPass) -> None:
+    def end_if_silent(self, cleaning: CleaningTask) -> None:
         """Kill the worker that has said nothing for too long."""
         silent_ms = self._clock.monotonic_ms() - cleaning.heard_ms
         if silent_ms > (_SILENCE_MS if cleaning.abort_reason is None else _ABORT_MS):
@@ -117,7 +117,7 @@ class Crew:
                     silence = f"the cleaner process said nothing for {silent_ms // 1000} s"
                     seat.kill(Ending.DIED, f"{silence} while it compacted {cleaning.name}, and was killed")
 
-    def release(self, seat: Seat, bytes_per_second: float) -> None:
+    def release(self, seat: WorkerSlot, bytes_per_second: float) -> None:
         """Its pass is over."""
         seat.running = None
         busy = self.busy
@@ -138,17 +138,17 @@ class Crew:
                 seat.idle_timer.cancel()
             seat.kill(Ending.ABORTED, reason)
 
-    def _dismiss(self, seat: Seat) -> None:
+    def _dismiss(self, seat: WorkerSlot) -> None:
         if seat.is_free and seat.worker is not None:
             seat.is_leaving = True
             seat.worker.dismiss()
 
-    def _heard(self, seat: Seat, message: FromWorker) -> None:
+    def _heard(self, seat: WorkerSlot, message: FromWorker) -> None:
         if isinstance(message, Ready):
             seat.is_ready = True
         self._hear(seat, message)
 
-    def _end(self, seat: Seat, why: str) -> None:
+    def _end(self, seat: WorkerSlot, why: str) -> None:
         self.seats.remove(seat)
         if seat.idle_timer is not None:
             seat.idle_timer.cancel()

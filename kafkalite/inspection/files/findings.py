@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Gravity(StrEnum):
+class Severity(StrEnum):
     """From the lightest to the gravest."""
 
     HARMLESS = "harmless"
@@ -29,7 +29,7 @@ class Fault(NamedTuple):
     what: str
     position: int = -1
     unwritten: bool = False  # nothing that was ever acknowledged: zeros, or a batch that was not written to its end
-    gravity: Gravity | None = None
+    gravity: Severity | None = None
     restart: str = ""
 
 
@@ -39,14 +39,14 @@ LINK_TO_NOWHERE = "a link that leads nowhere"
 def no_file(path: str, kind: str) -> Fault:
     """Of something in the place of a file that a broker reads or writes before it serves anybody."""
     stops = "the broker does not get past it, and may wait for it for ever, until it is taken away"
-    return Fault(path, "", f"it is {kind}, not a file", gravity=Gravity.REFUSES, restart=stops)
+    return Fault(path, "", f"it is {kind}, not a file", gravity=Severity.REFUSES, restart=stops)
 
 
 class Finding(NamedTuple):
     path: str
     where: str
     what: str
-    gravity: Gravity
+    gravity: Severity
     restart: str
     lost_bytes: int = 0
 

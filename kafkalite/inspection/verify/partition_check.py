@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.names import ZERO_UUID, parse_uuid
 from kafkalite.inspection.files.directory_listing import PartitionDirectory
-from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Gravity, no_file
+from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file
 from kafkalite.inspection.verify.index_check import check_indexes
 from kafkalite.inspection.verify.log_history import History
@@ -48,7 +48,7 @@ _LEFTOVERS = {
 
 
 @dataclass(slots=True)
-class Told:
+class PartitionReport:
     """What a look at a partition found. `end_offset` is the offset behind its last batch, `start_offset` the base of
     its first segment; `topic_id` None where the partition does not say."""
 
@@ -62,9 +62,9 @@ class Told:
 
 def check_partition(
     partition: PartitionDirectory, advance: Callable[[int], None], *, compacted_to: int = 0, deep: bool = False
-) -> Told:
+) -> PartitionReport:
     """`compacted_to`: below it offsets may be missing. Raises OSError."""
-    told = Told(partition)
+    told = PartitionReport(partition)
     faults = told.faults
     _check_names(partition, faults)
     told.topic_id = _check_metadata(partition, faults)
@@ -104,8 +104,8 @@ def check_partition(
 
 
 def _check_segment(
-    partition: PartitionDirectory, segment: Segment, history: History, advance: Callable[[int], None], told: Told,
-    deep: bool,
+    partition: PartitionDirectory, segment: Segment, history: History, advance: Callable[[int], None],
+    told: PartitionReport, deep: bool,
 ) -> None:  # fmt: skip
     markers_before = len(history.ended)
     scan = scan_segment(segment, history, advance, deep=deep)
@@ -123,7 +123,7 @@ def _check_segment(
     )
 
 
-def _check_gaps(told: Told, compacted_to: int) -> None:
+def _check_gaps(told: PartitionReport, compacted_to: int) -> None:
     """Without compaction every offset from the log's begin on is somewhere."""
 
     def tell(scan: SegmentScan, position: int, first: int, last: int) -> None:
@@ -145,7 +145,7 @@ def _check_gaps(told: Told, compacted_to: int) -> None:
         before = scan
 
 
-def _check_counts(partition: PartitionDirectory, told: Told) -> None:
+def _check_counts(partition: PartitionDirectory, told: PartitionReport) -> None:
     """What kafkalite noted of its sealed segments; an entry counts only for the very file that it was made of."""
     if RECORD_COUNTS not in partition.files:
         return
@@ -171,7 +171,7 @@ def _check_counts(partition: PartitionDirectory, told: Told) -> None:
             if counted != there and not scan.has_legacy:
                 what = f"it says {counted} data and control records, the segment has {there}"
                 wrong = "the broker tells wrong numbers until the file is deleted; records are not concerned"
-                told.faults.append(Fault(path, f"entry {number}", what, gravity=Gravity.STAYS, restart=wrong))
+                told.faults.append(Fault(path, f"entry {number}", what, gravity=Severity.STAYS, restart=wrong))
 
 
 def _check_names(partition: PartitionDirectory, faults: list[Fault]) -> None:
@@ -205,7 +205,7 @@ def _check_names(partition: PartitionDirectory, faults: list[Fault]) -> None:
 
 
 def _untouched(path: str, what: str, where: str = "") -> Fault:
-    return Fault(path, where, what, gravity=Gravity.HARMLESS, restart="it is not looked at, and stays")
+    return Fault(path, where, what, gravity=Severity.HARMLESS, restart="it is not looked at, and stays")
 
 
 def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.UUID | None:
@@ -227,14 +227,14 @@ def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.
                 path,
                 "",
                 f"it does not tell the topic's id: {error}",
-                gravity=Gravity.STAYS,
+                gravity=Severity.STAYS,
                 restart="it is passed over: the id comes from what the cluster knows of the topic",
             )
         )
         return None
 
 
-def _check_epochs(partition: PartitionDirectory, history: History, told: Told) -> None:
+def _check_epochs(partition: PartitionDirectory, history: History, told: PartitionReport) -> None:
     path = f"{partition.path}/{LEADER_EPOCHS}"
     written = [(epoch, offset) for epoch, offset in history.epochs if epoch >= 0]
     if LEADER_EPOCHS not in partition.files:

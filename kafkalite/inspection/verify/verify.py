@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafkalite.inspection.files.directory_listing import Place, is_locked, look, offsets_of
-from kafkalite.inspection.files.findings import Fault, Finding, Gravity
+from kafkalite.inspection.files.findings import Fault, Finding, Severity
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.verify.log_dir_check import check_root
-from kafkalite.inspection.verify.partition_check import Told, check_partition
+from kafkalite.inspection.verify.partition_check import PartitionReport, check_partition
 from kafkalite.inspection.verify.recovery_dry_run import Forecast, rehearse
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.file_names import (
@@ -64,7 +64,7 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
     progress = Progress(sizes, shown=shown)
     cleaned = offsets_of(place.root, CLEANER_OFFSETS)
 
-    def check(number: int) -> Told:
+    def check(number: int) -> PartitionReport:
         partition = place.partitions[number]
         compacted_to = cleaned.get((partition.topic, partition.partition), 0)
         return check_partition(partition, progress.advance, compacted_to=compacted_to, deep=deep)
@@ -78,7 +78,7 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
     findings, forecasts = _foretell_all(place, told, clean, now_ms)
     findings += [foretell(fault, None, None) for fault in faults]
     lost_bytes = sum(forecast.lost_bytes for forecast in forecasts.values()) + sum(
-        one.partition.log_bytes for one in told for fault in faults if fault.gravity is Gravity.LOSES
+        one.partition.log_bytes for one in told for fault in faults if fault.gravity is Severity.LOSES
         and fault.where.endswith(f" {one.partition.name}")
     )  # fmt: skip
     return Verdict(
@@ -93,7 +93,7 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
     )
 
 
-def _in_threads(check: Callable[[int], Told], count: int) -> list[Told]:
+def _in_threads(check: Callable[[int], PartitionReport], count: int) -> list[PartitionReport]:
     if count <= 1:
         return [check(number) for number in range(count)]
     with ThreadPoolExecutor(min(_THREADS, count), thread_name_prefix="kafkalite-verify") as pool:
@@ -101,7 +101,7 @@ def _in_threads(check: Callable[[int], Told], count: int) -> list[Told]:
 
 
 def _foretell_all(
-    place: Place, told: Sequence[Told], clean: bool, now_ms: int
+    place: Place, told: Sequence[PartitionReport], clean: bool, now_ms: int
 ) -> tuple[list[Finding], dict[str, Forecast]]:
     """What is said of the partitions' faults, and what was rehearsed to know it."""
     recovery_points = offsets_of(place.root, RECOVERY_POINTS)
@@ -122,77 +122,77 @@ def _foretell_all(
     return findings, forecasts
 
 
-def foretell(fault: Fault, forecast: Forecast | None, told: Told | None) -> Finding:
+def foretell(fault: Fault, forecast: Forecast | None, told: PartitionReport | None) -> Finding:
     """What becomes of a fault at the next start."""
 
-    def finding(gravity: Gravity, restart: str, lost_bytes: int = 0) -> Finding:
+    def finding(gravity: Severity, restart: str, lost_bytes: int = 0) -> Finding:
         return Finding(fault.path, fault.where, fault.what, gravity, restart, lost_bytes)
 
     if fault.gravity is not None:
-        lost = told.partition.log_bytes if told is not None and fault.gravity is Gravity.LOSES else 0
+        lost = told.partition.log_bytes if told is not None and fault.gravity is Severity.LOSES else 0
         return finding(fault.gravity, fault.restart, lost)
     if forecast is None or told is None:
-        return finding(Gravity.STAYS, "a log of KRaft: kafkalite leaves it alone")
+        return finding(Severity.STAYS, "a log of KRaft: kafkalite leaves it alone")
     if forecast.refusal:
-        return finding(Gravity.REFUSES, f"the broker does not start: {forecast.refusal}")
+        return finding(Severity.REFUSES, f"the broker does not start: {forecast.refusal}")
     name = os.path.basename(fault.path)
     if name in told.partition.files and name.endswith(LOG):
         return finding(*_foretell_log(fault, forecast, told, name))
     return finding(*_foretell_file(forecast, name))
 
 
-def _foretell_log(fault: Fault, forecast: Forecast, told: Told, name: str) -> tuple[Gravity, str, int]:
+def _foretell_log(fault: Fault, forecast: Forecast, told: PartitionReport, name: str) -> tuple[Severity, str, int]:
     size = told.partition.files[name]
     if name not in forecast.sizes:
         if size == 0:
-            return Gravity.REPAIRED, "the empty segment is deleted", 0
-        return Gravity.LOSES, "the whole segment is deleted: it lies behind damage", size
+            return Severity.REPAIRED, "the empty segment is deleted", 0
+        return Severity.LOSES, "the whole segment is deleted: it lies behind damage", size
     left = forecast.sizes[name]
     cut = size - left
     if fault.unwritten and left == fault.position:
-        return Gravity.REPAIRED, f"the last {cut} bytes are cut off; no whole batch is among them", 0
+        return Severity.REPAIRED, f"the last {cut} bytes are cut off; no whole batch is among them", 0
     if left < size and left <= max(fault.position, 0):
         behind = [base for base in told.partition.bases if f"{base:020d}{LOG}" > name]
         more = f", and {len(behind)} segments behind it are deleted" if behind else ""
-        return Gravity.LOSES, f"the log is cut at position {left}{more}", cut
+        return Severity.LOSES, f"the log is cut at position {left}{more}", cut
     if left < size and left > fault.position:
         what = f"the batch stays, and the log is cut behind it, at position {left}: what follows does not fit to it"
-        return Gravity.LOSES, what, cut
+        return Severity.LOSES, what, cut
     if fault.restart:
-        return Gravity.STAYS, fault.restart, 0
+        return Severity.STAYS, fault.restart, 0
     if forecast.clean:
-        return Gravity.STAYS, "the last stop was orderly, so it is not read again: it stays, and is served as it is", 0
+        return Severity.STAYS, "the last stop was orderly, so it is not read again: it stays, and is served as it is", 0
     bases = [base for base in told.partition.bases if base <= forecast.recovery_point]
     if int(name.split(".")[0]) >= (bases[-1] if bases else 0):
-        return Gravity.STAYS, "it is read again and taken as it is: a restart does not ask for that", 0
+        return Severity.STAYS, "it is read again and taken as it is: a restart does not ask for that", 0
     point = forecast.recovery_point
     below = f"it lies below the recovery point, {point}, so it is not read again: it stays, and is served as it is"
-    return Gravity.STAYS, below, 0
+    return Severity.STAYS, below, 0
 
 
-def _foretell_file(forecast: Forecast, name: str) -> tuple[Gravity, str]:
+def _foretell_file(forecast: Forecast, name: str) -> tuple[Severity, str]:
     found = parse_segment_file(name)
     if name in forecast.gone:
         if found is not None and found[2] == ".swap":
-            return Gravity.REPAIRED, "it takes its place" if _took_place(forecast, name) else "it is deleted"
+            return Severity.REPAIRED, "it takes its place" if _took_place(forecast, name) else "it is deleted"
         is_awaited = found is not None and found[2] == DELETED  # a stop does not wait for file.delete.delay.ms
-        return Gravity.HARMLESS if is_awaited else Gravity.REPAIRED, "it is deleted"
+        return Severity.HARMLESS if is_awaited else Severity.REPAIRED, "it is deleted"
     if name in forecast.rewritten:
-        return Gravity.REPAIRED, "it is made again from the log"
+        return Severity.REPAIRED, "it is made again from the log"
     suffix = found[1] if found is not None else name
     if suffix in (OFFSET_INDEX, TIME_INDEX):
         stem = name.split(".")[0]
-        return Gravity.STAYS, (
+        return Severity.STAYS, (
             "it stays: reads that it leads astray begin at the segment's own begin; "
             f"delete {stem}{OFFSET_INDEX}, and a restart makes both indexes again"
         )
     if suffix == SNAPSHOT:
-        return Gravity.HARMLESS, "it is not used: a newer one, or the log itself, says more"
+        return Severity.HARMLESS, "it is not used: a newer one, or the log itself, says more"
     if suffix == LEADER_EPOCHS:
-        return Gravity.STAYS, "what can be read of it counts; the epochs in the batches are not asked"
+        return Severity.STAYS, "what can be read of it counts; the epochs in the batches are not asked"
     if suffix == TXN_INDEX:
-        return Gravity.STAYS, "it stays: consumers with read_committed may be shown what was aborted, or miss records"
-    return Gravity.STAYS, "it stays as it is"
+        return Severity.STAYS, "it stays: consumers with read_committed may be shown what was aborted, or miss records"
+    return Severity.STAYS, "it stays as it is"
 
 
 def _took_place(forecast: Forecast, name: str) -> bool:

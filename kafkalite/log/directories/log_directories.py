@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.log.directories.log_directory import Contents, DataDirectory, Key
+from kafkalite.log.directories.log_directory import Contents, Key, LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.storage.file_names import META_PROPERTIES, STRAY_DIRECTORY, partition_set_aside
@@ -40,12 +40,12 @@ class StoredTopic:
 class Holdings(NamedTuple):
     """What all of them hold. `homes`: where each log lives; `checkpoints` and `contents` by path."""
 
-    homes: dict[Key, DataDirectory]
+    homes: dict[Key, LogDirectory]
     checkpoints: dict[str, LogOffsets]
     contents: dict[str, Contents]
 
 
-class DataDirectories:
+class LogDirectories:
     """In the order of log.dirs. Those that are `online` are locked for us until `leave`."""
 
     def __init__(
@@ -53,7 +53,7 @@ class DataDirectories:
     ) -> None:
         """Make them if need be and lock them. `broker_id` -1: whosever they are. Raises ConfigError with one line for
         the operator."""
-        self._all = [DataDirectory(path, files, lane()) for path in _distinct(data_dirs)]
+        self._all = [LogDirectory(path, files, lane()) for path in _distinct(data_dirs)]
         try:
             self._enter()
             self._check_broker(broker_id)
@@ -62,18 +62,18 @@ class DataDirectories:
             self.leave()
             raise
 
-    def __iter__(self) -> Iterator[DataDirectory]:
+    def __iter__(self) -> Iterator[LogDirectory]:
         return iter(self._all)
 
     @property
-    def online(self) -> list[DataDirectory]:
+    def online(self) -> list[LogDirectory]:
         return [directory for directory in self._all if directory.is_online]
 
     @property
-    def offline(self) -> list[DataDirectory]:
+    def offline(self) -> list[LogDirectory]:
         return [directory for directory in self._all if not directory.is_online]
 
-    def holding(self, path: str) -> DataDirectory | None:
+    def holding(self, path: str) -> LogDirectory | None:
         """The one that `path` is, or that has the log whose directory it is."""
         for directory in self._all:
             if path == directory.path or os.path.dirname(path) == directory.path:
@@ -128,7 +128,7 @@ class DataDirectories:
     def take_back(self, known: Mapping[uuid.UUID, str]) -> None:
         """Give the logs of these topics their names again where another broker, which did not know the topics, has set
         them aside: Apache Kafka does so with KRaft. What is here twice is left to the operator. Raises StorageError."""
-        aside: dict[Key, list[tuple[DataDirectory, str]]] = {}
+        aside: dict[Key, list[tuple[LogDirectory, str]]] = {}
         taken: set[Key] = set()
         for directory in self.online:
             try:
@@ -190,7 +190,7 @@ class DataDirectories:
     def look(self, topic_id_of: TopicIdOf) -> Holdings:
         """What is in them. Raises ConfigError when two have the same log, StorageError when no directory is left."""
         holdings = Holdings({}, {}, {})
-        places: dict[Key, list[DataDirectory]] = {}
+        places: dict[Key, list[LogDirectory]] = {}
         for directory in self.online:
             try:
                 contents = directory.look()
@@ -208,7 +208,7 @@ class DataDirectories:
             holdings.homes[key] = right
         return holdings
 
-    def _the_right_one(self, key: Key, places: list[DataDirectory], topic_id: uuid.UUID | None) -> DataDirectory:
+    def _the_right_one(self, key: Key, places: list[LogDirectory], topic_id: uuid.UUID | None) -> LogDirectory:
         """Of several logs of one name, the one that belongs to the topic, or of those the one that was ever written to:
         a directory that was away may have kept one of an earlier topic of that name, and one that was away or failed
         while the log was made may have the same log without a record. What is not right is set aside."""
@@ -229,7 +229,7 @@ class DataDirectories:
                 logger.warning("%s is set aside: the log of that topic is in %s", path, right[0].path)
         return right[0]
 
-    def leave_out(self, directory: DataDirectory, error: OSError) -> None:
+    def leave_out(self, directory: LogDirectory, error: OSError) -> None:
         """Go on without it. Raises StorageError when no directory is left."""
         directory.fail(error)
         directory.leave()
@@ -254,14 +254,14 @@ def _distinct(data_dirs: Sequence[str | Path]) -> list[str]:
     return list(paths.values())
 
 
-def _set_aside(directory: DataDirectory, key: Key) -> None:
+def _set_aside(directory: LogDirectory, key: Key) -> None:
     try:
         directory.move_aside(key, STRAY_DIRECTORY)
     except OSError as error:
         raise storage_error(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
 
 
-def _explain(directory: DataDirectory, strays: Sequence[str], futures: Mapping[Key, object]) -> None:
+def _explain(directory: LogDirectory, strays: Sequence[str], futures: Mapping[Key, object]) -> None:
     if strays:
         logger.warning(
             "%s holds %d partitions that no topic knew when they were found, such as %s: they are kept, but not "

@@ -78,7 +78,7 @@ class Contents(NamedTuple):
     strays: list[str]
 
 
-class DataDirectory:
+class LogDirectory:
     """Fields: `logs` are those that live here. `was_clean`: the last stop was orderly. `was_used_by_another`: it was
     not ours, although the one before was. `failure` says why the directory is offline, None while it is not.
 

@@ -2,7 +2,7 @@
 
 A new log goes to the directory with the fewest; none ever moves. A directory whose disk fails goes offline alone: its
 logs are let go of and `when_offline` is told, the others are served on. What fails is heard of through the door to the
-disk (`Files.when_refused`) and judged in one place, `DataDirectory.is_failed_by`.
+disk (`Files.when_refused`) and judged in one place, `LogDirectory.is_failed_by`.
 Slow work goes to other threads (`background`); the owner's thread hears of its end when it is woken (`hear`).
 Source: kafka.log.LogManager.
 """
@@ -21,15 +21,15 @@ from pathlib import Path
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.directories.log_directories import DataDirectories, Holdings, TopicIdOf
-from kafkalite.log.directories.log_directory import DataDirectory, Key
+from kafkalite.log.directories.log_directories import Holdings, LogDirectories, TopicIdOf
+from kafkalite.log.directories.log_directory import Key, LogDirectory
 from kafkalite.log.directories.startup_loading import TELL_EVERY_S, Found, Loading
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
-from kafkalite.log.storage.descriptor_cache import OpenSegments, capacity_for_limit
+from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, STRAY_DIRECTORY
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.io_executor import BackgroundWork, RunInBackground
+from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
 
@@ -58,37 +58,37 @@ class LogManager:
         self.when_gone: Callable[[Key], object] = lambda key: None  # a log was let go of, whatever the reason
         self._clock = clock
         self._config = config
-        self._work = BackgroundWork(run_in_background, wake)
+        self._work = SerialExecutor(run_in_background, wake)
         self.hear = self._work.hear
         self._timers: dict[Timer, None] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._files = files or Files(OpenSegments(capacity_for_limit(limit)))
-        self._homes: dict[Key, DataDirectory] = {}
+        self._files = files or Files(DescriptorCache(capacity_for_limit(limit)))
+        self._homes: dict[Key, LogDirectory] = {}
         self._checkpoint_is_due: set[str] = set()
         self._wait_for_checkpoint: dict[str, list[Callable[[], None]]] = {}  # by directory, where one is under way
         self._loaded = False
         self._takes_over = False
         self._settled = False
         self._closed = False
-        self._services = LogServices(
+        self._services = LogContext(
             clock,
             self._work.lane,
             self._files,
             config.producer_id_expiration_ms,
             self.hear,
         )
-        self.directories = DataDirectories(data_dirs, config.broker_id, self._files, self._work.lane)
+        self.directories = LogDirectories(data_dirs, config.broker_id, self._files, self._work.lane)
         self.was_clean = all(directory.was_clean for directory in self.online)
 
     @property
-    def online(self) -> list[DataDirectory]:
+    def online(self) -> list[LogDirectory]:
         return self.directories.online
 
     @property
-    def offline(self) -> list[DataDirectory]:
+    def offline(self) -> list[LogDirectory]:
         return self.directories.offline
 
-    def home_of(self, key: Key) -> DataDirectory:
+    def home_of(self, key: Key) -> LogDirectory:
         """Where a log lives."""
         return self._homes[key]
 
@@ -244,7 +244,7 @@ class LogManager:
             return log
         raise fault or StorageError(f"cannot create {topic}-{partition}: every data directory is offline")
 
-    def _create_in(self, directory: DataDirectory, key: Key, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
+    def _create_in(self, directory: LogDirectory, key: Key, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
         if directory.checkpoints.may_name(key):  # they must not meet the new log with what was true of an old one
             try:
                 directory.checkpoints.write(directory.offsets(directory.recovery_points()))
@@ -294,14 +294,14 @@ class LogManager:
                 self._checkpoint_soon(directory)
         return log
 
-    def _aside(self, directory: DataDirectory, key: Key, suffix: str) -> str:
+    def _aside(self, directory: LogDirectory, key: Key, suffix: str) -> str:
         """Free the name of a log; its directory's new path. Raises StorageError."""
         try:
             return directory.move_aside(key, suffix)
         except OSError as error:
             raise self._files.refusal(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
 
-    def _remove_later(self, directory: DataDirectory, path: str, delay_ms: int) -> None:
+    def _remove_later(self, directory: LogDirectory, path: str, delay_ms: int) -> None:
         def hand_out() -> None:
             del self._timers[timer]
             directory.background(lambda: self._files.remove_directory(path), removed)
@@ -327,7 +327,7 @@ class LogManager:
     def keep_starts(self, keys: Iterable[Key], done: Callable[[], None]) -> None:
         """Call `done` when a kill cannot take back any more where these logs start now. What cannot be written is
         logged, and tried again with the next checkpoint."""
-        homes: dict[str, DataDirectory] = {}
+        homes: dict[str, LogDirectory] = {}
         for key in keys:
             log, home = self.logs.get(key), self._homes.get(key)
             # where a segment begins the names of the files say it already
@@ -341,7 +341,7 @@ class LogManager:
         homes = {home.path: home for key in keys if (home := self._homes.get(key)) is not None}
         self._keep(homes, done)
 
-    def _keep(self, homes: Mapping[str, DataDirectory], done: Callable[[], None]) -> None:
+    def _keep(self, homes: Mapping[str, LogDirectory], done: Callable[[], None]) -> None:
         left = len(homes)
 
         def kept() -> None:
@@ -358,7 +358,7 @@ class LogManager:
         if not homes:
             done()
 
-    def _checkpoint_for(self, directory: DataDirectory, waiting: list[Callable[[], None]]) -> None:
+    def _checkpoint_for(self, directory: LogDirectory, waiting: list[Callable[[], None]]) -> None:
         """A checkpoint for all of these; then one for all who came meanwhile."""
         if not directory.is_online:  # its logs were let go of: the files are to stay as they are
             for tell in waiting:
@@ -377,7 +377,7 @@ class LogManager:
 
     def _checkpoint(
         self,
-        directory: DataDirectory,
+        directory: LogDirectory,
         high_watermarks: Mapping[Key, int] | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
@@ -394,7 +394,7 @@ class LogManager:
 
         directory.background(write, done)
 
-    def _checkpoint_soon(self, directory: DataDirectory) -> None:
+    def _checkpoint_soon(self, directory: LogDirectory) -> None:
         """Write the checkpoints once for all that happens in this turn of the loop."""
         if directory.path in self._checkpoint_is_due:
             return
@@ -439,7 +439,7 @@ class LogManager:
         timer = self._clock.call_later(0, due)
         self._timers[timer] = None
 
-    def _take_offline(self, directory: DataDirectory) -> None:
+    def _take_offline(self, directory: LogDirectory) -> None:
         keys = list(directory.logs)
         for key in keys:
             del self.logs[key], self._homes[key]

@@ -26,7 +26,7 @@ LOOK_AGAIN_MS = 500
 _LOOK_AGAIN_MS_MAX = 60_000
 
 
-class RetentionCheck:
+class RetentionTask:
     """A look at every log, `begin` begins one. `logs` are those that there are now, by (topic, partition). One that
     `is_busy` is left alone: its first segments are being compacted."""
 

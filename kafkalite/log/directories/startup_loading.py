@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.directories.log_directory import DataDirectory, Key
+from kafkalite.log.directories.log_directory import Key, LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import is_full
 
@@ -35,7 +35,7 @@ _WORTH_A_SYNC_BYTES = 1 << 20  # to read less again is quicker than to have the 
 class Found(NamedTuple):
     """A log that is to be opened."""
 
-    directory: DataDirectory
+    directory: LogDirectory
     key: Key
     config: TopicConfig
     known: Known
@@ -53,9 +53,9 @@ class Loading:
         self,
         found: Sequence[Found],
         checkpoints: dict[str, LogOffsets],
-        services: LogServices,
+        services: LogContext,
         threads_per_directory: int,
-        fail: Callable[[DataDirectory, OSError], None],
+        fail: Callable[[LogDirectory, OSError], None],
         tell_every_s: float = TELL_EVERY_S,
     ) -> None:
         self._found = found
@@ -185,7 +185,7 @@ class Loading:
                 logger.warning("%s", error)
         return log
 
-    def _write_down(self, directories: dict[str, DataDirectory]) -> None:
+    def _write_down(self, directories: dict[str, LogDirectory]) -> None:
         """Move the recovery points of the logs that are done; all else stays as it was found."""
         for path, directory in directories.items():
             before = self._checkpoints[path]
@@ -197,7 +197,7 @@ class Loading:
                     logger.warning("cannot write down how far the recovery of %s is: %s", path, error)
 
 
-def _is_of_the_disk(error: StorageError, directory: DataDirectory) -> bool:
+def _is_of_the_disk(error: StorageError, directory: LogDirectory) -> bool:
     """Here a full disk is as bad as a failed one: what cannot be recovered cannot be served."""
     cause = error.__cause__
     return isinstance(cause, OSError) and (is_full(cause) or directory.is_failed_by(cause))

@@ -34,7 +34,7 @@ def encode_entry(txn: AbortedTxn) -> bytes:
     return _ENTRY.pack(_VERSION, *txn)
 
 
-class TxnIndex:
+class TransactionIndex:
     """The file is read whole when asked: it is short, and only read_committed consumers ask."""
 
     __slots__ = ("_entries", "_files", "base_offset", "path")

@@ -9,7 +9,7 @@ from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Background, Files, run_inline
 
 
-class LogServices:
+class LogContext:
     """`hear` has the outcomes of slow work told that nobody was told of yet. `counting` is the lane of those who count
     records: one log after another.
     """

@@ -23,7 +23,7 @@ from kafkalite.common.region import FileRegion
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.partition.compacted_log import CompactedLog
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
-from kafkalite.log.partition.log_context import LogServices
+from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.recovery.log_loader import Known, LoadedLog, load
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
@@ -34,7 +34,7 @@ from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 
-__all__ = ["AppendResult", "LogServices", "PartitionLog"]
+__all__ = ["AppendResult", "LogContext", "PartitionLog"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class PartitionLog(CompactedLog):
     is_offline = False  # see OfflineLog
 
     def __init__(
-        self, topic: str, partition: int, directory: str, config: TopicConfig, loaded: LoadedLog, services: LogServices
+        self, topic: str, partition: int, directory: str, config: TopicConfig, loaded: LoadedLog, services: LogContext
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -96,7 +96,7 @@ class PartitionLog(CompactedLog):
 
     @classmethod
     def open(
-        cls, topic: str, partition: int, directory: str, config: TopicConfig, known: Known, services: LogServices
+        cls, topic: str, partition: int, directory: str, config: TopicConfig, known: Known, services: LogContext
     ) -> PartitionLog:
         """The log in an existing directory. Raises StorageError."""
         try:
@@ -108,7 +108,7 @@ class PartitionLog(CompactedLog):
 
     @classmethod
     def create(
-        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, services: LogServices
+        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, services: LogContext
     ) -> PartitionLog:
         """A new log in a directory that does not exist yet. Raises StorageError; then there is none afterwards."""
         try:

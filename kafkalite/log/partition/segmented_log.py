@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
 from kafkalite.log.partition.flushed_log import FlushedLog
-from kafkalite.log.partition.log_context import LogServices
+from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
 from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
 from kafkalite.log.segment.segment import Segment
-from kafkalite.log.state.leader_epoch_cache import LeaderEpochs
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import DELETED, SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Background, Files, storage_error
@@ -67,12 +67,12 @@ class SegmentedLog(FlushedLog):
     _replacement: SegmentReplacement | None
     _roll_age_ms: int
     _sealed_bytes: int
-    _services: LogServices
+    _services: LogContext
     _timers: dict[Timer, Sequence[Segment]]
     _unwanted: Segment | None
     background: Background
     directory: str
-    epochs: LeaderEpochs
+    epochs: LeaderEpochCache
     files: Files
     on_new_start: Callable[[], None]
     partition: int

@@ -20,7 +20,7 @@ from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.recovery.swap_recovery import finish_clean_up
 from kafkalite.log.segment.file_batches import is_intact
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
-from kafkalite.log.state.leader_epoch_cache import LeaderEpochs
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
     FAILED_SYNC,
@@ -61,7 +61,7 @@ class LoadedLog(NamedTuple):
 
     segments: list[Segment]
     producers: ProducerState
-    epochs: LeaderEpochs
+    epochs: LeaderEpochCache
     start_offset: int
     end_offset: int
     recovery_point: int
@@ -72,7 +72,7 @@ class LoadedLog(NamedTuple):
 def load(directory: str, config: TopicConfig, known: Known, now_ms: int, files: Files, expiration_ms: int) -> LoadedLog:
     """Raises OSError, and StorageError for a log that this version cannot take without harm."""
     sizes, snapshots, indexed, timed = _list(directory, files)
-    epochs = LeaderEpochs(f"{directory}/{LEADER_EPOCHS}", files)
+    epochs = LeaderEpochCache(f"{directory}/{LEADER_EPOCHS}", files)
     epochs.load()
     producers = ProducerState(directory, snapshots, files)
     segments = [Segment(directory, base, sizes[base], config, now_ms, files) for base in sorted(sizes)]
@@ -185,7 +185,7 @@ class _Loader:
     `rewritten`: the paths of what was made again on the way."""
 
     def __init__(
-        self, directory: str, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochs,
+        self, directory: str, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochCache,
         start_offset: int, now_ms: int, expiration_ms: int, files: Files,
     ) -> None:  # fmt: skip
         self._directory = directory

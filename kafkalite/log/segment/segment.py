@@ -25,7 +25,7 @@ from kafkalite.config.broker_config import TopicConfig
 from kafkalite.log.index.mapped_index import MappedIndex
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
-from kafkalite.log.index.transaction_index import TxnIndex
+from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment.file_batches import hop, walk
 from kafkalite.log.segment.record_count_file import Identity, identity_of
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
@@ -81,7 +81,7 @@ class Segment:
         self.created_ms = now_ms
         self.offset_index = OffsetIndex(stem + OFFSET_INDEX + leftover, base_offset, config.segment_index_bytes, files)
         self.time_index = TimeIndex(stem + TIME_INDEX + leftover, base_offset, config.segment_index_bytes, files)
-        self.txn_index = TxnIndex(stem + TXN_INDEX + leftover, base_offset, files)
+        self.txn_index = TransactionIndex(stem + TXN_INDEX + leftover, base_offset, files)
         self.index_interval_bytes = config.index_interval_bytes
         self.index_is_full = False
         self.max_timestamp_ms = -2

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 UNDEFINED = (-1, -1)
 
 
-class LeaderEpochs:
+class LeaderEpochCache:
     """The epochs of one partition's log. Invariant: `_epochs` and `_starts` ascend strictly and are equally long.
 
     `latest` is the newest epoch, -1 without any; `was_begun` says that `load` found a file. Methods that change

@@ -21,7 +21,7 @@ class Openable(Protocol):
         ...
 
 
-class OpenSegments:
+class DescriptorCache:
     """Those that hold descriptors now, at most `capacity` of them.
 
     Who is used sets its own `used` flag, which costs nothing on the way of a request; the one at the front loses the

@@ -19,7 +19,7 @@ from typing import Any
 
 from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
-from kafkalite.log.storage.descriptor_cache import OpenSegments
+from kafkalite.log.storage.descriptor_cache import DescriptorCache
 
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]
@@ -72,8 +72,8 @@ class Files:
     what a test's door overrides. All else is made of them. `open_segments` bounds the descriptors.
     """
 
-    def __init__(self, open_segments: OpenSegments | None = None) -> None:
-        self.open_segments = OpenSegments(256) if open_segments is None else open_segments
+    def __init__(self, open_segments: DescriptorCache | None = None) -> None:
+        self.open_segments = DescriptorCache(256) if open_segments is None else open_segments
         self.when_refused: Callable[[str, OSError], None] = _nobody
 
     def refusal(self, what: str, directory: str, error: OSError) -> StorageError:

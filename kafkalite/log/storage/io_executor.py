@@ -22,7 +22,7 @@ RunInBackground = Callable[[Job], object]
 _WAIT_SECONDS = 60
 
 
-class BackgroundWork:
+class SerialExecutor:
     """Belongs to one thread, which alone calls its methods. `run` hands a job to a worker; None runs it at once."""
 
     def __init__(self, run: RunInBackground | None = None, wake: Callable[[], object] | None = None) -> None:
@@ -84,7 +84,7 @@ class _Lane:
 
     __slots__ = ("_work", "jobs")
 
-    def __init__(self, work: BackgroundWork) -> None:
+    def __init__(self, work: SerialExecutor) -> None:
         self._work = work
         self.jobs: deque[tuple[Job, Done]] = deque()
 
@@ -94,7 +94,7 @@ class _Lane:
             self._work._begin(self)
 
 
-class Hands:
+class FlushThreadPool:
     """Threads that do what they are given, begun when needed, at most `most` of them. Belongs to one thread.
 
     20 us from a job to who hears of its end; 35 us with a ThreadPoolExecutor and its futures. What a producer that

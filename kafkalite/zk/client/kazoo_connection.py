@@ -1,10 +1,11 @@
 """The one place that touches kazoo: its connection thread, with our requests put in and bare answers taken out.
 
 kazoo gives connecting and coming back, the session, pings, and logging in. What it does with answers, watches and
-callbacks costs two more threads and knows neither MultiRead nor watches that stay; so requests go past its methods
-into its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it
-looks for watchers. What that relies on: `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
-`ConnectionHandler._connect`, `_read_watch_event`; and the verbs of its handlers. `Door` refuses a kazoo that lacks one.
+callbacks costs two more threads and knows neither MultiRead nor watches that stay; so requests go past its methods into
+its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it looks
+for watchers. What that relies on: `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
+`ConnectionHandler._connect`, `_read_watch_event`; and the verbs of its handlers. `KazooConnection` refuses a kazoo that
+lacks one.
 
     connection thread    state(...)  heard(path)  Reply.set(answer)  ended()       each must return at once
     event loop           open  submit
@@ -27,7 +28,7 @@ from typing import Any
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client.operations import Connection
 from kafkalite.zk.client.wire_requests import Answer, Request, watch_event
-from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +55,12 @@ class Reply:
         self._done(None, error)
 
 
-class Door:
+class KazooConnection:
     """One kazoo client and its thread; opened once, closed once."""
 
     def __init__(
         self,
-        settings: ZooKeeperSettings,
+        settings: ZooKeeperConfig,
         *,
         state: Callable[[Connection], None],
         heard: Callable[[str], None],
@@ -193,7 +194,7 @@ class _Muffled(logging.LoggerAdapter[logging.Logger]):
         self.log(logging.WARNING, msg, *args, **kwargs)
 
 
-def _handler(settings: ZooKeeperSettings, ended: Callable[[], None]) -> Any:
+def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
     """A handler of kazoo's that has one thread and makes the sockets itself."""
     from kazoo.handlers.threading import SequentialThreadingHandler
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from kafkalite.zk.client.kazoo_connection import Door, Reply
+from kafkalite.zk.client.kazoo_connection import KazooConnection, Reply
 from kafkalite.zk.client.wire_requests import Answer, Request
 
 _AT_SERVERS_MAX = 100  # whatever the setting says
@@ -33,17 +33,17 @@ class Refused(Exception):
         self.code = code
 
 
-class InFlight:
+class RequestQueue:
     """For one connection after the other: `use` the door when one is there, `lose` all when it goes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
         self._loop = loop
         self._count_max = min(count_max, _AT_SERVERS_MAX)
-        self._door: Door | None = None
+        self._door: KazooConnection | None = None
         self._line: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
         self._at_servers: dict[asyncio.Future[Answer], None] = {}
 
-    def use(self, door: Door) -> None:
+    def use(self, door: KazooConnection) -> None:
         """There is a connection."""
         self._door = door
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client import multi_read
-from kafkalite.zk.client.kazoo_connection import Door
+from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
     BadAcl,
@@ -45,9 +45,9 @@ from kafkalite.zk.client.operations import (
     Unavailable,
     failure,
 )
-from kafkalite.zk.client.request_queue import InFlight, Lost, Refused, drop
+from kafkalite.zk.client.request_queue import Lost, Refused, RequestQueue, drop
 from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
-from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes.znode_paths import with_parents
 
 __all__ = [
@@ -66,8 +66,8 @@ __all__ = [
     "OperationFailed",
     "SetData",
     "Unavailable",
+    "ZooKeeperConfig",
     "ZooKeeperSession",
-    "ZooKeeperSettings",
 ]
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class ZooKeeperSession:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        settings: ZooKeeperSettings,
+        settings: ZooKeeperConfig,
         *,
         changed: Callable[[Iterable[str]], None],
         connection: Callable[[Connection], None],
@@ -99,8 +99,8 @@ class ZooKeeperSession:
         self._changed = changed
         self._connection = connection
         self._chroot = settings.chroot
-        self._door: Door | None = None
-        self._in_flight = InFlight(loop, settings.in_flight_max)
+        self._door: KazooConnection | None = None
+        self._in_flight = RequestQueue(loop, settings.in_flight_max)
         self._connection_count = 0  # a new number whenever the connection comes or goes
         self._watched: list[str] = []
         self._heard: deque[str] = deque()  # filled by the connection thread
@@ -248,7 +248,7 @@ class ZooKeeperSession:
     # -- what comes from the connection thread
 
     def _open(self) -> None:
-        door: Door
+        door: KazooConnection
 
         def state(connection: Connection) -> None:
             self._call_soon(self._state_changed, door, connection)
@@ -262,7 +262,7 @@ class ZooKeeperSession:
         def ended() -> None:
             self._call_soon(self._ended, door)
 
-        door = self._door = Door(self.settings, state=state, heard=heard, ended=ended)
+        door = self._door = KazooConnection(self.settings, state=state, heard=heard, ended=ended)
         door.open()
 
     def _call_soon(self, function: Callable[..., None], *arguments: object) -> None:
@@ -284,7 +284,7 @@ class ZooKeeperSession:
             self._changed(list(heard))
         return bool(heard)
 
-    def _state_changed(self, door: Door, state: Connection) -> None:
+    def _state_changed(self, door: KazooConnection, state: Connection) -> None:
         if door is not self._door or self._is_stopping:
             return
         if state is Connection.CONNECTED:
@@ -361,7 +361,7 @@ class ZooKeeperSession:
                 with suppress(NodeExists):  # another broker starts too
                     write.created(await self._ask(write.request, path))
 
-    def _ended(self, door: Door) -> None:
+    def _ended(self, door: KazooConnection) -> None:
         """The thread has come to its end by itself: after refused credentials, or a fault of kazoo's."""
         if door is not self._door or self._is_stopping:
             return
@@ -375,7 +375,7 @@ class ZooKeeperSession:
             self._connection(Connection.EXPIRED)
         self._spawn(self._reopen(door))
 
-    async def _reopen(self, door: Door) -> None:
+    async def _reopen(self, door: KazooConnection) -> None:
         await asyncio.sleep(REOPEN_DELAY_S)
         await self._closed(door)
         if not self._is_stopping:
@@ -387,7 +387,7 @@ class ZooKeeperSession:
         self._connection_count += 1
         self._in_flight.lose()
 
-    async def _closed(self, door: Door) -> None:
+    async def _closed(self, door: KazooConnection) -> None:
         done = asyncio.Event()
 
         def close() -> None:

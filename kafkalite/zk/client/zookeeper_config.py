@@ -15,7 +15,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 
 
-class TlsSettings(NamedTuple):
+class TlsConfig(NamedTuple):
     """Names of PEM files, or None. `check_host`: the servers' certificates must name them."""
 
     keystore: str | None = None
@@ -44,13 +44,13 @@ class TlsSettings(NamedTuple):
         return context
 
 
-class SaslSettings(NamedTuple):
+class SaslConfig(NamedTuple):
     mechanism: str
     username: str | None = None
     password: str | None = None
 
 
-class ZooKeeperSettings(NamedTuple):
+class ZooKeeperConfig(NamedTuple):
     """`connect` is host:port,...[/chroot] as in Kafka; times are milliseconds."""
 
     connect: str
@@ -59,8 +59,8 @@ class ZooKeeperSettings(NamedTuple):
     set_acl: bool = False
     in_flight_max: int = 10
     digest: str | None = None  # user:password
-    sasl: SaslSettings | None = None
-    tls: TlsSettings | None = None
+    sasl: SaslConfig | None = None
+    tls: TlsConfig | None = None
 
     @property
     def servers(self) -> str:
@@ -74,7 +74,7 @@ class ZooKeeperSettings(NamedTuple):
         return "".join(f"/{part}" for part in parts)
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> ZooKeeperSettings:
+    def of(cls, config: BrokerConfig) -> ZooKeeperConfig:
         """Raises ConfigError when settings do not go together or name what is not there."""
         assert config.zookeeper_connect is not None
         settings = cls(
@@ -110,17 +110,17 @@ class ZooKeeperSettings(NamedTuple):
             self.tls.context()
 
 
-def _sasl(config: BrokerConfig) -> SaslSettings | None:
+def _sasl(config: BrokerConfig) -> SaslConfig | None:
     mechanism = config.zookeeper_sasl_mechanism
     if mechanism == "DIGEST-MD5" and config.zookeeper_sasl_username is None:
         return None
-    return SaslSettings(mechanism, config.zookeeper_sasl_username, config.zookeeper_sasl_password)
+    return SaslConfig(mechanism, config.zookeeper_sasl_username, config.zookeeper_sasl_password)
 
 
-def _tls(config: BrokerConfig) -> TlsSettings | None:
+def _tls(config: BrokerConfig) -> TlsConfig | None:
     if not config.zookeeper_ssl_client_enable:
         return None
-    return TlsSettings(
+    return TlsConfig(
         config.zookeeper_ssl_keystore_location,
         config.zookeeper_ssl_keystore_password,
         config.zookeeper_ssl_truststore_location,

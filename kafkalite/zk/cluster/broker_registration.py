@@ -22,7 +22,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.client.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
-from kafkalite.zk.cluster.session_file import OwnSessions
+from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ Gone = Callable[[str, int], Awaitable[bool]]
 """Waits until there is no node at a path, at most until a moment of the monotonic clock; tells whether it is gone."""
 
 
-class Registration:
+class BrokerRegistration:
     """Broker `broker_id`'s node. `endpoints` is None as long as it is not to be there."""
 
     def __init__(
-        self, session: ZooKeeperSession, own_sessions: OwnSessions, broker_id: int, clock: Clock, gone: Gone
+        self, session: ZooKeeperSession, own_sessions: SessionFile, broker_id: int, clock: Clock, gone: Gone
     ) -> None:
         self._session = session
         self._own_sessions = own_sessions

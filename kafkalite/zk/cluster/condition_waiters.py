@@ -8,7 +8,7 @@ from collections.abc import Callable
 from kafkalite.common.clock import Clock
 
 
-class Waiting:
+class ConditionWaiters:
     """`look` is called whenever memory has changed."""
 
     def __init__(self, clock: Clock) -> None:

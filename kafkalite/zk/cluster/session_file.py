@@ -30,7 +30,7 @@ _COUNT_MAX = 8  # the last one matters; one before it when a server forgot to cl
 _UNSIGNED = (1 << 64) - 1
 
 
-class OwnSessions:
+class SessionFile:
     """The file in `data_dir`. `load` and `add` block for a moment."""
 
     def __init__(self, data_dir: str | Path) -> None:

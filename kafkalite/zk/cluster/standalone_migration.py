@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Registry, TopicRecord
+from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, TopicRecord
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, NodeExists, Operation, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -40,13 +40,15 @@ class JournalHandover:
     def has_journal(self) -> bool:
         return any((each / JOURNAL_NAME).exists() for each in self._directories)
 
-    async def carry_out(self, registry: Registry, view: ClusterView, session: ZooKeeperSession, broker_id: int) -> None:
+    async def carry_out(
+        self, registry: ClusterMetadata, view: ClusterView, session: ZooKeeperSession, broker_id: int
+    ) -> None:
         """`view` knows everything that is in ZooKeeper. Raises ConfigError when something would be lost."""
         for directory in self._directories:
             journal = directory / JOURNAL_NAME
             if not journal.exists():
                 continue
-            old = EmbeddedRegistry(directory)
+            old = StandaloneMetadata(directory)
             await old.start()
             try:
                 missing = self._missing(journal, old.topics, view)

@@ -5,7 +5,8 @@
 One task follows (`_follow`). After each new connection it sees to this broker's own node and reads everything again;
 nothing is taken in from a ZooKeeper that has another cluster id, such as one that lost its data.
 
-    APART --register--> MEMBER <--connection--> CUT_OFF --expired, or a peer says so--> FENCED --registered--> MEMBER
+    UNREGISTERED --register--> MEMBER <--connection--> DISCONNECTED
+    DISCONNECTED --expired, or a peer says so--> FENCED --registered--> MEMBER
 
 Source: kafka.controller.KafkaController (what is watched), kafka.server.KafkaServer (order of the start),
 kafka.zookeeper.ZooKeeperClient (reconnecting).
@@ -26,22 +27,22 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     BrokerRecord,
     Change,
+    ClusterMetadata,
     Listener,
     PartitionRecord,
-    Registry,
-    Standing,
+    RegistrationState,
     TopicRecord,
 )
 from kafkalite.zk.client.operations import Connection, Delete, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
-from kafkalite.zk.client.zookeeper_config import ZooKeeperSettings
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster import producer_id_blocks, topic_ids
-from kafkalite.zk.cluster.broker_registration import Registration
+from kafkalite.zk.cluster.broker_registration import BrokerRegistration
 from kafkalite.zk.cluster.cluster_id import agree_on_cluster_id, generate_broker_id, read_cluster_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
-from kafkalite.zk.cluster.condition_waiters import Waiting
-from kafkalite.zk.cluster.session_file import OwnSessions
+from kafkalite.zk.cluster.condition_waiters import ConditionWaiters
+from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalHandover, adopt_topics
 from kafkalite.zk.cluster.view_loader import ViewReader
 from kafkalite.zk.znodes import znode_paths
@@ -54,7 +55,7 @@ _PAUSE_MS = 500  # before something that went wrong is tried again
 PathListener = Callable[[Iterable[str]], None]
 
 
-class ZooKeeperRegistry(Registry):
+class ZooKeeperMetadata(ClusterMetadata):
     """See the module. `data_dirs` are this broker's directories, locked: the first has the file of its sessions.
 
     `broker_id` -1 is taken from ZooKeeper's count at the start, above `reserved_broker_max_id`. `cluster_id` is that of
@@ -64,7 +65,7 @@ class ZooKeeperRegistry(Registry):
 
     def __init__(
         self,
-        settings: ZooKeeperSettings,
+        settings: ZooKeeperConfig,
         data_dirs: Sequence[str | Path],
         clock: Clock,
         *,
@@ -83,12 +84,12 @@ class ZooKeeperRegistry(Registry):
         self._reserved_broker_max_id = reserved_broker_max_id
         self._patience_ms = patience_ms
         self._handover = JournalHandover(data_dirs, adopts)
-        self._own_sessions = OwnSessions(data_dirs[0])
+        self._own_sessions = SessionFile(data_dirs[0])
         self._listeners: list[Listener] = []
         self._path_listeners: list[PathListener] = []
-        self._standing = Standing.APART
+        self._standing = RegistrationState.UNREGISTERED
         self._member_session = 0  # the session in which this broker was registered last
-        self._waiting = Waiting(clock)
+        self._waiting = ConditionWaiters(clock)
         self._all_is_stale = False  # everything is to be read again
         self._is_believed = False  # what this connection leads to is our cluster
         self._is_doubtful = False  # and whether this broker is registered is to be looked at
@@ -97,7 +98,7 @@ class ZooKeeperRegistry(Registry):
         self._follower: asyncio.Task[None] | None = None
         self._session: ZooKeeperSession | None = None
         self._reader: ViewReader | None = None
-        self._registration: Registration | None = None
+        self._registration: BrokerRegistration | None = None
         self._writes: ClusterWrites | None = None
 
     # -- what is known
@@ -123,7 +124,7 @@ class ZooKeeperRegistry(Registry):
         return self.view.controller_id
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> RegistrationState:
         return self._standing
 
     @property
@@ -185,7 +186,7 @@ class ZooKeeperRegistry(Registry):
         if self.broker_id < 0:
             self.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
             logger.info("this broker has got broker.id=%d", self.broker_id)
-        self._registration = Registration(session, self._own_sessions, self.broker_id, self._clock, self._gone)
+        self._registration = BrokerRegistration(session, self._own_sessions, self.broker_id, self._clock, self._gone)
         self._writes = ClusterWrites(session, self.view, reader.refresh, self._comes_true)
         await self._registration.clear_old()
         self._all_is_stale = False  # a connection that comes from here on says so again
@@ -232,7 +233,7 @@ class ZooKeeperRegistry(Registry):
         if registration.endpoints is None:
             return
         registration.endpoints = None
-        self._stand(Standing.APART)
+        self._stand(RegistrationState.UNREGISTERED)
         try:
             await registration.release()
             await self._require_reader().refresh([znode_paths.broker(self.broker_id)])
@@ -266,9 +267,9 @@ class ZooKeeperRegistry(Registry):
 
     def fence(self, why: str) -> None:
         """A broker that is connected says that this one is not among the brokers any more."""
-        if self._standing is Standing.CUT_OFF:
+        if self._standing is RegistrationState.DISCONNECTED:
             logger.warning("broker %d leads nothing from now on: %s", self.broker_id, why)
-            self._stand(Standing.FENCED)
+            self._stand(RegistrationState.FENCED)
 
     # -- what changes
 
@@ -283,10 +284,10 @@ class ZooKeeperRegistry(Registry):
             self._all_is_stale = True
             self._woken.set()
         if connection is Connection.EXPIRED or (connection is Connection.CONNECTED and lost_session):
-            if self._standing in (Standing.MEMBER, Standing.CUT_OFF):
-                self._stand(Standing.FENCED)
-        elif connection is not Connection.CONNECTED and self._standing is Standing.MEMBER:
-            self._stand(Standing.CUT_OFF)
+            if self._standing in (RegistrationState.MEMBER, RegistrationState.DISCONNECTED):
+                self._stand(RegistrationState.FENCED)
+        elif connection is not Connection.CONNECTED and self._standing is RegistrationState.MEMBER:
+            self._stand(RegistrationState.DISCONNECTED)
 
     async def _follow(self) -> None:
         while True:
@@ -351,7 +352,7 @@ class ZooKeeperRegistry(Registry):
             self._clock.call_later(_PAUSE_MS, self._woken.set)
         elif self.session.is_connected:
             self._member_session = node.ephemeral_owner
-            self._stand(Standing.MEMBER)
+            self._stand(RegistrationState.MEMBER)
 
     def _taken_in(self, changed: Sequence[str]) -> None:
         for listener in tuple(self._path_listeners):
@@ -361,17 +362,17 @@ class ZooKeeperRegistry(Registry):
 
     def _check_own_node(self) -> None:
         """Somebody took it away, or ZooKeeper did and has not said so yet: this broker has left for the others."""
-        if self._standing is Standing.MEMBER:
+        if self._standing is RegistrationState.MEMBER:
             node = self.view.node(znode_paths.broker(self.broker_id))
             if node is None or node.ephemeral_owner != self._member_session:
                 logger.warning("broker %d is not registered any more; registering it again", self.broker_id)
-                self._stand(Standing.FENCED)
+                self._stand(RegistrationState.FENCED)
                 self._is_doubtful = True
                 self._woken.set()
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: RegistrationState) -> None:
         if standing is not self._standing:
-            is_well = standing in (Standing.MEMBER, Standing.APART)
+            is_well = standing in (RegistrationState.MEMBER, RegistrationState.UNREGISTERED)
             logger.log(logging.INFO if is_well else logging.WARNING, "broker %d: %s", self.broker_id, standing.value)
             self._standing = standing
             self._tell(Change.STANDING, "")
@@ -394,7 +395,7 @@ class ZooKeeperRegistry(Registry):
         assert self._reader is not None, "not started"
         return self._reader
 
-    def _require_registration(self) -> Registration:
+    def _require_registration(self) -> BrokerRegistration:
         assert self._registration is not None, "not started"
         return self._registration
 

@@ -23,7 +23,7 @@ from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.checkpoint_file import read_offsets
@@ -183,7 +183,7 @@ def open_log(data_dir: Path, topic: str, partition: int) -> PartitionLog:
     starts = read_offsets(Files(), f"{data_dir}/{LOG_STARTS}")
     known = Known(clean=True, start_offset=starts.get((topic, partition), 0))
     config = TopicConfig(cleanup_policy=("compact", "delete"))
-    services = LogServices(ManualClock(1_700_000_000_000))
+    services = LogContext(ManualClock(1_700_000_000_000))
     return PartitionLog.open(topic, partition, f"{data_dir}/{topic}-{partition}", config, known, services)
 
 

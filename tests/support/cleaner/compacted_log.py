@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
-from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.file_batches import walk
 from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
@@ -71,7 +71,7 @@ class Log:
     def aborts(self, producer_id: int, first_offset: int, last_offset: int) -> None:
         """The transaction index of the last segment knows of it."""
         txn = AbortedTxn(producer_id, first_offset, last_offset, last_offset + 1)
-        TxnIndex(str(self.path(self.bases[-1], ".txnindex")), self.bases[-1], self.files).append(txn)
+        TransactionIndex(str(self.path(self.bases[-1], ".txnindex")), self.bases[-1], self.files).append(txn)
 
     def path(self, base: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base:020d}{suffix}"

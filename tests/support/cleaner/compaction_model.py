@@ -15,7 +15,7 @@ from random import Random
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed
-from kafkalite.cleaner.manager.cleaner_state import Standing
+from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
@@ -237,7 +237,7 @@ class CompactedHistory(LogHistory):
         self._let_time_pass(random)
         now_ms = self.clock.wall_ms()
         try:
-            plan = Standing(log).make_plan(self.cleaned_to, now_ms)
+            plan = CleanerState(log).make_plan(self.cleaned_to, now_ms)
             if plan.must_reset:
                 self.cleaned_to = plan.first_dirty_offset
             if not plan.dirty_bytes:

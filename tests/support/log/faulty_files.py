@@ -30,7 +30,7 @@ from random import Random
 from typing import NamedTuple
 
 from kafkalite.common.region import OpenFile
-from kafkalite.log.storage.descriptor_cache import OpenSegments
+from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files
 
 _PAGE_BYTES = 4096
@@ -137,7 +137,7 @@ class FaultyFiles(Files):
     def __init__(
         self, root: str, *, ordered: bool = False, block_bytes: int = _PAGE_BYTES, open_segments: int = 256
     ) -> None:
-        super().__init__(OpenSegments(open_segments))
+        super().__init__(DescriptorCache(open_segments))
         self.root = root
         self.ordered = ordered
         self.calls = 0

@@ -18,10 +18,10 @@ from random import Random
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import Job
-from kafkalite.log.storage.io_executor import BackgroundWork
+from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import stamp
 from tests.support.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.support.log.ledger import Ledger, make_batch, state_of, times_around
@@ -70,7 +70,7 @@ class LogHistory:
         self.batches = 0
         self.kept = Known(clean=True)  # what the checkpoints say
         self.pending: deque[Job] = deque()
-        self.background = BackgroundWork(self.pending.append)
+        self.background = SerialExecutor(self.pending.append)
         self.is_compacting = False
         self.committed_before = 0  # by other settings than those of now
         self.sequences: dict[int, tuple[int, int]] = {}
@@ -326,7 +326,7 @@ class LogHistory:
         self.log.abandon()
         self.is_compacting = False
         self.pending.clear()
-        self.background = BackgroundWork(self.pending.append)
+        self.background = SerialExecutor(self.pending.append)
         if self.kept.clean:
             # somebody ran on these files since
             self.kept = Known(False, self.kept.recovery_point, self.kept.start_offset)
@@ -374,7 +374,7 @@ class LogHistory:
 
     def open_on(self, files: FaultyFiles) -> PartitionLog:
         """The log on this or another disk."""
-        services = LogServices(self.clock, self.background.lane, files, hear=self.background.hear)
+        services = LogContext(self.clock, self.background.lane, files, hear=self.background.hear)
         return PartitionLog.open("orders", 0, f"{files.root}/orders-0", self.config, self.kept, services)
 
     def _forget_sequences(self) -> None:

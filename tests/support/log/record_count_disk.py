@@ -10,12 +10,12 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.file_names import RECORD_COUNTS
 from kafkalite.log.storage.files import Files, Job, run_inline
-from kafkalite.log.storage.io_executor import BackgroundWork
+from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import read_messages
 from kafkalite.record.record import read_records
@@ -80,14 +80,14 @@ class Disk:
         self.clock = ManualClock(START_MS)
         self.config = TopicConfig(**{"segment_bytes": 700, "cleanup_policy": ("compact", "delete")} | config)
         self.pending: deque[Job] = deque()
-        self.background = BackgroundWork(self.pending.append)
+        self.background = SerialExecutor(self.pending.append)
         self.later = later
         self.known = Known(clean=True)
         self.log = self._open()
 
     def _open(self) -> PartitionLog:
         lane = self.background.lane if self.later else (lambda: run_inline)
-        services = LogServices(self.clock, lane, self.files, hear=self.background.hear)
+        services = LogContext(self.clock, lane, self.files, hear=self.background.hear)
         return PartitionLog.open("orders", 0, str(self.directory), self.config, self.known, services)
 
     def write(self, count: int = 1, **batch: object) -> None:

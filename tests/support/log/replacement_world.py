@@ -10,11 +10,11 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import Job
-from kafkalite.log.storage.io_executor import BackgroundWork
+from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
 from kafkalite.record.record import read_records
 from tests.support.log.faulty_files import FaultyFiles
@@ -36,7 +36,7 @@ class World:
         os.makedirs(f"{root}/disk-0/orders-0")
         self.clock = ManualClock(START_MS)
         self.pending: deque[Job] = deque()
-        self.background = BackgroundWork(self.pending.append)
+        self.background = SerialExecutor(self.pending.append)
         self.files = FaultyFiles(f"{root}/disk-0", ordered=ordered)
         self.config = TopicConfig(
             segment_bytes=160,
@@ -50,7 +50,7 @@ class World:
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool = False) -> PartitionLog:
-        services = LogServices(self.clock, self.background.lane, self.files, hear=self.background.hear)
+        services = LogContext(self.clock, self.background.lane, self.files, hear=self.background.hear)
         known = self.known._replace(clean=clean)
         self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, known, services)
         return self.log
@@ -89,7 +89,7 @@ class World:
     def stop(self) -> None:
         self.log.abandon()
         self.pending.clear()
-        self.background = BackgroundWork(self.pending.append)
+        self.background = SerialExecutor(self.pending.append)
 
     def kill(self) -> PartitionLog:
         self.stop()

@@ -16,9 +16,9 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, Standing, TopicRecord
+from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.zk.client.session import ZooKeeperSession
-from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from tests.support.zk.visits import settings_for
 
 LIMIT_S = 30.0
@@ -29,14 +29,14 @@ def endpoints(broker_id: int, host: str = "here") -> tuple[ListenerConfig, ...]:
 
 
 class Member:
-    """`told`: what listeners were told, in order. `session` options are those of ZooKeeperSettings."""
+    """`told`: what listeners were told, in order. `session` options are those of ZooKeeperConfig."""
 
     def __init__(
         self, connect: str, directory: Path, broker_id: int = 1, session: dict[str, Any] | None = None, **options: Any
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.clock = SystemClock(asyncio.get_running_loop())
-        self.registry = ZooKeeperRegistry(
+        self.registry = ZooKeeperMetadata(
             settings_for(connect, **(session or {})), [directory], self.clock, broker_id=broker_id, **options
         )
         self.told: list[tuple[Change, str]] = []
@@ -54,7 +54,7 @@ class Member:
                 self._news.clear()
                 await self._news.wait()
 
-    async def until_standing(self, standing: Standing) -> None:
+    async def until_standing(self, standing: RegistrationState) -> None:
         await self.until(lambda: self.registry.standing is standing)
 
     async def join(self) -> None:
@@ -62,7 +62,7 @@ class Member:
         self.controller.start()
 
     async def stop(self) -> None:
-        if self.registry.standing is not Standing.APART:
+        if self.registry.standing is not RegistrationState.UNREGISTERED:
             await self.controller.stop()
         await self.registry.unregister()
         await self.registry.stop()

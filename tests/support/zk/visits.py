@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite.zk.client.session import Connection, ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.client.session import Connection, ZooKeeperConfig, ZooKeeperSession
 
 SESSION_TIMEOUT_MS = 4_000
 LIMIT_S = 30.0
@@ -16,7 +16,7 @@ LIMIT_S = 30.0
 class Visit:
     """A session with `heard`, the batches of changed paths, and `states`, those of the connection, in order."""
 
-    def __init__(self, settings: ZooKeeperSettings) -> None:
+    def __init__(self, settings: ZooKeeperConfig) -> None:
         self.heard: list[list[str]] = []
         self.states: list[Connection] = []
         self._news = asyncio.Event()
@@ -51,8 +51,8 @@ class Visit:
         self._news.set()
 
 
-def settings_for(connect: str, **others: Any) -> ZooKeeperSettings:
-    return ZooKeeperSettings(
+def settings_for(connect: str, **others: Any) -> ZooKeeperConfig:
+    return ZooKeeperConfig(
         connect, **{"session_timeout_ms": SESSION_TIMEOUT_MS, "connection_timeout_ms": 20_000, **others}
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.cluster_metadata import Standing
+from kafkalite.metadata.cluster_metadata import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.zookeeper import Cut, ZooKeeper
@@ -40,9 +40,9 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Callable[[Story],
     return tell
 
 
-def standing(cluster: ThreeBrokers, number: int) -> Standing:
+def standing(cluster: ThreeBrokers, number: int) -> RegistrationState:
     found = cluster.rooms(number).registry.standing
-    assert isinstance(found, Standing)
+    assert isinstance(found, RegistrationState)
     return found
 
 
@@ -61,9 +61,9 @@ def test_one_who_is_apart_gives_way_and_whoever_waits_there_is_told(tell):
         )
         parked = asyncio.ensure_future(cluster.ask(3, request, 11))
         wires[3].cut()
-        await cluster.until(lambda: standing(cluster, 3) is Standing.CUT_OFF)
+        await cluster.until(lambda: standing(cluster, 3) is RegistrationState.DISCONNECTED)
         assert (await cluster.fetch(3, T, index)).error_code == 0
-        await cluster.until(lambda: standing(cluster, 3) is Standing.FENCED)
+        await cluster.until(lambda: standing(cluster, 3) is RegistrationState.FENCED)
         answer = await asyncio.wait_for(parked, 10)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         refused = await cluster.produce(3, T, index)
@@ -84,7 +84,7 @@ def test_when_zookeeper_is_away_for_all_nobody_gives_way_to_one_who_knew_less(te
         await cluster.stop(3)
         await cluster.until(lambda: 3 not in cluster.rooms(1).registry.brokers)
         wires[1].cut()
-        await cluster.until(lambda: standing(cluster, 1) is Standing.CUT_OFF)
+        await cluster.until(lambda: standing(cluster, 1) is RegistrationState.DISCONNECTED)
         await cluster.until(lambda: 1 not in cluster.rooms(2).registry.brokers)  # and is the controller
         await cluster.start(3)
         await cluster.until(lambda: 3 in cluster.rooms(2).registry.brokers)
@@ -101,7 +101,7 @@ def test_when_zookeeper_is_away_for_all_nobody_gives_way_to_one_who_knew_less(te
         wires[2].cut()
         wires[3].cut()
         await cluster.until(lambda: len(asked) == 2)
-        assert asked == [None, None] and standing(cluster, 3) is Standing.CUT_OFF
+        assert asked == [None, None] and standing(cluster, 3) is RegistrationState.DISCONNECTED
         assert (await cluster.produce(3, T, index)).error_code == 0
 
     tell(story)

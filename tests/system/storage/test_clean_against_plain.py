@@ -22,7 +22,7 @@ from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
 from kafkalite.config.broker_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import look_at_partition
 from kafkalite.inspection.verify.partition_check import check_partition
-from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.file_names import CLEANED, LOG, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
@@ -224,7 +224,7 @@ def make_job(log: RandomLog, one: Pass, setting: Setting, dirty_from: int) -> Cl
 
 
 def txns_of(directory: str, base: int, suffix: str, files: Files) -> list[AbortedTxn]:
-    return TxnIndex(f"{directory}/{base:020d}.txnindex{suffix}", base, files).all()
+    return TransactionIndex(f"{directory}/{base:020d}.txnindex{suffix}", base, files).all()
 
 
 # one new segment

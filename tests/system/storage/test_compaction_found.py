@@ -11,12 +11,12 @@ import pytest
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanedSegment
-from kafkalite.cleaner.manager.cleaner_state import Standing
+from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.segment import Segment
@@ -39,7 +39,7 @@ class World:
         self.log = self.open(Known(clean=True))
 
     def open(self, known: Known) -> PartitionLog:
-        services = LogServices(self.clock, files=self.files)
+        services = LogContext(self.clock, files=self.files)
         self.log = PartitionLog.open("orders", 0, str(self.directory), COMPACTED, known, services)
         return self.log
 
@@ -56,7 +56,7 @@ class World:
         return told == [None]
 
     def compact(self) -> bool:
-        plan = Standing(self.log).make_plan(None, NOW_MS)
+        plan = CleanerState(self.log).make_plan(None, NOW_MS)
         job = make_job(self.log, plan, BrokerConfig(), NOW_MS)
         return clean(job, self.files, self.swap).is_complete
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
-from kafkalite.zk.client.session import ZooKeeperSession, ZooKeeperSettings
+from kafkalite.zk.client.session import ZooKeeperConfig, ZooKeeperSession
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.controller_members import Place, topic
 from tests.unit.controller.conftest import Tell
@@ -19,7 +19,7 @@ from tests.unit.controller.conftest import Tell
 @asynccontextmanager
 async def session(place: Place) -> AsyncIterator[ZooKeeperSession]:
     loop = asyncio.get_running_loop()
-    settings = ZooKeeperSettings(connect=place.connect, session_timeout_ms=6000)
+    settings = ZooKeeperConfig(connect=place.connect, session_timeout_ms=6000)
     one = ZooKeeperSession(loop, settings, changed=lambda changed: None, connection=lambda connection: None)
     await one.start()
     await one.make_paths(znode_paths.PERSISTENT)

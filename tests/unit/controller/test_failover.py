@@ -10,9 +10,9 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
 from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Unavailable
-from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperRegistry
+from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_paths
 from tests.support.controller_members import ENDPOINTS, Member, Place, cluster, expire, topic
 from tests.support.zookeeper import Cut
@@ -103,10 +103,12 @@ def test_a_controller_that_is_cut_off_is_replaced_and_obeys_when_it_is_back(tell
             await two.until(lambda: two.leaders("orders") == {0: 1, 1: 2}, "leaders")
             cut.cut()
             await two.until(lambda: two.leaders("orders") == {0: NO_LEADER, 1: 2}, "another controller")
-            assert two.is_controller and one.standing is not Standing.MEMBER
+            assert two.is_controller and one.standing is not RegistrationState.MEMBER
             cut.mend()
             await two.until(lambda: two.leaders("orders") == {0: 1, 1: 2}, "broker 1 again")
-            await one.until(lambda: one.standing is Standing.MEMBER and not one.is_controller, "a modest broker 1")
+            await one.until(
+                lambda: one.standing is RegistrationState.MEMBER and not one.is_controller, "a modest broker 1"
+            )
             await one.stop()
             await two.stop()
 
@@ -120,9 +122,9 @@ def test_a_short_interruption_costs_no_election(tell: Tell) -> None:
             one = await Member(place._replace(connect=f"{cut.connect}/{chroot}"), 1, session_timeout_ms=20_000).start()
             await one.until(lambda: one.is_controller, "a controller")
             cut.cut()
-            await one.until(lambda: one.standing is Standing.CUT_OFF, "the loss")
+            await one.until(lambda: one.standing is RegistrationState.DISCONNECTED, "the loss")
             cut.mend()
-            await one.until(lambda: one.standing is Standing.MEMBER, "the connection")
+            await one.until(lambda: one.standing is RegistrationState.MEMBER, "the connection")
             await one.session.write(topic("orders", [(1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1}, "a leader")
             assert one.controller.epoch == 1
@@ -180,7 +182,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
     chance = random.Random(seed)
     seen: dict[tuple[str, int, int], tuple[int, int, int]] = {}
 
-    def witness_states(witness: ZooKeeperRegistry) -> None:
+    def witness_states(witness: ZooKeeperMetadata) -> None:
         for name, states in witness.view.states.items():
             topic_node = witness.view.assignments.get(name)
             for number, state in states.items():

@@ -16,9 +16,9 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import CommittedOffset
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets_topic import TURN_BYTES, GroupTopic
+from kafkalite.coordinator.offsets_topic import TURN_BYTES, OffsetsTopic
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,7 +27,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.topic_admin import Topic, Topics
+from kafkalite.replication.topic_admin import Topic, TopicAdmin
 
 PARTITIONS = 2  # what the broker would make of its own accord
 
@@ -35,9 +35,9 @@ PARTITIONS = 2  # what the broker would make of its own accord
 class Life:
     """A broker from its start to its stop, as far as groups are concerned."""
 
-    def __init__(self, config: BrokerConfig, clock: ManualClock, topics: Topics) -> None:
+    def __init__(self, config: BrokerConfig, clock: ManualClock, topics: TopicAdmin) -> None:
         self.topics = topics
-        self.group_topic = GroupTopic(config, clock, topics)
+        self.group_topic = OffsetsTopic(config, clock, topics)
         self.coordinator = GroupCoordinator(config, clock, self.group_topic.append, lambda topic, index: True)
         self.group_topic.attach(self.coordinator)
 
@@ -72,10 +72,10 @@ async def life(data_dir: Path) -> AsyncIterator[Life]:
     clock = ManualClock()
     config = BrokerConfig.load({"offsets.topic.num.partitions": str(PARTITIONS)})
     logs = LogManager([data_dir], clock, config)
-    registry = EmbeddedRegistry(data_dir)
+    registry = StandaloneMetadata(data_dir)
     try:
         await registry.start()
-        topics = Topics(config, registry, logs, config.broker_id)
+        topics = TopicAdmin(config, registry, logs, config.broker_id)
         await logs.load(registry.cluster_id, topics.config_for)
         await topics.load()
         yield Life(config, clock, topics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.coordinator.producer_id_manager import ProducerIds
+from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 
 
 class Count:
@@ -23,7 +23,7 @@ class Count:
 
 def test_ids_come_one_by_one_and_from_one_block_after_another() -> None:
     async def story() -> None:
-        ids = ProducerIds(Count().reserve)
+        ids = ProducerIdManager(Count().reserve)
         assert await asyncio.gather(*(ids.next() for _ in range(25))) == list(range(25))
 
     asyncio.run(story())
@@ -32,7 +32,7 @@ def test_ids_come_one_by_one_and_from_one_block_after_another() -> None:
 def test_a_count_that_begins_again_goes_on_above_what_the_logs_have_met() -> None:
     async def story() -> None:
         count, met = Count(), [-1]
-        ids = ProducerIds(count.reserve, count.skip, lambda: met[0])
+        ids = ProducerIdManager(count.reserve, count.skip, lambda: met[0])
         given = [await ids.next() for _ in range(25)]
         count.first, met[0] = 0, 24
         given += [await ids.next() for _ in range(15)]
@@ -44,7 +44,7 @@ def test_a_count_that_begins_again_goes_on_above_what_the_logs_have_met() -> Non
 def test_who_writes_under_an_id_beyond_all_measure_does_not_use_them_up() -> None:
     async def story() -> None:
         count = Count()
-        ids = ProducerIds(count.reserve, count.skip, lambda: 1 << 61)
+        ids = ProducerIdManager(count.reserve, count.skip, lambda: 1 << 61)
         assert [await ids.next() for _ in range(15)] == list(range(15))
 
     asyncio.run(story())

@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper, command, find_jars, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, command, find_jars, what_is_missing
 from tests.support.places import ROOT
 from tests.support.wait import until
 
@@ -25,7 +25,7 @@ needs_java = pytest.mark.skipif(what_is_missing() is not None, reason=f"{what_is
 @pytest.mark.long  # its quick form is `kafkalite serve -n`, tests/system/cluster/test_serve_n.py
 def test_it_serves_and_finds_its_data_again(tmp_path: Path) -> None:
     async def story() -> None:
-        zookeeper = OwnZooKeeper(tmp_path / "zookeeper")
+        zookeeper = ZooKeeperProcess(tmp_path / "zookeeper")
         await zookeeper.start()
         address = zookeeper.connect
         await asyncio.to_thread(with_client, address, lambda client: client.create("/kept", b"data"))

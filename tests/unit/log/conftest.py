@@ -11,9 +11,9 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.partition.partition_log import AppendResult, LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import AppendResult, LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
-from kafkalite.log.storage.descriptor_cache import OpenSegments
+from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import Record, read_records
@@ -81,8 +81,8 @@ class Disk:
         self.directory = root / "orders-0"
         self.directory.mkdir()
         self.clock = ManualClock(START_MS)
-        self.files = SmallFiles(OpenSegments(64))
-        self.services = LogServices(self.clock, files=self.files)
+        self.files = SmallFiles(DescriptorCache(64))
+        self.services = LogContext(self.clock, files=self.files)
         self.settings: dict[str, object] = {}
         self._monkeypatch = monkeypatch
         self._opened: list[PartitionLog] = []

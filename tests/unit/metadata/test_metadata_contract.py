@@ -17,12 +17,12 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     Change,
+    ClusterMetadata,
     PartitionRecord,
-    Registry,
-    Standing,
+    RegistrationState,
     TopicRecord,
 )
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from tests.support.zk.members import Member
 
 ME = 0
@@ -40,7 +40,7 @@ def topic(name: str, count: int = 1, **config: str) -> TopicRecord:
 class Kept:
     """A registry that can be opened again and again on what it kept. Registered while it is entered."""
 
-    def __init__(self, make: Callable[[], tuple[Registry, Member | None]]) -> None:
+    def __init__(self, make: Callable[[], tuple[ClusterMetadata, Member | None]]) -> None:
         self._make = make
 
     @asynccontextmanager
@@ -62,17 +62,17 @@ class Kept:
 @pytest.fixture(params=["embedded", "zookeeper"])
 def kept(request: pytest.FixtureRequest, tmp_path, chroot) -> Kept:
     if request.param == "embedded":
-        return Kept(lambda: (EmbeddedRegistry(tmp_path, broker_id=ME), None))
+        return Kept(lambda: (StandaloneMetadata(tmp_path, broker_id=ME), None))
     server = request.getfixturevalue("zookeeper")
 
-    def make() -> tuple[Registry, Member]:
+    def make() -> tuple[ClusterMetadata, Member]:
         member = Member(server.connect + chroot, tmp_path, ME)
         return member.registry, member
 
     return Kept(make)
 
 
-def memory_of(registry: Registry) -> tuple[object, ...]:
+def memory_of(registry: ClusterMetadata) -> tuple[object, ...]:
     """All but the epochs that count elections."""
     topics = {
         name: one._replace(partitions={n: (p.replicas, p.leader, p.isr) for n, p in one.partitions.items()})
@@ -113,7 +113,7 @@ def test_everything_is_there_after_a_restart(kept):
     asyncio.run(story())
 
 
-async def leads(registry: Registry, name: str) -> None:
+async def leads(registry: ClusterMetadata, name: str) -> None:
     news = asyncio.Event()
     stop_listening = registry.listen(lambda change, name: news.set())
     while any(partition.leader != ME for partition in registry.topics[name].partitions.values()):
@@ -221,17 +221,17 @@ def test_producer_ids_are_skipped_and_never_go_back(kept):
 def test_a_broker_is_a_member_from_register_to_unregister(kept):
     async def story():
         async with kept.open() as registry:
-            assert registry.standing is Standing.MEMBER
+            assert registry.standing is RegistrationState.MEMBER
             (broker,) = registry.brokers.values()
             assert (broker.broker_id, broker.endpoints, broker.rack) == (ME, ENDPOINTS, "rack-1")
             await registry.create_topic(topic("t"))  # so there is one who sees to it
             assert registry.controller_id == ME
             await registry.register(ENDPOINTS[:1], "rack-1")
-            assert registry.brokers[ME].endpoints == ENDPOINTS[:1] and registry.standing is Standing.MEMBER
+            assert registry.brokers[ME].endpoints == ENDPOINTS[:1] and registry.standing is RegistrationState.MEMBER
             told = []
             registry.listen(lambda change, name: told.append(change))
             await registry.unregister()
-            assert registry.standing is Standing.APART and not registry.brokers
+            assert registry.standing is RegistrationState.UNREGISTERED and not registry.brokers
             assert Change.STANDING in told and Change.BROKERS in told
             await registry.unregister()
 
@@ -252,7 +252,7 @@ OPERATIONS = st.lists(
 )
 
 
-async def perform(registry: Registry, operation: tuple[str, str, object]) -> ErrorCode | None:
+async def perform(registry: ClusterMetadata, operation: tuple[str, str, object]) -> ErrorCode | None:
     kind, name, value = operation
     try:
         if kind == "create":
@@ -281,7 +281,7 @@ def test_both_answer_the_same_and_remember_the_same(zookeeper, tmp_path):
         async def history():
             place = tmp_path / str(uuid.uuid4())
             member = Member(f"{zookeeper.connect}/history-{place.name}", place / "zookeeper", ME)
-            one, other = EmbeddedRegistry(place, broker_id=ME), member.registry
+            one, other = StandaloneMetadata(place, broker_id=ME), member.registry
             for registry in (one, other):
                 await registry.start()
                 await registry.register(ENDPOINTS, None)

@@ -15,7 +15,7 @@ from kafkalite.common.errors import ConfigError, KafkaError, StorageError
 from kafkalite.metadata import standalone_metadata
 from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRecord
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, decode, encode
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 
 
 def topic(name: str, count: int = 1, **config: str) -> TopicRecord:
@@ -26,7 +26,7 @@ def state(epoch: int = 0) -> PartitionRecord:
     return PartitionRecord(replicas=(0,), leader=0, leader_epoch=epoch, isr=(0,), partition_epoch=0)
 
 
-def memory_of(registry: EmbeddedRegistry) -> tuple[object, ...]:
+def memory_of(registry: StandaloneMetadata) -> tuple[object, ...]:
     configs = {broker: dict(config) for broker, config in registry.broker_configs.items()}
     return dict(registry.topics), configs, registry._next_producer_id
 
@@ -39,9 +39,9 @@ class Opened:
     """`async with Opened(directory) as registry`"""
 
     def __init__(self, directory: Path, **options: str) -> None:
-        self.registry = EmbeddedRegistry(directory, **options)
+        self.registry = StandaloneMetadata(directory, **options)
 
-    async def __aenter__(self) -> EmbeddedRegistry:
+    async def __aenter__(self) -> StandaloneMetadata:
         await self.registry.start()
         return self.registry
 
@@ -110,7 +110,7 @@ OPERATIONS = st.lists(
 )
 
 
-async def perform(registry: EmbeddedRegistry, operation: tuple[str, str, object]) -> None:
+async def perform(registry: StandaloneMetadata, operation: tuple[str, str, object]) -> None:
     kind, name, value = operation
     if kind == "create":
         await registry.create_topic(topic(name, value))
@@ -137,7 +137,7 @@ def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, o
 
     async def story():
         states = {}  # what memory was, by the size of the file that held it
-        registry = EmbeddedRegistry(directory)
+        registry = StandaloneMetadata(directory)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(standalone_metadata, "_SLACK_BYTES", slack)  # none: rewritten again and again
             await registry.start()
@@ -171,7 +171,7 @@ def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path)
         data[data.index(b'"one"') + 1] ^= 1
         path.write_bytes(data)
         with pytest.raises(ConfigError, match=rf"{JOURNAL_NAME}: entry 2 \(at byte \d+\) is damaged"):
-            await EmbeddedRegistry(tmp_path).start()
+            await StandaloneMetadata(tmp_path).start()
         assert path.read_bytes() == data
         for lines in (
             [{"op": "topic"}],
@@ -182,7 +182,7 @@ def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path)
         ):
             path.write_bytes(b"".join(map(encode, lines)))
             with pytest.raises(ConfigError, match="is whole but not understood"):
-                await EmbeddedRegistry(tmp_path).start()
+                await StandaloneMetadata(tmp_path).start()
 
     asyncio.run(story())
 
@@ -244,9 +244,9 @@ def test_a_full_disk_refuses_the_write_and_the_next_one_works(tmp_path):
 def test_a_place_that_cannot_be_written_is_one_line_at_start(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
-        asyncio.run(EmbeddedRegistry(tmp_path / "file").start())
+        asyncio.run(StandaloneMetadata(tmp_path / "file").start())
     with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
-        asyncio.run(EmbeddedRegistry("/proc/nowhere").start())
+        asyncio.run(StandaloneMetadata("/proc/nowhere").start())
 
 
 def test_a_directory_of_another_cluster_lends_its_id(tmp_path):

@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from kafkalite.common.clock import ManualClock
-from kafkalite.network.client_connection import Answer, Peer
-from kafkalite.network.socket_server import Listener, NetworkLimits, Server
+from kafkalite.network.client_connection import Answer, ClientConnection
+from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 
 PATIENCE_SECONDS = 30
 
@@ -72,17 +72,17 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.requests: list[bytes] = []
-        self.peers: list[Peer] = []
+        self.peers: list[ClientConnection] = []
         self.waiting: dict[bytes, asyncio.Future[Any]] = {}
-        self.answer: Callable[[Peer, memoryview], Answer] | None = None
+        self.answer: Callable[[ClientConnection, memoryview], Answer] | None = None
         self.clients: list[Client] = []
 
     async def start(self, limits: NetworkLimits | None = None, processors: int = 2) -> None:
         listeners = [Listener("PLAINTEXT", "127.0.0.1", 0)]
-        self.server = Server(listeners, self.handle, limits or NetworkLimits(), self.clock, processors)
+        self.server = SocketServer(listeners, self.handle, limits or NetworkLimits(), self.clock, processors)
         await self.server.start()
 
-    def handle(self, peer: Peer, request: memoryview) -> Answer:
+    def handle(self, peer: ClientConnection, request: memoryview) -> Answer:
         self.requests.append(bytes(request))
         self.peers.append(peer)
         if self.answer is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import Disconnect, Malformed
-from kafkalite.network.client_connection import Answer, Peer
+from kafkalite.network.client_connection import Answer, ClientConnection
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
 from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.framing import SLAB_BYTES
@@ -55,7 +55,7 @@ def test_a_waiting_connection_does_not_hold_up_the_others_and_its_frame_stays(te
             await gate.wait()
             return [struct.pack(">i", len(request)), request]  # type: ignore[list-item]
 
-        def answer(peer: Peer, request: memoryview) -> Answer:
+        def answer(peer: ClientConnection, request: memoryview) -> Answer:
             if request[0] == ord("w"):
                 request[0] = ord("W")  # as the log stamps a batch in place
                 frames.append((request, bytes(request)))
@@ -172,7 +172,7 @@ def test_a_slow_reader_gets_whole_answers_and_no_further_request_is_handled_mean
         await world.start(NetworkLimits(socket_send_buffer_bytes=20_000))
         size = 1_000_000
 
-        def answer(peer: Peer, request: memoryview) -> Answer:
+        def answer(peer: ClientConnection, request: memoryview) -> Answer:
             return [struct.pack(">i", size + 4), bytes(request), request[:0], bytes([request[3]]) * size]
 
         world.answer = answer
@@ -256,7 +256,7 @@ def test_a_handler_that_fails_closes_this_connection_only(
         async def fail() -> None:
             raise failure
 
-        def answer(peer: Peer, request: memoryview) -> Answer:
+        def answer(peer: ClientConnection, request: memoryview) -> Answer:
             if bytes(request) == b"fail":
                 if waits:
                     return fail()

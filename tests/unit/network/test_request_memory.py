@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.network.request_memory import BUSY_FACTOR, FAIR_BYTES, SILENT_S, UnfinishedRequests
+from kafkalite.network.request_memory import BUSY_FACTOR, FAIR_BYTES, SILENT_S, RequestMemoryPool
 
 MUCH = FAIR_BYTES + 1
 BOUND = 2 * MUCH + 100
@@ -11,7 +11,7 @@ BOUND = 2 * MUCH + 100
 class World:
     def __init__(self, bytes_max: int = BOUND) -> None:
         self.now_s = 0.0
-        self.requests = UnfinishedRequests(bytes_max, lambda: self.now_s)
+        self.requests = RequestMemoryPool(bytes_max, lambda: self.now_s)
 
 
 class Sender:

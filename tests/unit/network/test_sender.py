@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.region import FileRegion, OpenFile, Part
-from kafkalite.network.client_connection import Answer, Peer
+from kafkalite.network.client_connection import Answer, ClientConnection
 from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.sender import COPIED_REGION_BYTES
 
@@ -56,7 +56,7 @@ def test_every_mix_of_bytes_and_regions_arrives_whole_and_in_order(
     async def story(world: World) -> None:
         await world.start(NetworkLimits(socket_send_buffer_bytes=send_bytes))
 
-        def answer(peer: Peer, request: memoryview) -> Answer:
+        def answer(peer: ClientConnection, request: memoryview) -> Answer:
             parts = answers[request[1]]
             sized: list[Part] = [struct.pack(">i", sum(map(len, parts))), *parts]
 

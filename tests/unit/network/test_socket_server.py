@@ -16,7 +16,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.acceptor import RETRY_MS
 from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.listener import plain_address
-from kafkalite.network.socket_server import Listener, Server
+from kafkalite.network.socket_server import Listener, SocketServer
 
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World
@@ -93,7 +93,7 @@ def test_connections_spread_over_the_processors(tell: Tell) -> None:
 def test_several_listeners_and_ipv6(tell: Tell) -> None:
     async def story(world: World) -> None:
         listeners = [Listener("INSIDE", "127.0.0.1", 0), Listener("OUTSIDE", "", 0), Listener("LOCAL", "localhost", 0)]
-        server = world.server = Server(listeners, world.handle, NetworkLimits(), world.clock, processors=1)
+        server = world.server = SocketServer(listeners, world.handle, NetworkLimits(), world.clock, processors=1)
         await server.start()
         assert len(set(server.ports.values())) == 3
         dials = [("INSIDE", "127.0.0.1"), ("OUTSIDE", "127.0.0.1"), ("LOCAL", "127.0.0.1")]
@@ -141,7 +141,7 @@ def test_an_address_that_cannot_be_had_is_one_plain_line(host: str, port: int | 
         with socket.create_server(("127.0.0.1", 0)) as other:
             taken = other.getsockname()[1] if port is None else port
             listeners = [Listener("FINE", "127.0.0.1", 0), Listener("PLAINTEXT", host, taken)]
-            server = Server(listeners, lambda peer, request: None, NetworkLimits(), ManualClock(), processors=1)
+            server = SocketServer(listeners, lambda peer, request: None, NetworkLimits(), ManualClock(), processors=1)
             with pytest.raises(ConfigError) as failure:
                 await server.start()
         line = str(failure.value)

@@ -17,11 +17,11 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, Standing, TopicRecord
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.metadata_applier import Following
-from kafkalite.replication.partition import Waiter
-from kafkalite.replication.topic_admin import Topics
+from kafkalite.replication.metadata_applier import MetadataApplier
+from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.memory_cluster import CLUSTER_ID, ClusterMemory, MemoryRegistry
 
 ME, OTHER = 1, 2
@@ -30,7 +30,9 @@ ME, OTHER = 1, 2
 class Life:
     """One broker of a cluster from its start to its stop, as far as topics are concerned."""
 
-    def __init__(self, cluster: ClusterMemory, registry: MemoryRegistry, topics: Topics, following: Following) -> None:
+    def __init__(
+        self, cluster: ClusterMemory, registry: MemoryRegistry, topics: TopicAdmin, following: MetadataApplier
+    ) -> None:
         self.cluster = cluster
         self.registry = registry
         self.topics = topics
@@ -61,10 +63,10 @@ async def life(cluster: ClusterMemory, data_dir: Path, *, joins: bool = True) ->
     logs = LogManager([data_dir], clock, config)
     registry = cluster.registry(ME)
     try:
-        topics = Topics(config, registry, logs, ME)
+        topics = TopicAdmin(config, registry, logs, ME)
         await logs.load(CLUSTER_ID, topics.config_for, topics.id_of)
         await topics.load()
-        following = Following(registry, topics, ME)
+        following = MetadataApplier(registry, topics, ME)
         following.start()
         try:
             one = Life(cluster, registry, topics, following)
@@ -134,7 +136,7 @@ def test_what_is_lost_is_let_go_of_at_once_and_whoever_waits_is_told(live: Calla
         broker.write("t", 0)
         partition = broker.topics.require("t", 0)
         woken, told = [], []
-        Waiter(1, lambda: woken.append("reader"), lambda wake: wake()).wait_on(partition)
+        DelayedOperation(1, lambda: woken.append("reader"), lambda wake: wake()).wait_on(partition)
         partition.when_committed(5, told.append)
         broker.cluster.lead("t", 0, OTHER)
         assert code_of(lambda: broker.topics.require("t", 0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -163,8 +165,8 @@ def test_elected_anew_it_goes_on_under_the_new_epoch(live: Callable[[Story], Non
     live(story)
 
 
-@pytest.mark.parametrize("standing", [Standing.FENCED, Standing.APART])
-def test_one_that_is_no_member_leads_nothing(live: Callable[[Story], None], standing: Standing) -> None:
+@pytest.mark.parametrize("standing", [RegistrationState.FENCED, RegistrationState.UNREGISTERED])
+def test_one_that_is_no_member_leads_nothing(live: Callable[[Story], None], standing: RegistrationState) -> None:
     async def story(broker: Life) -> None:
         broker.cluster.put(record("t", ME, ME), Change.TOPIC_CREATED)
         await broker.settled()
@@ -172,7 +174,7 @@ def test_one_that_is_no_member_leads_nothing(live: Callable[[Story], None], stan
         assert broker.led == {"t": {}}
         await broker.settled()
         assert broker.led == {"t": {}}
-        broker.registry.stand(Standing.MEMBER)
+        broker.registry.stand(RegistrationState.MEMBER)
         await broker.settled()
         assert broker.led == {"t": {0: 0, 1: 0}}
 
@@ -183,7 +185,7 @@ def test_one_that_is_cut_off_goes_on_and_changes_nothing(live: Callable[[Story],
     async def story(broker: Life) -> None:
         broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)
         await broker.settled()
-        broker.registry.stand(Standing.CUT_OFF)
+        broker.registry.stand(RegistrationState.DISCONNECTED)
         await broker.settled()
         assert broker.write("t", 0) == 0
         for change in (
@@ -390,7 +392,7 @@ steps = st.lists(
         st.tuples(st.just("remove"), st.sampled_from(NAMES), st.just([])),
         st.tuples(st.just("lead"), st.sampled_from(NAMES), st.lists(st.sampled_from([ME, OTHER, -1]), min_size=1)),
         st.tuples(st.just("write"), st.sampled_from(NAMES), st.just([])),
-        st.tuples(st.just("stand"), st.sampled_from(["MEMBER", "CUT_OFF", "FENCED"]), st.just([])),
+        st.tuples(st.just("stand"), st.sampled_from(["MEMBER", "DISCONNECTED", "FENCED"]), st.just([])),
         st.tuples(st.just("deaf"), st.just(""), st.just([])),
         st.tuples(st.just("hear"), st.just(""), st.just([])),
         st.tuples(st.just("turns"), st.just(""), st.lists(st.just(0), max_size=9)),
@@ -419,7 +421,7 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
                 for index in topic.partitions if topic is not None else ():
                     broker.write(name, index)
             elif verb == "stand":
-                registry.stand(Standing[name])
+                registry.stand(RegistrationState[name])
             elif verb == "deaf" and registry._unheard is None:
                 registry.become_deaf()
             elif verb == "hear":
@@ -429,12 +431,12 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
                     await asyncio.sleep(0)
             for topic in broker.topics:
                 for index, partition in topic.partitions.items():
-                    assert registry.standing is not Standing.FENCED
+                    assert registry.standing is not RegistrationState.FENCED
                     key = topic.topic_id, index
                     assert partition.leader_epoch >= epochs.get(key, 0)
                     epochs[key] = partition.leader_epoch
         registry.hear_again()
-        registry.stand(Standing.MEMBER)
+        registry.stand(RegistrationState.MEMBER)
         await broker.settled()
         wanted = {
             name: {i: state.leader_epoch for i, state in topic.partitions.items() if state.leader == ME}

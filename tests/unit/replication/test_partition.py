@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.replication.partition import Partition, Waiter
+from kafkalite.replication.partition import DelayedOperation, Partition
 
 
 class FakeLog:
@@ -35,10 +35,10 @@ def partition() -> Partition:
     return Partition("t", 0, FakeLog(), 5)  # type: ignore[arg-type]
 
 
-def waiter(missing_bytes: int, *partitions: Partition) -> tuple[Waiter, list[str], list[Callable[[], None]]]:
+def waiter(missing_bytes: int, *partitions: Partition) -> tuple[DelayedOperation, list[str], list[Callable[[], None]]]:
     woken: list[str] = []
     soon: list[Callable[[], None]] = []
-    made = Waiter(missing_bytes, lambda: woken.append("woken"), soon.append)
+    made = DelayedOperation(missing_bytes, lambda: woken.append("woken"), soon.append)
     for one in partitions:
         made.wait_on(one)
     return made, woken, soon

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import Standing
-from kafkalite.server.cluster_member import Doubt, endpoints_to_tell
+from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.server.cluster_member import FencingMonitor, endpoints_to_tell
 from tests.support.memory_cluster import ClusterMemory, MemoryRegistry
 
 SESSION_TIMEOUT_MS = 6_000
@@ -41,9 +41,9 @@ class Scene:
         self.registry: MemoryRegistry = ClusterMemory().registry(1)
         self.answers = list(answers)
         self.asked = 0
-        self.doubt = Doubt(self.registry, self.clock, SESSION_TIMEOUT_MS, self._ask, self.registry.fence)
+        self.doubt = FencingMonitor(self.registry, self.clock, SESSION_TIMEOUT_MS, self._ask, self.registry.fence)
         self.doubt.start()
-        self.registry.stand(Standing.MEMBER)
+        self.registry.stand(RegistrationState.MEMBER)
 
     async def _ask(self) -> int | None:
         self.asked += 1
@@ -67,14 +67,14 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
 def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_way_to_one_who_knows() -> None:
     async def story() -> None:
         scene = Scene(None, None, 3)
-        scene.registry.stand(Standing.CUT_OFF)
+        scene.registry.stand(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
         assert scene.asked == 0
         await scene.pass_ms(1)
-        assert (scene.asked, scene.registry.standing) == (1, Standing.CUT_OFF)
+        assert (scene.asked, scene.registry.standing) == (1, RegistrationState.DISCONNECTED)
         await scene.pass_ms(1_000)
         await scene.pass_ms(1_000)
-        assert (scene.asked, scene.registry.standing) == (3, Standing.FENCED)
+        assert (scene.asked, scene.registry.standing) == (3, RegistrationState.FENCED)
         await scene.pass_ms(60_000)
         assert scene.asked == 3
         await scene.doubt.stop()
@@ -85,13 +85,13 @@ def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_wa
 def test_a_connection_that_comes_back_ends_the_doubt() -> None:
     async def story() -> None:
         scene = Scene(2)
-        scene.registry.stand(Standing.CUT_OFF)
+        scene.registry.stand(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
-        scene.registry.stand(Standing.MEMBER)
+        scene.registry.stand(RegistrationState.MEMBER)
         await scene.pass_ms(60_000)
-        scene.registry.stand(Standing.CUT_OFF)
+        scene.registry.stand(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
-        assert (scene.asked, scene.registry.standing) == (0, Standing.CUT_OFF)
+        assert (scene.asked, scene.registry.standing) == (0, RegistrationState.DISCONNECTED)
         await scene.doubt.stop()
         await scene.pass_ms(60_000)
         assert scene.asked == 0
@@ -104,17 +104,17 @@ def test_an_answer_that_comes_too_late_fences_nobody() -> None:
         scene = Scene()
         answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         scene.doubt._ask_peers = lambda: answer
-        scene.registry.stand(Standing.CUT_OFF)
+        scene.registry.stand(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS)
-        scene.registry.stand(Standing.MEMBER)
+        scene.registry.stand(RegistrationState.MEMBER)
         answer.cancelled() or answer.set_result(2)
         await scene.pass_ms(0)
-        assert scene.registry.standing is Standing.MEMBER
-        scene.registry.stand(Standing.CUT_OFF)  # and it is asked again when it is time
+        assert scene.registry.standing is RegistrationState.MEMBER
+        scene.registry.stand(RegistrationState.DISCONNECTED)  # and it is asked again when it is time
         scene.answers = [2]
         scene.doubt._ask_peers = scene._ask
         await scene.pass_ms(SESSION_TIMEOUT_MS)
-        assert scene.registry.standing is Standing.FENCED
+        assert scene.registry.standing is RegistrationState.FENCED
         await scene.doubt.stop()
 
     play(story)

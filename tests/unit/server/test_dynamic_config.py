@@ -10,7 +10,7 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
-from kafkalite.server.dynamic_config import RunningConfig
+from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from tests.support.memory_cluster import ClusterMemory
 
 
@@ -20,7 +20,9 @@ class Scene:
         self.applied: list[int] = []
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = BrokerConfig.load({"broker.id": "1", **given})
-        self.running = RunningConfig(config, self.registry, 1, lambda new: self.applied.append(new.message_max_bytes))
+        self.running = DynamicBrokerConfig(
+            config, self.registry, 1, lambda new: self.applied.append(new.message_max_bytes)
+        )
         self.running.follow()
 
     async def set(self, broker: str, validate_only: bool = False, **changed: str) -> None:

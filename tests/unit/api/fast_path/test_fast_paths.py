@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.fast_path.fetch_fast_path import FetchLane, ParkedFetch
-from kafkalite.api.fast_path.produce_fast_path import ProduceLane
+from kafkalite.api.fast_path.fetch_fast_path import FetchFastPath, ParkedFetch
+from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.common.region import FileRegion
-from kafkalite.network.client_connection import Peer, Reply
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
@@ -40,7 +40,7 @@ class Client:
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
         self.topics = broker._running.topics
-        self.peer = Peer("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+        self.peer = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 
     def send(self, frame: bytes) -> Any:
         """The bytes of the answer; the reply if it waits; the kind of refusal."""
@@ -109,7 +109,7 @@ def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None],
             for partition in (0, 1):
                 veteran.ask(produce(batch(), topic, partition), version)
         lane = veteran.peer.lanes[0]
-        assert isinstance(lane, ProduceLane) and len(lane._routes) == 2  # whatever the partition
+        assert isinstance(lane, ProduceFastPath) and len(lane._routes) == 2  # whatever the partition
         broken = bytearray(batch())
         broken[30] ^= 1
         for records in (
@@ -180,11 +180,11 @@ def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int)
             for offset in (0, 1, 2, 3, 4, 5, 6, -1, 1 << 40):
                 short_way = veteran.ask(fetch(offset, **how), version, 99)
                 long_way = Client(broker).ask(fetch(offset, **how), version, 99)
-                if isinstance(long_way, Reply):
-                    assert isinstance(short_way, Reply)
+                if isinstance(long_way, DeferredResponse):
+                    assert isinstance(short_way, DeferredResponse)
                     short_way, long_way = await woken(broker, short_way, long_way)
                 assert short_way == long_way
-            assert isinstance(veteran.peer.lanes[1], FetchLane)
+            assert isinstance(veteran.peer.lanes[1], FetchFastPath)
             assert len(veteran.peer.lanes[1]._routes) == ("topic" not in how)
 
     tell(story)
@@ -223,7 +223,7 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         veteran = Client(broker)
         veteran.ask(fetch(0), 16).cancel()
         replies = [veteran.ask(fetch(0), 16, 9), Client(broker).ask(fetch(0), 16, 9)]
-        assert [type(reply) for reply in replies] == [ParkedFetch, Reply]
+        assert [type(reply) for reply in replies] == [ParkedFetch, DeferredResponse]
         heard: list[bytes] = []
         for reply in replies:
             reply.heard = lambda parts: heard.append(joined(parts))
@@ -247,9 +247,9 @@ def code_of(answer: bytes, version: int) -> int:
     return int(response.responses[0].partitions[0].error_code)
 
 
-async def woken(broker: Any, *replies: Reply) -> list[bytes]:
+async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     """What replies say when the time is up."""
-    heard: dict[Reply, bytes] = {}
+    heard: dict[DeferredResponse, bytes] = {}
     for reply in replies:
         reply.heard = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
     for index in (0, 1):
@@ -270,7 +270,7 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
         veteran = Client(broker)
         veteran.ask(fetch(0), 12).cancel()
         waiting = veteran.ask(fetch(0), 12, 5)
-        assert isinstance(waiting, Reply) and len(partition.waiters) == 1
+        assert isinstance(waiting, DeferredResponse) and len(partition.waiters) == 1
         heard: list[Any] = []
         waiting.heard = heard.append
         Client(broker).ask(produce(batch(b"news")), 9)
@@ -316,8 +316,8 @@ def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[.
                 if chance.random() < 0.2:
                     del frame[chance.randrange(2, len(frame)) :]
                 short_way, long_way = veteran.send(bytes(frame)), Client(broker).send(bytes(frame))
-                if isinstance(long_way, Reply):
-                    assert isinstance(short_way, Reply)
+                if isinstance(long_way, DeferredResponse):
+                    assert isinstance(short_way, DeferredResponse)
                     short_way.cancel(), long_way.cancel()
                 elif isinstance(long_way, bytes) and isinstance(request, ProduceRequest):
                     key, its_version = frame[1], frame[3]

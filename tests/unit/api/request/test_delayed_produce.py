@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.api.fast_path.produce_fast_path import ProduceLane
+from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
-from kafkalite.network.client_connection import Peer, Reply
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -453,12 +453,12 @@ class Client:
 
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
-        self.peer = Peer("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+        self.peer = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
         self.answers: list[bytes] = []
 
-    def ask(self, request: ProduceRequest, version: int) -> Reply:
+    def ask(self, request: ProduceRequest, version: int) -> DeferredResponse:
         answer = self.dispatch(self.peer, memoryview(bytearray(request_frame(request, version, 7, "client")[4:])))
-        assert isinstance(answer, Reply)
+        assert isinstance(answer, DeferredResponse)
         answer.heard = lambda parts: self.answers.append(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
         return answer
 
@@ -472,7 +472,7 @@ def test_the_lane_waits_as_the_long_way_does(beside: Callable[..., None], gate: 
         veteran.ask(produce(), version)
         await until(lambda: veteran.answers)
         if version >= 5:
-            assert isinstance(veteran.peer.lanes[0], ProduceLane)
+            assert isinstance(veteran.peer.lanes[0], ProduceFastPath)
             assert veteran.peer.lanes[0]._routes  # learnt, though its answer had to wait
 
         async def both(request: Callable[[], ProduceRequest], release: Callable[[], object]) -> Any:
@@ -525,7 +525,7 @@ def test_nothing_of_those_who_waited_is_left_to_the_collector(beside: Callable[.
             assert len(client.answers) == 4
             gate.open()
             await until(lambda: partition.high_watermark == 5)
-            assert not [one for one in gc.get_objects() if isinstance(one, Reply)]
+            assert not [one for one in gc.get_objects() if isinstance(one, DeferredResponse)]
         finally:
             gc.enable()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kafkalite.cleaner.columns import decompressed_batches
-from kafkalite.cleaner.compaction.transaction_metadata import Transactions, read_aborted
+from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata, read_aborted
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.log.storage.files import Files
 from kafkalite.record.message_set import build_set
@@ -85,7 +85,7 @@ def test_many_aborted_transactions_take_little_memory(log: Log) -> None:
     tracemalloc.start()
     try:
         aborted = read_aborted(Files(), str(log.directory))
-        Transactions(aborted)
+        TransactionMetadata(aborted)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner.compaction import skimpy_offset_map
 from kafkalite.cleaner.compaction.key_hash import Words
-from kafkalite.cleaner.compaction.skimpy_offset_map import SLOT_BYTES, OffsetMap
+from kafkalite.cleaner.compaction.skimpy_offset_map import SLOT_BYTES, SkimpyOffsetMap
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes
 from tests.support.plain_offset_map import PlainOffsetMap
@@ -25,12 +25,12 @@ def columns_of(keys: list[bytes]) -> tuple[Bytes, Array, Array]:
     return np.frombuffer(b"".join(keys), np.uint8), end - np.array([len(key) for key in keys], np.int64), end
 
 
-def put(offsets: OffsetMap, keys: list[bytes], first_offset: int, marked: list[bool] | None = None) -> int:
+def put(offsets: SkimpyOffsetMap, keys: list[bytes], first_offset: int, marked: list[bool] | None = None) -> int:
     offset = np.arange(first_offset, first_offset + len(keys))
     return offsets.put(*columns_of(keys), offset, None if marked is None else np.array(marked, np.bool_))
 
 
-def get(offsets: OffsetMap, keys: list[bytes]) -> list[int]:
+def get(offsets: SkimpyOffsetMap, keys: list[bytes]) -> list[int]:
     found: list[int] = offsets.get(*columns_of(keys)).tolist()
     return found
 
@@ -57,7 +57,7 @@ class HashOfOneWay:
 
 class TestCapacity:
     def test_it_is_that_of_apache_kafka(self) -> None:
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         assert (offsets.slots, offsets.capacity) == (5_592_405, 5_033_164)
         assert offsets.slots == DEDUPE_BUFFER_BYTES // SLOT_BYTES
 
@@ -65,7 +65,7 @@ class TestCapacity:
         ("memory", "load", "capacity"), [(0, 0.9, 0), (23, 1, 0), (24, 1, 1), (48, 0.9, 1), (240, 2, 10)]
     )
     def test_small_and_odd_ones(self, memory: int, load: float, capacity: int) -> None:
-        offsets = OffsetMap(memory, load)
+        offsets = SkimpyOffsetMap(memory, load)
         keys = [b"%d" % i for i in range(12)]
         assert offsets.capacity == capacity
         assert get(offsets, keys) == [-1] * 12
@@ -73,7 +73,7 @@ class TestCapacity:
         assert get(offsets, keys) == [*range(capacity), *[-1] * (12 - capacity)]
 
     def test_the_row_whose_key_is_new_and_does_not_fit_is_the_one_it_stops_at(self) -> None:
-        offsets = OffsetMap(3 * SLOT_BYTES, 1)
+        offsets = SkimpyOffsetMap(3 * SLOT_BYTES, 1)
         assert put(offsets, [b"a", b"b", b"a", b"c", b"b", b"b", b"d", b"a"], 10) == 6
         assert (offsets.size, offsets.latest_offset) == (3, 15)
         assert get(offsets, [b"a", b"b", b"c", b"d"]) == [12, 15, 13, -1]
@@ -83,7 +83,7 @@ class TestCapacity:
         assert get(offsets, [b"a", b"b", b"c", b"e"]) == [20, 15, 21, -1]
 
     def test_it_is_filled_to_the_last_slot_even_if_all_searches_are_the_same(self) -> None:
-        offsets = OffsetMap(200 * SLOT_BYTES, 1, hash_of=HashOfOneWay())
+        offsets = SkimpyOffsetMap(200 * SLOT_BYTES, 1, hash_of=HashOfOneWay())
         keys = [bytes([i]) for i in range(1, 202)]
         assert put(offsets, keys[:50], 0) == 50
         assert put(offsets, keys[40:], 50) == 160
@@ -92,7 +92,7 @@ class TestCapacity:
 
 class TestRows:
     def test_the_last_row_of_a_key_wins_in_a_chunk_and_between_chunks(self) -> None:
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         put(offsets, [b"a", b"b", b"a", b"", b"a"], 100)
         assert get(offsets, [b"a", b"b", b"", b"c"]) == [104, 101, 103, -1]
         put(offsets, [b"b", b"", b"b"], 200)
@@ -100,21 +100,21 @@ class TestRows:
         assert (offsets.size, offsets.latest_offset) == (3, 202)
 
     def test_the_mark_is_that_of_the_last_row(self) -> None:
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         put(offsets, [b"a", b"b", b"c", b"a"], 0, [False, True, True, True])
         put(offsets, [b"c", b"d"], 4)
         offset, marked = offsets.latest()
         assert (offset.tolist(), marked.tolist()) == ([1, 3, 4, 5], [True, True, False, False])
 
     def test_no_rows(self) -> None:
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         assert put(offsets, [], 0) == 0
         assert get(offsets, []) == []
         assert [len(column) for column in offsets.latest()] == [0, 0]
         assert (offsets.size, offsets.latest_offset) == (0, -1)
 
     def test_offsets_of_any_size(self) -> None:
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         put(offsets, [b"first"], 0, [True])
         put(offsets, [b"last"], (1 << 63) - 2, [True])
         assert get(offsets, [b"first", b"last"]) == [0, (1 << 63) - 2]
@@ -122,7 +122,7 @@ class TestRows:
         assert offsets.latest()[1].tolist() == [True, True]
 
     def test_after_clear_it_is_as_new(self) -> None:
-        offsets = OffsetMap(4 * SLOT_BYTES, 1)
+        offsets = SkimpyOffsetMap(4 * SLOT_BYTES, 1)
         put(offsets, [b"a", b"b", b"c"], 0)
         offsets.clear()
         assert (offsets.size, offsets.latest_offset, get(offsets, [b"a"])) == (0, -1, [-1])
@@ -132,21 +132,21 @@ class TestRows:
 class TestKeysOfOneHash:
     def test_they_are_one_key_and_the_later_offset_is_its(self) -> None:
         """What a collision would do: the earlier record of the two keys goes. `key_hash` says how likely that is."""
-        offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9, hash_of=HashOfLength(1))
+        offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9, hash_of=HashOfLength(1))
         put(offsets, [b"a", b"bb"], 0)
         put(offsets, [b"ccc"], 2)
         assert offsets.size == 1
         assert get(offsets, [b"a", b"bb", b"never put"]) == [2, 2, 2]
 
     def test_a_hash_of_zeros_is_a_hash_like_others(self) -> None:
-        offsets = OffsetMap(8 * SLOT_BYTES, 1, hash_of=HashOfLength(3))
+        offsets = SkimpyOffsetMap(8 * SLOT_BYTES, 1, hash_of=HashOfLength(3))
         assert get(offsets, [b"", b"1", b"22", b"333"]) == [-1] * 4
         put(offsets, [b"", b"1"], 0)
         assert get(offsets, [b"", b"1", b"22", b"333"]) == [0, 1, -1, 0]
 
     def test_half_a_hash_in_common_is_not_enough(self) -> None:
         """Lengths 3 to 5 have the same first word, and three different last ones; so have 6 to 8."""
-        offsets = OffsetMap(9 * SLOT_BYTES, 1, hash_of=HashOfLength(9))
+        offsets = SkimpyOffsetMap(9 * SLOT_BYTES, 1, hash_of=HashOfLength(9))
         keys = [bytes(i) for i in range(3, 9)]
         assert put(offsets, keys, 0) == 6
         assert put(offsets, keys[3:], 6) == 3
@@ -168,7 +168,7 @@ def test_it_is_a_dict_that_is_full_at_some_point(
     chunks: list[list[tuple[bytes, bool]]], slots: int, load_factor: float
 ) -> None:
     model: dict[bytes, tuple[int, bool]] = {}
-    offsets = OffsetMap(slots * SLOT_BYTES + 5, load_factor, SEED)
+    offsets = SkimpyOffsetMap(slots * SLOT_BYTES + 5, load_factor, SEED)
     latest_offset = -1
     first_offset = 3
     for chunk in chunks:
@@ -197,7 +197,7 @@ def workload(rows: int, keys: int) -> list[bytes]:
 def test_it_agrees_with_the_plain_map(chunk_rows: int) -> None:
     rows = workload(50_000 if chunk_rows > 1 else 500, 20_000)
     memory = 20_000 * SLOT_BYTES
-    offsets, plain = OffsetMap(memory, 0.9), PlainOffsetMap(memory)
+    offsets, plain = SkimpyOffsetMap(memory, 0.9), PlainOffsetMap(memory)
     taken = 0
     for begin in range(0, len(rows), chunk_rows):
         chunk = rows[begin : begin + chunk_rows]
@@ -226,7 +226,7 @@ def test_the_plain_map_says_when_it_is_full() -> None:
 
 
 def test_it_grows_with_its_keys_and_small_logs_touch_little() -> None:
-    offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+    offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
     small = offsets.table_bytes
     model: dict[bytes, int] = {}
     sizes = set()
@@ -248,7 +248,7 @@ def test_neither_growing_nor_its_end_takes_much_more_memory_than_it_was_given() 
     keys = [b"%d" % i for i in range(100_000)]
     tracemalloc.start()
     try:
-        offsets = OffsetMap(memory_bytes, 0.9)
+        offsets = SkimpyOffsetMap(memory_bytes, 0.9)
         for begin in range(0, len(keys), 10_000):
             put(offsets, keys[begin : begin + 10_000], begin, [begin % 30_000 == 0] * 10_000)
         assert offsets.table_bytes > memory_bytes // 2, "it has grown to its last size"
@@ -270,7 +270,7 @@ def test_the_old_table_is_gone_before_the_larger_one_is_there() -> None:
     tracemalloc.start()
     try:
         before_bytes = tracemalloc.get_traced_memory()[0]
-        offsets = OffsetMap(64 << 20, 0.9)
+        offsets = SkimpyOffsetMap(64 << 20, 0.9)
         put(offsets, first, 0)
         small_bytes = offsets.table_bytes
         tracemalloc.reset_peak()
@@ -288,7 +288,7 @@ def test_the_old_table_is_gone_before_the_larger_one_is_there() -> None:
 @pytest.mark.timeout(600)
 def test_every_one_of_five_million_keys_is_there_with_its_offset() -> None:
     """Twice as many rows as keys, to the last key of the default buffer; the next new one is refused."""
-    offsets = OffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
+    offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
     capacity = offsets.capacity
     random = np.random.default_rng(1)
     number = np.concatenate((random.permutation(capacity), random.integers(0, capacity, capacity)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkalite.cleaner.job.log_to_clean import LogFacts, Plan, plan
+from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, plan
 from kafkalite.config.broker_config import TopicConfig
 
 NOW_MS = 1_000_000
@@ -39,13 +39,13 @@ def segments(*sizes: int, **times: int) -> list[Segment]:
 def plan_of(
     parts: list[Segment], *, cleaned_to: int | None = None, start: int = 0, end: int | None = None, stable: int = ALL,
     **config: object,
-) -> Plan:  # fmt: skip
+) -> LogToClean:  # fmt: skip
     end_offset = parts[-1].base_offset + 10 if end is None else end
     settings = TopicConfig(**{"cleanup_policy": ("compact",)} | config)
     return plan(LogFacts(parts, start, end_offset, min(stable, end_offset), cleaned_to, settings), NOW_MS)
 
 
-def reach(found: Plan) -> tuple[int, int]:
+def reach(found: LogToClean) -> tuple[int, int]:
     return found.first_dirty_offset, found.first_uncleanable_offset
 
 

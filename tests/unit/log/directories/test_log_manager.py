@@ -27,7 +27,7 @@ from kafkalite.log.segment import record_counts
 from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.storage import io_executor
 from kafkalite.log.storage.files import Files
-from kafkalite.log.storage.io_executor import BackgroundWork
+from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -473,7 +473,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
         notes.unlink()
     counted: list[Tally] = []
     stops = threading.Event()
-    count, wait = record_counts.count, BackgroundWork.wait
+    count, wait = record_counts.count, SerialExecutor.wait
 
     def slow_count(*how: Any) -> Tally:
         assert stops.wait(30)
@@ -481,7 +481,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
         return counted[-1]
 
     monkeypatch.setattr(record_counts, "count", slow_count)
-    monkeypatch.setattr(BackgroundWork, "wait", lambda work: (stops.set(), wait(work)))
+    monkeypatch.setattr(SerialExecutor, "wait", lambda work: (stops.set(), wait(work)))
     with ThreadPoolExecutor(1) as pool:
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))

@@ -14,12 +14,12 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionCheck
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTask
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import Job, SyncFailed
-from kafkalite.log.storage.io_executor import BackgroundWork
+from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.log.history import LogHistory, Step, run, tell
 from tests.unit.log.conftest import START_MS, Disk, Log
@@ -325,10 +325,10 @@ class SlowDisk:
 
     def __init__(self, root: Path, **settings: object) -> None:
         self.jobs: list[Job] = []
-        self.work = BackgroundWork(self.jobs.append)
+        self.work = SerialExecutor(self.jobs.append)
         self.clock = ManualClock(START_MS)
         (root / "orders-0").mkdir()
-        services = LogServices(self.clock, self.work.lane, hear=self.work.hear)
+        services = LogContext(self.clock, self.work.lane, hear=self.work.hear)
         config = TopicConfig(**settings)
         self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, Known(True), services)
 
@@ -342,7 +342,7 @@ def test_old_segments_wait_until_the_new_one_is_on_the_disk(tmp_path: Path) -> N
     """Else a power cut might leave the log without any, and it would begin at offset 0 again."""
     slow = SlowDisk(tmp_path, retention_ms=60_000)
     log = slow.log
-    check = RetentionCheck(lambda: {("orders", 0): log}, slow.clock)
+    check = RetentionTask(lambda: {("orders", 0): log}, slow.clock)
     log.append(memoryview(build_batch([NewRecord(None, b"x", (), START_MS)] * 3)), 0, START_MS)
     slow.clock.advance(HOUR_MS)
     check.begin()
@@ -364,7 +364,7 @@ class World:
 
     def __init__(self, root: Path, count: int, **settings: object) -> None:
         self.clock = ManualClock(START_MS)
-        services = LogServices(self.clock)
+        services = LogContext(self.clock)
         config = TopicConfig(segment_ms=1, **settings)
         self.logs: dict[tuple[str, int], PartitionLog] = {}
         for number in range(count):
@@ -372,7 +372,7 @@ class World:
             directory.mkdir()
             key = ("orders", number)
             self.logs[key] = PartitionLog.open(*key, str(directory), config, Known(True), services)
-        self.check = RetentionCheck(lambda: self.logs, self.clock)
+        self.check = RetentionTask(lambda: self.logs, self.clock)
 
     def fill(self, number: int, segments: int) -> None:
         log = self.logs["orders", number]
@@ -554,7 +554,7 @@ def test_no_history_of_thousands_does(tmp_path: Path, no_fsync: None) -> None:
 def test_a_log_that_is_being_compacted_is_looked_at_when_that_is_over(tmp_path: Path) -> None:
     world = World(tmp_path, 2, retention_ms=0)
     busy = {("orders", 0)}
-    world.check = RetentionCheck(lambda: world.logs, world.clock, busy.__contains__)
+    world.check = RetentionTask(lambda: world.logs, world.clock, busy.__contains__)
     for number in range(2):
         world.fill(number, 3)
     world.check.begin()

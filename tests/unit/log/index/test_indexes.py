@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalite.log.index import mapped_index
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
-from kafkalite.log.index.transaction_index import AbortedTxn, TxnIndex
+from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.storage.files import Files
 
 
@@ -51,7 +51,7 @@ def test_time_index_bytes(path: str) -> None:
 
 
 def test_txn_index_bytes(path: str) -> None:
-    index = TxnIndex(path, 0, Files())
+    index = TransactionIndex(path, 0, Files())
     assert index.overlapping(0, 100) == ([], False)
     assert not os.path.exists(path), "made when first needed"
     first, second = AbortedTxn(7, 10, 15, 12), AbortedTxn(8, 12, 20, 21)
@@ -61,7 +61,7 @@ def test_txn_index_bytes(path: str) -> None:
         "0000 0000000000000007 000000000000000a 000000000000000f 000000000000000c"
         "0000 0000000000000008 000000000000000c 0000000000000014 0000000000000015"
     )
-    again = TxnIndex(path, 0, Files())
+    again = TransactionIndex(path, 0, Files())
     assert again.overlapping(0, 12) == ([first], True)
     assert again.overlapping(16, 100) == ([second], False)
     again.keep_before(20)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.storage.files import Done, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch
-from kafkalite.replication.partition import Partition, Waiter
+from kafkalite.replication.partition import DelayedOperation, Partition
 
 if TYPE_CHECKING:
     from .conftest import Disk
@@ -27,7 +27,7 @@ class SlowDisk:
     def __init__(self, disk: Any, **settings: object) -> None:
         self.jobs: list[tuple[Job, Done]] = []
         files = disk.files
-        disk.services = LogServices(disk.clock, lambda: lambda job, done: self.jobs.append((job, done)), files)
+        disk.services = LogContext(disk.clock, lambda: lambda job, done: self.jobs.append((job, done)), files)
         self.log: PartitionLog = disk.open(**{"flush_messages": 1, **settings}).log
         self.partition = Partition("orders", 0, self.log, 0)
         self.told: list[tuple[int, int | None]] = []
@@ -209,7 +209,7 @@ def test_who_waits_for_bytes_hears_of_those_that_can_be_read(slow: SlowDisk) -> 
     known = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     size = len(build_batch([NewRecord(None, b"value", timestamp=1)]))
     woken: list[Callable[[], None]] = []
-    waiter = Waiter(size + 1, lambda: None, woken.append)
+    waiter = DelayedOperation(size + 1, lambda: None, woken.append)
     waiter.wait_on(slow.partition)
     slow.append(**known)
     slow.append(**known)  # a duplicate

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogServices, PartitionLog
+from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Done, Files, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
@@ -467,7 +467,7 @@ def test_every_so_many_records_are_forced_to_disk(disk: Disk) -> None:
 def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_path: Path) -> None:
     """Else a power cut might leave a log without a topic id, or the log of an older topic of that name with the new."""
     files = FaultyFiles(str(tmp_path))
-    services = LogServices(ManualClock(T0), files=files)
+    services = LogContext(ManualClock(T0), files=files)
     config = TopicConfig(segment_index_bytes=480)
     log = PartitionLog.create("orders", 0, f"{tmp_path}/orders-0", uuid.UUID(int=7), config, services)
     log.append(memoryview(build_batch([NewRecord(b"k", b"v", (), T0)])), 0, T0)
@@ -479,7 +479,7 @@ def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_
 
 def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
-    disk.services = LogServices(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
+    disk.services = LogContext(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
     log = disk.open(segment_bytes=100)
     for value in "abc":
         log.write(value)
@@ -499,7 +499,7 @@ def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
 
 def test_a_failed_flush_is_tried_again_with_the_next(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
-    disk.services = LogServices(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
+    disk.services = LogContext(disk.clock, lambda: lambda job, done: jobs.append((job, done)))
     log = disk.open(segment_bytes=100)
     log.write("a")
     log.write("b")
@@ -562,7 +562,7 @@ def test_a_flush_that_could_not_open_a_file_is_made_up_for(disk: Disk, monkeypat
 def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None:
     jobs: list[tuple[Job, Done]] = []
     heard: list[Callable[[], None]] = []
-    disk.services = LogServices(
+    disk.services = LogContext(
         disk.clock, lambda: lambda job, done: jobs.append((job, done)), hear=lambda: [tell() for tell in heard] and None
     )
     log = disk.open(segment_bytes=100)
@@ -586,9 +586,9 @@ def test_a_roll_that_learns_of_a_broken_disk_appends_nothing(disk: Disk, monkeyp
 
 
 def test_few_descriptors_serve_many_segments(disk: Disk) -> None:
-    from kafkalite.log.storage.descriptor_cache import OpenSegments
+    from kafkalite.log.storage.descriptor_cache import DescriptorCache
 
-    disk.services = LogServices(disk.clock, files=Files(OpenSegments(3)))
+    disk.services = LogContext(disk.clock, files=Files(DescriptorCache(3)))
     log = disk.open(segment_bytes=100, index_interval_bytes=0)
     for i in range(40):
         log.write(str(i))

@@ -4,29 +4,29 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.state.leader_epoch_cache import LeaderEpochs
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.storage.files import Files
 
 
 @pytest.fixture
-def epochs(tmp_path: Path) -> LeaderEpochs:
-    epochs = LeaderEpochs(str(tmp_path / "leader-epoch-checkpoint"), Files())
+def epochs(tmp_path: Path) -> LeaderEpochCache:
+    epochs = LeaderEpochCache(str(tmp_path / "leader-epoch-checkpoint"), Files())
     epochs.load()
     return epochs
 
 
-def test_each_epoch_is_remembered_with_its_first_offset(epochs: LeaderEpochs) -> None:
+def test_each_epoch_is_remembered_with_its_first_offset(epochs: LeaderEpochCache) -> None:
     for epoch, offset in ((0, 0), (0, 5), (2, 10), (2, 12), (5, 20)):
         epochs.assign(epoch, offset)
     assert epochs.entries() == [(0, 0), (2, 10), (5, 20)]
     assert epochs.latest == 5
     assert Path(epochs.path).read_bytes() == b"0\n3\n0 0\n2 10\n5 20\n"
-    again = LeaderEpochs(epochs.path, Files())
+    again = LeaderEpochCache(epochs.path, Files())
     again.load()
     assert again.entries() == epochs.entries()
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(epochs: LeaderEpochs) -> None:
+def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(epochs: LeaderEpochCache) -> None:
     for epoch, offset in ((2, 10), (3, 15), (7, 20)):
         epochs.assign(epoch, offset)
     ends = {epoch: epochs.end_offset_for(epoch, 99) for epoch in (-1, 0, 1, 2, 3, 5, 7, 8)}
@@ -36,7 +36,7 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(epochs: LeaderEp
     assert [epochs.epoch_at(offset) for offset in (9, 10, 14, 15, 20, 1000)] == [-1, 2, 2, 3, 7, 7]
 
 
-def test_an_epoch_that_contradicts_later_entries_drops_them(epochs: LeaderEpochs) -> None:
+def test_an_epoch_that_contradicts_later_entries_drops_them(epochs: LeaderEpochCache) -> None:
     for epoch, offset in ((1, 0), (3, 10), (4, 20)):
         epochs.assign(epoch, offset)
     epochs.assign(5, 10)
@@ -45,7 +45,7 @@ def test_an_epoch_that_contradicts_later_entries_drops_them(epochs: LeaderEpochs
     assert epochs.entries() == [(1, 0), (2, 30)]
 
 
-def test_epochs_are_cut_with_the_log(epochs: LeaderEpochs) -> None:
+def test_epochs_are_cut_with_the_log(epochs: LeaderEpochCache) -> None:
     for epoch, offset in ((1, 0), (3, 10), (4, 20)):
         epochs.assign(epoch, offset)
     epochs.truncate_from_start(15)
@@ -58,7 +58,7 @@ def test_epochs_are_cut_with_the_log(epochs: LeaderEpochs) -> None:
     assert epochs.end_offset_for(0, 5) == (-1, -1)
 
 
-def test_an_epoch_that_cannot_be_written_was_not_entered(epochs: LeaderEpochs) -> None:
+def test_an_epoch_that_cannot_be_written_was_not_entered(epochs: LeaderEpochCache) -> None:
     epochs.assign(1, 0)
     epochs.path = str(Path(epochs.path).parent / "gone" / "leader-epoch-checkpoint")
     with pytest.raises(OSError):
@@ -67,7 +67,7 @@ def test_an_epoch_that_cannot_be_written_was_not_entered(epochs: LeaderEpochs) -
     assert epochs.latest == 1
 
 
-def test_a_corrupt_file_counts_as_empty(epochs: LeaderEpochs, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_corrupt_file_counts_as_empty(epochs: LeaderEpochCache, caplog: pytest.LogCaptureFixture) -> None:
     Path(epochs.path).write_bytes(b"0\n5\n0 0\n")
     epochs.load()
     assert epochs.entries() == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.log.storage import file_names
-from kafkalite.log.storage.descriptor_cache import OpenSegments, capacity_for_limit
+from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.files import Files, SyncFailed, storage_error
 
 
@@ -20,7 +20,7 @@ class Held:
 
 
 def test_the_least_recently_used_gives_its_descriptors_back() -> None:
-    ring = OpenSegments(2)
+    ring = DescriptorCache(2)
     a, b, c, d = (Held() for _ in range(4))
     ring.opened(a)
     ring.opened(b)

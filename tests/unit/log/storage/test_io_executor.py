@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from kafkalite.log.storage.files import Done, Job
-from kafkalite.log.storage.io_executor import BackgroundWork, Hands
+from kafkalite.log.storage.io_executor import FlushThreadPool, SerialExecutor
 
 
 class Workers:
@@ -20,7 +20,7 @@ class Workers:
         self.jobs: list[Job] = []
         self.woken = 0
         self.told: list[str] = []
-        self.work = BackgroundWork(self.jobs.append, self._wake)
+        self.work = SerialExecutor(self.jobs.append, self._wake)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -103,8 +103,8 @@ def test_who_hears_of_an_end_may_ask_for_more_in_the_same_lane() -> None:
 
 @pytest.mark.parametrize("run", [None, "threads"])
 def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> None:
-    hands = Hands(3, "test")
-    work = BackgroundWork(hands.run if run else None)
+    hands = FlushThreadPool(3, "test")
+    work = SerialExecutor(hands.run if run else None)
     told: list[int] = []
     done_in: set[str] = set()
 
@@ -133,7 +133,7 @@ def test_jobs_run_side_by_side_up_to_so_many_and_one_that_fails_harms_nobody() -
     class Held:
         """What a job holds."""
 
-    hands = Hands(2, "test-hands")
+    hands = FlushThreadPool(2, "test-hands")
     both = threading.Barrier(2, timeout=30)
     held = Held()
     is_gone = threading.Event()

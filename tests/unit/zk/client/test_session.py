@@ -17,7 +17,7 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk.client import kazoo_connection
-from kafkalite.zk.client.kazoo_connection import Door
+from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.session import (
     BadVersion,
     Check,
@@ -31,7 +31,7 @@ from kafkalite.zk.client.session import (
     OperationFailed,
     SetData,
     Unavailable,
-    ZooKeeperSettings,
+    ZooKeeperConfig,
 )
 from kafkalite.zk.znodes import znode_paths
 from tests.support.places import ROOT
@@ -414,11 +414,11 @@ def test_a_server_that_swallows_packets_holds_up_no_stop():
 def test_a_server_that_cannot_read_in_bulk_is_too_old(place, monkeypatch):
     from kazoo.exceptions import UnimplementedError
 
-    def refuse(door: Door, request: object, reply: kazoo_connection.Reply) -> bool:
+    def refuse(door: KazooConnection, request: object, reply: kazoo_connection.Reply) -> bool:
         reply.set_exception(UnimplementedError())
         return True
 
-    monkeypatch.setattr(Door, "submit", refuse)
+    monkeypatch.setattr(KazooConnection, "submit", refuse)
 
     async def story():
         with pytest.raises(ConfigError, match=r"needs ZooKeeper 3.6"):
@@ -471,12 +471,12 @@ def test_with_access_lists_others_read_but_what_is_secret_and_change_nothing(pla
 
 
 def test_settings_come_from_the_brokers_and_are_checked(tmp_path):
-    def of(**given: str) -> ZooKeeperSettings:
+    def of(**given: str) -> ZooKeeperConfig:
         properties = {
             "zookeeper.connect": "zk1:2181,zk2/kafka/a/",
             **{k.replace("_", "."): v for k, v in given.items()},
         }
-        return ZooKeeperSettings.of(BrokerConfig.load(properties))
+        return ZooKeeperConfig.of(BrokerConfig.load(properties))
 
     plain = of()
     assert (plain.servers.split(",")[0], plain.chroot, plain.tls, plain.sasl) == ("zk1:2181", "/kafka/a", None, None)
@@ -501,7 +501,7 @@ def test_another_kazoo_is_refused_and_not_found_out_later(monkeypatch):
 
     monkeypatch.delattr(ConnectionHandler, "_read_watch_event")
     with pytest.raises(ConfigError, match="_read_watch_event"):
-        Door(settings_for("127.0.0.1:1"), state=print, heard=print, ended=print)
+        KazooConnection(settings_for("127.0.0.1:1"), state=print, heard=print, ended=print)
 
 
 def test_kazoo_is_imported_only_for_a_session():

@@ -17,7 +17,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client.session import Connection, Create, NotAllowed
-from kafkalite.zk.client.zookeeper_config import SaslSettings, TlsSettings
+from kafkalite.zk.client.zookeeper_config import SaslConfig, TlsConfig
 from tests.support.zk.visits import Visit, settings_for, visit
 from tests.support.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper
 
@@ -67,8 +67,8 @@ class Fortress:
             properties={"java.security.auth.login.config": jaas},
         )
 
-    def tls(self, **others: Any) -> TlsSettings:
-        return TlsSettings(**{"keystore": str(self.client_pem), "truststore": str(self.server_pem), **others})
+    def tls(self, **others: Any) -> TlsConfig:
+        return TlsConfig(**{"keystore": str(self.client_pem), "truststore": str(self.server_pem), **others})
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +135,12 @@ def test_the_name_in_a_certificate_need_not_be_looked_at(fortress, chroot):
 def test_sasl_with_a_password_that_is_right_and_one_that_is_wrong(fortress, chroot):
     async def story():
         place = fortress.server.connect + chroot
-        async with visit(place, sasl=SaslSettings("DIGEST-MD5", "kafka", "secret"), set_acl=True) as one:
+        async with visit(place, sasl=SaslConfig("DIGEST-MD5", "kafka", "secret"), set_acl=True) as one:
             await one.session.write([Create("/ours")])
             async with visit(place) as stranger:
                 with pytest.raises(NotAllowed):
                     await stranger.session.write([Create("/ours/mine")])
-        wrong = settings_for(place, sasl=SaslSettings("DIGEST-MD5", "kafka", "wrong"))
+        wrong = settings_for(place, sasl=SaslConfig("DIGEST-MD5", "kafka", "wrong"))
         with pytest.raises(ConfigError, match="refuses the credentials"):
             await Visit(wrong).session.start()
 
@@ -153,7 +153,7 @@ def test_credentials_that_are_refused_later_are_tried_again(fortress, chroot, mo
 
     async def story():
         with Cut(fortress.server.connect) as cut:
-            async with visit(cut.connect + chroot, sasl=SaslSettings("DIGEST-MD5", "kafka", "secret")) as one:
+            async with visit(cut.connect + chroot, sasl=SaslConfig("DIGEST-MD5", "kafka", "secret")) as one:
                 before = one.session.session_id
                 one.forget()
                 assert one.session._door is not None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, RegistrationState
 from kafkalite.zk.client.operations import Delete, SetData
 from kafkalite.zk.cluster import broker_registration
 from kafkalite.zk.cluster.session_file import FILE_NAME
@@ -62,7 +62,7 @@ def test_a_number_that_is_taken_is_an_error_that_names_the_other(place, tmp_path
             since = r"since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
             with pytest.raises(ConfigError, match=rf"broker.id=1 is taken: .* at PLAINTEXT://here:9093 .*{since}"):
                 await two.registry.register(endpoints(1, "there"), None)
-            assert two.registry.standing is Standing.APART
+            assert two.registry.standing is RegistrationState.UNREGISTERED
             await two.registry.session.write([SetData("/brokers/ids/1", b"rotten")])
             with pytest.raises(ConfigError, match=r"broker.id=1 is taken: /brokers/ids/1 is in ZooKeeper \(session 0x"):
                 await two.registry.register(endpoints(1, "there"), None)
@@ -78,7 +78,7 @@ async def dying(cut: Cut, chroot: str, directory: Path, **options):
     await one.join()
     await one.until(lambda: one.registry.controller_id == 1)
     cut.cut()
-    await one.until_standing(Standing.CUT_OFF)
+    await one.until_standing(RegistrationState.DISCONNECTED)
     try:
         yield one
     finally:
@@ -116,7 +116,7 @@ def test_a_session_that_is_not_known_is_waited_out(place, chroot, cut, tmp_path,
                 with pytest.raises(ConfigError, match="is taken"):
                     await again.registry.register(endpoints(1, "there"), None)
                 await again.join()
-                assert again.registry.standing is Standing.MEMBER
+                assert again.registry.standing is RegistrationState.MEMBER
 
     asyncio.run(story())
 
@@ -150,7 +150,7 @@ def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place
             await one.registry.create_topic(topic("short-lived", broker=2))
             before = dict(one.registry.topics)
             cut.cut()
-            await one.until_standing(Standing.CUT_OFF)
+            await one.until_standing(RegistrationState.DISCONNECTED)
             assert one.registry.topics == before
             for write in (
                 one.registry.create_topic(topic("u")),
@@ -169,7 +169,7 @@ def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place
             epoch = one.registry.brokers[1].epoch
             one.told.clear()
             cut.mend()
-            await one.until_standing(Standing.MEMBER)
+            await one.until_standing(RegistrationState.MEMBER)
             assert one.registry.topics == two.registry.topics and set(one.registry.topics) == {"t", "meanwhile"}
             assert one.registry.brokers[1].epoch == epoch, "the same session, the same registration"
             assert one.told[-1] == (Change.STANDING, ""), "it is a member when it knows everything"
@@ -191,10 +191,13 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
             cut.cut()
             await two.until(lambda: 1 not in two.registry.brokers)
             await two.until(lambda: two.registry.topics["t"].partitions[0].leader == NO_LEADER)
-            assert one.registry.standing is Standing.CUT_OFF and one.registry.topics["t"].partitions[0].leader == 1
+            assert (
+                one.registry.standing is RegistrationState.DISCONNECTED
+                and one.registry.topics["t"].partitions[0].leader == 1
+            )
             cut.mend()
-            await one.until_standing(Standing.FENCED)
-            await one.until_standing(Standing.MEMBER)
+            await one.until_standing(RegistrationState.FENCED)
+            await one.until_standing(RegistrationState.MEMBER)
             await two.until(lambda: two.registry.topics["t"].partitions[0].leader == 1)
             assert two.registry.brokers[1].epoch > epoch
             assert two.registry.topics["t"].partitions[0].leader_epoch == 2
@@ -206,13 +209,13 @@ def test_who_is_fenced_by_a_peer_leads_again_when_zookeeper_still_knows_it(chroo
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
             one.registry.fence("this is not believed while ZooKeeper says otherwise")
-            assert one.registry.standing is Standing.MEMBER
+            assert one.registry.standing is RegistrationState.MEMBER
             cut.cut()
-            await one.until_standing(Standing.CUT_OFF)
+            await one.until_standing(RegistrationState.DISCONNECTED)
             one.registry.fence("broker 2 says so")
-            assert one.registry.standing is Standing.FENCED
+            assert one.registry.standing is RegistrationState.FENCED
             cut.mend()
-            await one.until_standing(Standing.MEMBER)
+            await one.until_standing(RegistrationState.MEMBER)
 
     asyncio.run(story())
 
@@ -224,7 +227,7 @@ def test_a_registration_that_somebody_took_away_comes_back(place, tmp_path):
             one.told.clear()
             await vandal.session.write([Delete("/brokers/ids/1")])
             await one.until(lambda: one.told.count((Change.STANDING, "")) == 2)
-            assert one.registry.standing is Standing.MEMBER and one.registry.brokers[1].epoch > epoch
+            assert one.registry.standing is RegistrationState.MEMBER and one.registry.brokers[1].epoch > epoch
 
     asyncio.run(story())
 
@@ -242,9 +245,9 @@ def test_a_number_that_another_took_meanwhile_is_had_again_when_it_goes(place, c
                 await thief.registry.register(endpoints(1, "there"), None)
                 cut.mend()
                 await one.until(lambda: one.registry.brokers.get(1) == thief.registry.brokers[1])
-                assert one.registry.standing is Standing.FENCED
+                assert one.registry.standing is RegistrationState.FENCED
                 await said(caplog, "broker.id=1 is taken: the broker at PLAINTEXT://there:9093")
-            await one.until_standing(Standing.MEMBER)
+            await one.until_standing(RegistrationState.MEMBER)
             assert one.registry.brokers[1].endpoints == endpoints(1)
 
     asyncio.run(story())
@@ -255,7 +258,7 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
         async with member(cut.connect + chroot, tmp_path) as one:
             await one.registry.create_topic(topic("precious", 3))
             cut.cut()
-            await one.until_standing(Standing.CUT_OFF)
+            await one.until_standing(RegistrationState.DISCONNECTED)
             async with visit(place) as vandal:
                 level = ["/cluster", "/brokers"]
                 everything = []
@@ -268,7 +271,7 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
                 cut.mend()
                 await said(caplog, "leads to the cluster (none) now")
                 assert one.told == [] and one.registry.topics["precious"].partitions[2].leader == 1
-                assert one.registry.standing is Standing.CUT_OFF
+                assert one.registry.standing is RegistrationState.DISCONNECTED
                 with pytest.raises(KafkaError, match="still that of cluster") as caught:
                     await one.registry.create_topic(topic("t"))
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -297,12 +300,12 @@ def test_a_zookeeper_that_comes_back_finds_everything_as_it_was(tmp_path, how):
                 before = one.registry.brokers[1].epoch
                 server.kill() if how == "killed" else server.pause()
                 for each in (one, two):
-                    await each.until_standing(Standing.CUT_OFF)
+                    await each.until_standing(RegistrationState.DISCONNECTED)
                     assert each.registry.topics["t"].partitions[0].leader == 1
                 await asyncio.sleep(3)
                 server.start() if how == "killed" else server.resume()
                 for each in (one, two):
-                    await each.until_standing(Standing.MEMBER)
+                    await each.until_standing(RegistrationState.MEMBER)
                     await each.until(lambda each=each: set(each.registry.brokers) == {1, 2})
                     await each.until(lambda each=each: leads(each, "t", 1))
                 await two.registry.create_topic(topic("u"))

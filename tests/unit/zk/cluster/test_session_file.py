@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from kafkalite.zk.cluster.session_file import FILE_NAME, OwnSessions
+from kafkalite.zk.cluster.session_file import FILE_NAME, SessionFile
 
 
-def loaded(directory) -> OwnSessions:
-    sessions = OwnSessions(directory)
+def loaded(directory) -> SessionFile:
+    sessions = SessionFile(directory)
     sessions.load()
     return sessions
 
@@ -44,6 +44,6 @@ def test_nonsense_is_nothing(tmp_path, content):
 
 
 def test_a_file_that_cannot_be_written_is_only_said(tmp_path, caplog):
-    sessions = OwnSessions(tmp_path / "nowhere")
+    sessions = SessionFile(tmp_path / "nowhere")
     sessions.add(3)
     assert 3 in sessions and "cannot write" in caplog.text

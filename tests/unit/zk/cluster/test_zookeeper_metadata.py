@@ -12,9 +12,9 @@ import pytest
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Standing
+from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
-from kafkalite.metadata.standalone_metadata import EmbeddedRegistry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.znodes import znode_paths
 from tests.support.zk.members import Member, apart, contents, endpoints, member, state, topic
@@ -36,7 +36,7 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
             assert await contents(one.registry.session, "/cluster/id") == [
                 {"version": "1", "id": one.registry.cluster_id}
             ]
-            assert one.registry.standing is Standing.APART and not one.registry.brokers
+            assert one.registry.standing is RegistrationState.UNREGISTERED and not one.registry.brokers
             named = ListenerConfig("OUTSIDE", "there", 1, "SSL"), ListenerConfig("INSIDE", "::1", 2)
             await one.registry.register(named, "r1")
             ((node,), (value,)) = (
@@ -234,7 +234,7 @@ def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
 
 def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
     async def story():
-        old = EmbeddedRegistry(tmp_path, cluster_id=CLUSTER)
+        old = StandaloneMetadata(tmp_path, cluster_id=CLUSTER)
         await old.start()
         kept = topic("kept", 2, 0, **{"retention.ms": "-1"})
         await old.create_topic(kept)
@@ -263,7 +263,7 @@ def test_a_journal_with_another_topic_of_that_name_is_not_mixed_up(place, tmp_pa
     async def story():
         async with member(place, tmp_path / "2", 2, cluster_id=None) as two:
             await two.registry.create_topic(topic("t", broker=2))
-            old = EmbeddedRegistry(tmp_path, cluster_id=two.registry.cluster_id)
+            old = StandaloneMetadata(tmp_path, cluster_id=two.registry.cluster_id)
             await old.start()
             await old.create_topic(topic("t", broker=0))
             await old.stop()
@@ -353,7 +353,7 @@ def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, se
         counts = await asyncio.gather(*working)
         assert all(counts), counts
         for one in many:
-            await one.until_standing(Standing.MEMBER)
+            await one.until_standing(RegistrationState.MEMBER)
             await one.registry.set_broker_config("", {"k": str(one.registry.broker_id)})
 
         def is_settled(one: Member) -> bool:
