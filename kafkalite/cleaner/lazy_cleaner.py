@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkalite.common.names import TopicPartition
+
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.worker_messages import FromWorker
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.workers.worker_process import Worker
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
-    from kafkalite.log.directories.log_directory import Key
     from kafkalite.log.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,9 @@ _BACKOFF_MS_MIN = 100
 class LazyLogCleaner:
     """`released` is called with the name of a log that the cleaner is done with."""
 
-    def __init__(self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[Key], object]) -> None:
+    def __init__(
+        self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[TopicPartition], object]
+    ) -> None:
         self._logs = logs
         self._config = config
         self._clock = clock
@@ -62,7 +65,7 @@ class LazyLogCleaner:
         if self._cleaner is not None:
             self._cleaner.reconfigure(config)
 
-    def is_busy(self, key: Key) -> bool:
+    def is_busy(self, key: TopicPartition) -> bool:
         """Whether the log is being compacted."""
         return self._cleaner is not None and self._cleaner.is_busy(key)
 

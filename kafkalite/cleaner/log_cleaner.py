@@ -33,6 +33,7 @@ from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcom
 from kafkalite.cleaner.workers.worker_pool import WorkerPool, WorkerSlot
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, int]
 _BACKOFF_MS_MIN = 100
 _STOP_S = 5
 _BEGINNINGS_PER_TURN = 32  # most of which turn out to have no reason any more: 20 us each
@@ -59,7 +59,7 @@ class LogCleaner:
         config: BrokerConfig,
         clock: Clock,
         begin_worker: BeginWorker,
-        released: Callable[[Key], object] = lambda key: None,
+        released: Callable[[TopicPartition], object] = lambda key: None,
     ) -> None:
         self.is_enabled = config.log_cleaner_enable
         self._logs = logs
@@ -72,7 +72,7 @@ class LogCleaner:
         self._own_fault = self._trouble.fault
         self._footing = DurabilityCheck(logs)
         self._admission = Admission(logs, self._standings, clock, self._why_none)
-        self._running: dict[Key, CleaningTask] = {}
+        self._running: dict[TopicPartition, CleaningTask] = {}
         self._requests = RunRequests()
         self._line = CleaningQueue(self._standings, self._requests, self.is_busy)
         self._look: DirtyLogScan | None = None
@@ -137,7 +137,7 @@ class LogCleaner:
         if self.is_enabled and self._backoff_ms != before_ms:  # or settings that change all the time would put it off
             self._look_later()
 
-    def is_busy(self, key: Key) -> bool:
+    def is_busy(self, key: TopicPartition) -> bool:
         """Whether the first segments of a log are being compacted, and must be left alone."""
         return key in self._running
 
@@ -171,7 +171,7 @@ class LogCleaner:
     def _backoff_ms(self) -> int:
         return max(_BACKOFF_MS_MIN, self._config.log_cleaner_backoff_ms)
 
-    def _looked(self, due: list[Key]) -> None:
+    def _looked(self, due: list[TopicPartition]) -> None:
         self._look = None
         try:
             self._sums.max_dirty_ratio = max((s.plan.dirty_ratio for s in self._standings if s.plan), default=0.0)
@@ -215,7 +215,7 @@ class LogCleaner:
         is_free = len(self._crew.busy) < self._config.log_cleaner_threads
         return is_free and not self._is_stopped and self._trouble.may_begin
 
-    def _begin(self, key: Key) -> None:
+    def _begin(self, key: TopicPartition) -> None:
         """Begin a pass, if there is still reason to."""
         is_asked_for = self._requests.serve(key)
         is_ready = key in self._line.ready
@@ -310,7 +310,7 @@ class LogCleaner:
             cleaning.abort(reason)
         self._crew.end_if_silent(cleaning)
 
-    def _gone(self, key: Key) -> None:
+    def _gone(self, key: TopicPartition) -> None:
         """A log was let go of."""
         self._standings.forget(key)
         cleaning = self._running.get(key)
@@ -373,7 +373,7 @@ class LogCleaner:
         keys = [(topic, index) for index in dict.fromkeys(partitions)]
         request = RunRequest(keys, done)
 
-        def decided(key: Key, refusal: str | None) -> None:
+        def decided(key: TopicPartition, refusal: str | None) -> None:
             if refusal is None:
                 self._requests.add(key, request)
                 self._trouble.try_again()

@@ -15,8 +15,9 @@ from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, Key, require_topics
+from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, require_topics
 from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
@@ -32,7 +33,7 @@ _DEFAULT_ADDRESS = "localhost:9092"
 _ANSWER_S = 10.0
 _TIMEOUT_S_MAX = 86_400.0
 _PARTITIONS_MAX = 200  # asked for at once; the broker serves nobody else meanwhile
-Found = dict[Key, LogCleaning]
+Found = dict[TopicPartition, LogCleaning]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,7 +153,11 @@ def asked_of_all(cluster: ClusterClient, topics: Sequence[str]) -> tuple[Found, 
 
 
 def asked(
-    client: BlockingClient, topics: Sequence[str], *, only: set[Key] | None = None, elsewhere: set[str] | None = None
+    client: BlockingClient,
+    topics: Sequence[str],
+    *,
+    only: set[TopicPartition] | None = None,
+    elsewhere: set[str] | None = None,
 ) -> tuple[Found, list[str]]:
     """The same of one broker: of all that it has, or `only` of that."""
     response = _ask(client, DescribeLogDirsRequest(topics=None))
@@ -172,7 +177,7 @@ def asked(
     return found, complaints
 
 
-def _ask_of_cleaning(client: BlockingClient, keys: Iterable[Key]) -> Any:
+def _ask_of_cleaning(client: BlockingClient, keys: Iterable[TopicPartition]) -> Any:
     wanted: dict[str, list[int]] = {}
     for topic, index in keys:
         wanted.setdefault(topic, []).append(index)
@@ -190,7 +195,7 @@ def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:
     return response
 
 
-def _partitions(response: Any) -> Iterator[tuple[Key, LogCleaning | None]]:
+def _partitions(response: Any) -> Iterator[tuple[TopicPartition, LogCleaning | None]]:
     for result in response.results:
         for topic in result.topics:
             for one in topic.partitions:
@@ -282,12 +287,12 @@ def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tupl
         raise Unanswered(f"there is no topic {options.topic} in {cluster.address}")
     if missing:
         raise Unanswered(f"{options.topic} has {len(there)} partitions, counted from 0; there is no {missing[0]}")
-    led: dict[int, set[Key]] = {}
+    led: dict[int, set[TopicPartition]] = {}
     for index in wanted:
         if there[index].leader != NO_LEADER:
             led.setdefault(there[index].leader, set()).add((options.topic, index))
 
-    def begin(client: BlockingClient, keys: set[Key]) -> BlockingClient:
+    def begin(client: BlockingClient, keys: set[TopicPartition]) -> BlockingClient:
         client.send(_request(options, sorted(index for _, index in keys)), _RUN_VERSION)
         return client
 

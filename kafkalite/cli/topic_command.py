@@ -17,8 +17,9 @@ from itertools import groupby
 from typing import Any
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.client.cluster_client import ClusterClient, Key, require_topics
+from kafkalite.client.cluster_client import ClusterClient, require_topics
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
     COUNTING,
     COUNTS,
@@ -138,7 +139,7 @@ def from_cluster(cluster: ClusterClient, topics: Sequence[str], timeout_s: float
     require_topics(topics, cluster.topics, cluster.address)
     deadline = time.monotonic() + timeout_s
 
-    def ask(client: BlockingClient, led: set[Key]) -> Described:
+    def ask(client: BlockingClient, led: set[TopicPartition]) -> Described:
         left_s = deadline - time.monotonic()
         return from_broker(client, topics, left_s, segments=segments, only=led, elsewhere=cluster.topics)
 
@@ -155,21 +156,21 @@ def from_broker(
     timeout_s: float,
     *,
     segments: bool,
-    only: set[Key] | None = None,
+    only: set[TopicPartition] | None = None,
     elsewhere: set[str] | None = None,
 ) -> Described:
     """What it has; `only` that, if given. Raises Unanswered, ConfigError for a topic that is neither there nor
     `elsewhere`."""
     deadline = time.monotonic() + timeout_s
     failed = []
-    keys: list[Key] = []
+    keys: list[TopicPartition] = []
     for result in _ask(client, DescribeLogDirsRequest(topics=None)).results:
         if result.error_code:
             failed.append(f"{result.log_dir} has failed, and what is in it is left out here")
         found = [(topic.name, one.partition_index) for topic in result.topics for one in topic.partitions]
         keys += [key for key in found if (not topics or key[0] in topics) and (only is None or key in only)]
     require_topics(topics, {topic for topic, _ in keys} | (elsewhere or set()), client.address)
-    partitions: dict[Key, Partition] = {}
+    partitions: dict[TopicPartition, Partition] = {}
     left = sorted(set(keys))
     pause_s, longest_s = _PAUSE_S
     while left:
@@ -194,9 +195,9 @@ def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:
     return response
 
 
-def _portions(partitions: dict[Key, Partition]) -> Iterator[list[Key]]:
+def _portions(partitions: dict[TopicPartition, Partition]) -> Iterator[list[TopicPartition]]:
     """Keys that can be asked for at once: not too many segments together."""
-    some: list[Key] = []
+    some: list[TopicPartition] = []
     count = 0
     for key, one in partitions.items():
         if some and count + one.counts.segment_count > _ELEMENTS_MAX:
@@ -208,7 +209,9 @@ def _portions(partitions: dict[Key, Partition]) -> Iterator[list[Key]]:
         yield some
 
 
-def _counted(client: BlockingClient, keys: Iterable[Key], count_records: int) -> Iterator[tuple[Key, Partition]]:
+def _counted(
+    client: BlockingClient, keys: Iterable[TopicPartition], count_records: int
+) -> Iterator[tuple[TopicPartition, Partition]]:
     asked: dict[str, list[int]] = {}
     for topic, index in keys:
         asked.setdefault(topic, []).append(index)

@@ -14,11 +14,11 @@ from typing import NamedTuple, TypeVar
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.metadata import MetadataRequest
 
 _METADATA_VERSION = 9
 NO_LEADER = -1
-Key = tuple[str, int]
 _Told = TypeVar("_Told")
 
 
@@ -44,7 +44,7 @@ class ClusterClient:
             self._undo.close()
             raise
         self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
-        self.places: dict[Key, PartitionPlace] = {
+        self.places: dict[TopicPartition, PartitionPlace] = {
             (topic.name or "", one.partition_index): PartitionPlace(one.leader_id, tuple(one.replica_nodes))
             for topic in metadata.topics
             for one in topic.partitions
@@ -71,17 +71,17 @@ class ClusterClient:
     def topics(self) -> set[str]:
         return {topic for topic, _ in self.places}
 
-    def led_by(self, topics: Iterable[str]) -> dict[int, set[Key]]:
+    def led_by(self, topics: Iterable[str]) -> dict[int, set[TopicPartition]]:
         """The partitions of these topics, or of all if there are none, by the broker that leads them."""
         wanted = set(topics)
-        led: dict[int, set[Key]] = {}
+        led: dict[int, set[TopicPartition]] = {}
         for key, place in self.places.items():
             if place.leader != NO_LEADER and (not wanted or key[0] in wanted):
                 led.setdefault(place.leader, set()).add(key)
         return led
 
     def ask_leaders(
-        self, led: Mapping[int, set[Key]], ask: Callable[[BlockingClient, set[Key]], _Told]
+        self, led: Mapping[int, set[TopicPartition]], ask: Callable[[BlockingClient, set[TopicPartition]], _Told]
     ) -> tuple[list[_Told], list[str]]:
         """What `ask` gets of each of these brokers, and a complaint for each that cannot be asked. Raises Unanswered
         if none can."""
@@ -105,7 +105,7 @@ class ClusterClient:
         """Complaints about the partitions, of these topics or of all, that nobody serves: those of each broker that is
         away, and those whose brokers are there."""
         wanted = set(topics)
-        by_absent: dict[int | None, set[Key]] = {}
+        by_absent: dict[int | None, set[TopicPartition]] = {}
         for key, place in self.places.items():
             if place.leader == NO_LEADER and (not wanted or key[0] in wanted):
                 absent = next((replica for replica in place.replicas if replica not in self.brokers), None)
@@ -117,7 +117,7 @@ class ClusterClient:
         return complaints
 
 
-def _left_out(keys: set[Key]) -> str:
+def _left_out(keys: set[TopicPartition]) -> str:
     """The beginning of a sentence that goes on with the reason."""
     topic, index = min(keys)
     if len(keys) == 1:

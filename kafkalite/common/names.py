@@ -17,6 +17,9 @@ TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
 
+TopicPartition = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
 
 def topic_name_fault(name: str) -> str | None:
     """Why `name` cannot be a topic's, or None if it can."""

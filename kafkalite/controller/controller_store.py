@@ -18,6 +18,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.common.names import TopicPartition
 from kafkalite.zk.client.operations import (
     BadVersion,
     Check,
@@ -131,7 +132,7 @@ class ControllerStore:
         except OperationFailed as failure:
             logger.debug("nothing to resign from: %s", failure)
 
-    async def creations(self, states: Mapping[tuple[str, int], bytes]) -> list[Step]:
+    async def creations(self, states: Mapping[TopicPartition, bytes]) -> list[Step]:
         """The steps that make state nodes, by topic and partition, and whatever is missing above them: an earlier
         controller, or Kafka's, may have made some of it."""
         by_topic: dict[str, list[int]] = {}

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from kafkalite.common.names import random_uuid
+from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.controller.controller_store import Step
 from kafkalite.controller.election import (
     Leadership,
@@ -107,9 +107,7 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
-def reassignment_faults(
-    view: ClusterView, wanted: Mapping[znode_data.TopicPartition, tuple[int, ...]]
-) -> Iterator[str]:
+def reassignment_faults(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
     """Why each reassignment cannot be, as lines for the log; one that asks for what there is has no fault. Replicas
     cannot move as long as nobody copies records."""
     for (name, number), target in wanted.items():

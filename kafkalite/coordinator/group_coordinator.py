@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Moment, Timer
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import partition_for_id
+from kafkalite.common.names import TopicPartition, partition_for_id
 from kafkalite.coordinator import group_offsets, group_responses
 from kafkalite.coordinator.group.effects import (
     AnswerJoin,
@@ -33,7 +33,6 @@ from kafkalite.coordinator.group.effects import (
 from kafkalite.coordinator.group.group import Group, GroupSettings, Joining
 from kafkalite.coordinator.group.group_state import EMPTY, GROUP_APPEND_FAULT
 from kafkalite.coordinator.group.join_results import JoinResult, SyncResult
-from kafkalite.coordinator.group.offset_store import Partition
 from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
 from kafkalite.coordinator.group_loading import StoredGroups
 from kafkalite.coordinator.group_responses import CLASSIC, PendingResponse
@@ -418,7 +417,7 @@ class GroupCoordinator:
             del self.groups[group.group_id]
         self._perform(group, group.close(error))
 
-    def _clean_up(self, group: Group, partitions: Sequence[Partition]) -> None:
+    def _clean_up(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
         """Remove these offsets; and the group, if neither members nor offsets are left."""
         group.offsets.remove(partitions)
         records: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]

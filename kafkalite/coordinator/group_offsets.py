@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.group import Group
 from kafkalite.coordinator.group.group_state import COMMIT_APPEND_FAULT
-from kafkalite.coordinator.group.offset_store import CommittedOffset, OffsetStore, Partition
+from kafkalite.coordinator.group.offset_store import CommittedOffset, OffsetStore
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
@@ -224,9 +225,9 @@ def _committed(group: Group | None, asked: Asked | None) -> list[tuple[str, list
 
 def deletion_codes(
     request: OffsetDeleteRequest, exists: Callable[[str, int], bool], is_subscribed: Callable[[str], bool]
-) -> dict[Partition, ErrorCode]:
+) -> dict[TopicPartition, ErrorCode]:
     """What each partition is to hear; one that is named twice hears it once."""
-    codes: dict[Partition, ErrorCode] = {}
+    codes: dict[TopicPartition, ErrorCode] = {}
     for topic in request.topics:
         name = topic.name
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed(name) else ErrorCode.NONE
@@ -236,7 +237,7 @@ def deletion_codes(
     return codes
 
 
-def delete_response(codes: Mapping[Partition, ErrorCode]) -> OffsetDeleteResponse:
+def delete_response(codes: Mapping[TopicPartition, ErrorCode]) -> OffsetDeleteResponse:
     topics: dict[str, OffsetDeleteResponseTopic] = {}
     for (name, index), code in codes.items():
         topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))

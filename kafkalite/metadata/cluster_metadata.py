@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
@@ -136,7 +137,7 @@ class ClusterMetadata(ABC):
         cannot be understood."""
         return False
 
-    async def return_ids(self, held: Mapping[tuple[str, int], uuid.UUID | None]) -> None:
+    async def return_ids(self, held: Mapping[TopicPartition, uuid.UUID | None]) -> None:
         """Give unclear topics their ids back, from those that this broker's logs have (None: they never had one).
         Raises ConfigError when that cannot be done now."""
         return

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.common.names import INTERNAL_TOPICS
+from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, RegistrationState, TopicRecord
 from kafkalite.replication.partition import OfflinePartition, Partition
@@ -65,9 +65,9 @@ class ReplicaManager:
         self._broker_id = broker_id
         self._opening = asyncio.Lock()
         self._new: dict[str, Topic] = {}  # being made: nobody knows of them yet, but their first logs are there
-        self._offline: dict[tuple[str, int], str] = {}  # logs that are in directories that failed, and why those did
-        self._cut: set[tuple[str, int]] = set()  # logs that lost bytes, until they are led with a new epoch
-        self._unclear: set[tuple[str, int]] = set()  # logs that wait for the registry to say what their topics are
+        self._offline: dict[TopicPartition, str] = {}  # logs that are in directories that failed, and why those did
+        self._cut: set[TopicPartition] = set()  # logs that lost bytes, until they are led with a new epoch
+        self._unclear: set[TopicPartition] = set()  # logs that wait for the registry to say what their topics are
         self._defaults: TopicConfig | None = None  # what holds for a topic without settings of its own
         self._is_loaded = False
         self.when_led: Callable[[Partition], object] = lambda partition: None
@@ -297,7 +297,7 @@ class ReplicaManager:
         if record is not None and record.topic_id == topic.topic_id:
             topic.states = record.partitions
 
-    def take_offline(self, keys: Iterable[tuple[str, int]], why: str) -> None:
+    def take_offline(self, keys: Iterable[TopicPartition], why: str) -> None:
         """The directory of these logs has failed: whoever asks for them, or waits for them, is told so."""
         for name, index in keys:
             self._offline[name, index] = why

@@ -20,6 +20,7 @@ from kafkalite.api.request.request_context import Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock, Timer
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -284,7 +285,7 @@ class BrokerServer:
         await member.registry.adopt(adopted.records)
         self.adopted = adopted
 
-    def _when_offline(self, keys: Sequence[tuple[str, int]], why: str) -> None:
+    def _when_offline(self, keys: Sequence[TopicPartition], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""
         self.topics.take_offline(keys, why)
         if not self.logs.online:

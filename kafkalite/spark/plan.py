@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import (
     LOG,
@@ -87,7 +88,7 @@ def plan(options: ReadOptions, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _wanted(options: ReadOptions) -> list[tuple[str, int]]:
+def _wanted(options: ReadOptions) -> list[TopicPartition]:
     """The topics and partitions that the options ask for. ConfigError names one that is not there."""
     try:
         names = [entry.name for entry in os.scandir(options.path) if entry.is_dir()]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group_offsets import Accepted, known_partitions
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
 NO_OFFSET = -1
-Partition = tuple[str, int]
 
 
 def offset_commit(
@@ -99,7 +99,7 @@ def _fetch_of_old(
 
 
 async def _fetch_from_zookeeper(
-    offsets: LegacyOffsets, group: str, known: dict[Partition, bool]
+    offsets: LegacyOffsets, group: str, known: dict[TopicPartition, bool]
 ) -> OffsetFetchResponse:
     """`known` are the partitions that are asked for, and whether they exist."""
     there = [partition for partition, exists in known.items() if exists]
@@ -111,7 +111,7 @@ async def _fetch_from_zookeeper(
     return _fetched((partition, *found.get(partition, nothing)) for partition in known)
 
 
-def _fetched(rows: Iterable[tuple[Partition, int, ErrorCode]]) -> OffsetFetchResponse:
+def _fetched(rows: Iterable[tuple[TopicPartition, int, ErrorCode]]) -> OffsetFetchResponse:
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for (name, index), offset, error in rows:
         topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name))

@@ -16,6 +16,7 @@ from functools import partial
 
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.storage.files import storage_error
 from kafkalite.protocol.messages.list_offsets import (
@@ -56,7 +57,7 @@ def list_offsets(
     services: Services, request: ListOffsetsRequest, call: Call
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
-    seen: set[tuple[str, int]] = set()
+    seen: set[TopicPartition] = set()
     doubled = {key for key in asked if key in seen or seen.add(key)}  # type: ignore[func-returns-value]
     topics = []
     sought: list[_Sought] = []

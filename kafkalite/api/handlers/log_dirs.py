@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.handlers.cleaner import log_cleaning
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
     CLEANING_TOLD,
@@ -35,7 +36,7 @@ from kafkalite.protocol.messages.log_dirs import (
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.log.directories.log_directory import Key, LogDirectory
+    from kafkalite.log.directories.log_directory import LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -59,7 +60,9 @@ def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call:
     return response
 
 
-def _add_cleaning(cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[Key] | None) -> None:
+def _add_cleaning(
+    cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[TopicPartition] | None
+) -> None:
     """To those partitions that are compacted."""
     found = {(one.topic, one.partition): one for one in cleaner.rows(keys)}
     for result in results:
@@ -70,7 +73,7 @@ def _add_cleaning(cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult],
 
 
 def _describe(
-    services: Services, directory: LogDirectory, keys: Iterable[Key] | None, count_records: int
+    services: Services, directory: LogDirectory, keys: Iterable[TopicPartition] | None, count_records: int
 ) -> DescribeLogDirsResult:
     """One directory with its logs, or with those that are among `keys`; with an error if its disk has failed."""
     result = DescribeLogDirsResult(log_dir=directory.path)

@@ -15,6 +15,7 @@ from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 
-Key = tuple[str, int]
 PAUSE_MS_MAX = 300_000
 DEATHS_MAX = 2  # of workers at one log, until that is set aside
 _PAUSE_OF_DEATHS_MS = 3_600_000
@@ -39,7 +39,7 @@ class CleanerState:
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        self.key: Key = (log.topic, log.partition)
+        self.key: TopicPartition = (log.topic, log.partition)
         self.plan: LogToClean | None = None
         self.is_queued = False
         self.set_aside: str | None = None
@@ -170,12 +170,12 @@ class CleanerStates:
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
-        self._by_key: dict[Key, CleanerState] = {}
+        self._by_key: dict[TopicPartition, CleanerState] = {}
 
     def __iter__(self) -> Iterator[CleanerState]:
         return iter(self._by_key.values())
 
-    def get(self, key: Key) -> CleanerState | None:
+    def get(self, key: TopicPartition) -> CleanerState | None:
         return self._by_key.get(key)
 
     def of(self, log: PartitionLog) -> CleanerState:
@@ -194,7 +194,7 @@ class CleanerStates:
         key = standing.key
         return self._logs.home_of(key).checkpoints.cleaned.get(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: TopicPartition) -> None:
         """The log is gone, or not compacted any more."""
         self._by_key.pop(key, None)
 

@@ -12,33 +12,34 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
 
-Key = tuple[str, int]
-
 
 class CleaningQueue:
     """`is_running` says which logs a worker has, whom they need not wait for. `away`: those whose footing is being seen
     to; `ready`: those that are back from that."""
 
-    def __init__(self, standings: CleanerStates, requests: RunRequests, is_running: Callable[[Key], bool]) -> None:
-        self.away: set[Key] = set()
-        self.ready: set[Key] = set()
+    def __init__(
+        self, standings: CleanerStates, requests: RunRequests, is_running: Callable[[TopicPartition], bool]
+    ) -> None:
+        self.away: set[TopicPartition] = set()
+        self.ready: set[TopicPartition] = set()
         self._standings = standings
         self._requests = requests
         self._is_running = is_running
-        self._due: deque[Key] = deque()
-        self._back: deque[Key] = deque()
+        self._due: deque[TopicPartition] = deque()
+        self._back: deque[TopicPartition] = deque()
 
     @property
     def is_empty(self) -> bool:
         return not (self._due or self._back or self._requests.is_anybody_waiting)
 
-    def found(self, due: Sequence[Key]) -> None:
+    def found(self, due: Sequence[TopicPartition]) -> None:
         """What a look has found takes the place of what the one before has."""
         for standing in self._standings:
             standing.is_queued = standing.key in self.away
@@ -66,7 +67,7 @@ class CleaningQueue:
         standing.is_queued = True
         self._due.appendleft(standing.key)
 
-    def next(self) -> Key | None:
+    def next(self) -> TopicPartition | None:
         for key in self._requests.waiting:
             if not self._is_taken(key):
                 return key
@@ -82,7 +83,7 @@ class CleaningQueue:
         self._due.clear()
         self._back.clear()
 
-    def _is_taken(self, key: Key) -> bool:
+    def _is_taken(self, key: TopicPartition) -> bool:
         return key in self.away or self._is_running(key)
 
 
@@ -102,7 +103,7 @@ Done = Callable[[list[RunOutcome]], None]
 class RunRequest:
     """`done` is called once, when the last partition has its outcome, with all of them in the order of partitions."""
 
-    def __init__(self, keys: Iterable[Key], done: Done) -> None:
+    def __init__(self, keys: Iterable[TopicPartition], done: Done) -> None:
         self._left = set(keys)
         self._outcomes: list[RunOutcome] = []
         self._done = done
@@ -121,34 +122,34 @@ class RunRequests:
     there when it began."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Key, list[RunRequest]] = {}
-        self._served: dict[Key, list[RunRequest]] = {}
+        self._waiting: dict[TopicPartition, list[RunRequest]] = {}
+        self._served: dict[TopicPartition, list[RunRequest]] = {}
 
     @property
-    def waiting(self) -> Iterable[Key]:
+    def waiting(self) -> Iterable[TopicPartition]:
         return self._waiting
 
     @property
     def is_anybody_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, key: Key, request: RunRequest) -> None:
+    def add(self, key: TopicPartition, request: RunRequest) -> None:
         self._waiting.setdefault(key, []).append(request)
 
-    def serve(self, key: Key) -> bool:
+    def serve(self, key: TopicPartition) -> bool:
         """A pass begins; whether anybody waits for it."""
         served = self._waiting.pop(key, None)
         if served is not None:
             self._served[key] = served
         return served is not None
 
-    def serve_again(self, key: Key) -> None:
+    def serve_again(self, key: TopicPartition) -> None:
         """It takes another pass; first of all."""
         served = self._served.pop(key, None)
         if served is not None:
             self._waiting = {key: served + self._waiting.pop(key, []), **self._waiting}
 
-    def wait_on(self, key: Key) -> None:
+    def wait_on(self, key: TopicPartition) -> None:
         """It could not begin yet; behind the others."""
         served = self._served.pop(key, None)
         if served is not None:
@@ -184,9 +185,9 @@ class Admission:
 
     def take(
         self,
-        keys: Iterable[Key],
+        keys: Iterable[TopicPartition],
         roll: bool,
-        decided: Callable[[Key, str | None], None],
+        decided: Callable[[TopicPartition, str | None], None],
         after_turn: Callable[[], None],
     ) -> None:
         """`decided` hears of each log why it is refused, or None; the first of them before this returns."""
@@ -202,7 +203,7 @@ class Admission:
 
         turn()
 
-    def _refusal(self, key: Key, roll: bool) -> str | None:
+    def _refusal(self, key: TopicPartition, roll: bool) -> str | None:
         if (why_none := self._why_none()) is not None:
             return why_none
         log = self._logs.logs.get(key)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, int]
 _WORK_PER_TURN = 500  # a log counts for 4 and each of its segments for 1: 0.5 to 1 ms
 _WORK_OF_A_LOG = 4
 
@@ -34,8 +34,8 @@ class DirtyLogScan:
         logs: LogManager,
         standings: CleanerStates,
         clock: Clock,
-        is_running: Callable[[Key], bool],
-        found: Callable[[list[Key]], None],
+        is_running: Callable[[TopicPartition], bool],
+        found: Callable[[list[TopicPartition]], None],
         fault: Callable[[str, Exception], None],
     ) -> None:
         self._logs = logs
@@ -45,7 +45,7 @@ class DirtyLogScan:
         self._found = found
         self._fault = fault
         self._left = deque(logs.logs.values())
-        self._due: list[tuple[float, Key]] = []
+        self._due: list[tuple[float, TopicPartition]] = []
         self._is_stopped = False
 
     def turn(self) -> None:
@@ -76,7 +76,7 @@ class DirtyLogScan:
         elif not self._is_running(key) and self._logs.logs.get(key) is log:
             self._look_closely(key, self._standings.of(log))
 
-    def _look_closely(self, key: Key, standing: CleanerState) -> None:
+    def _look_closely(self, key: TopicPartition, standing: CleanerState) -> None:
         try:
             plan = self._standings.make_plan(standing, self._clock.wall_ms())
         except (OSError, KafkaError) as error:
@@ -87,7 +87,7 @@ class DirtyLogScan:
         if plan.is_due and standing.may_run(self._clock.monotonic_ms()):
             self._due.append((plan.dirty_ratio, key))
 
-    def _reset(self, key: Key, standing: CleanerState, first_dirty_offset: int) -> None:
+    def _reset(self, key: TopicPartition, standing: CleanerState, first_dirty_offset: int) -> None:
         log, cleaned_to = standing.log, self._standings.cleaned_to(standing) or 0
         if cleaned_to > log.end_offset or "delete" not in log.config.cleanup_policy:
             logger.warning(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.manager.cleaner_state import CleanerStates, is_compacted
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
+from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.manager.cleaning_results import CleanerSums
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.workers.cleaning_task import CleaningTask
     from kafkalite.cleaner.workers.worker_pool import WorkerPool
     from kafkalite.log.directories.log_manager import LogManager
-
-Key = tuple[str, int]
 
 
 class StatusReport:
@@ -27,7 +26,7 @@ class StatusReport:
         self,
         logs: LogManager,
         standings: CleanerStates,
-        running: Mapping[Key, CleaningTask],
+        running: Mapping[TopicPartition, CleaningTask],
         crew: WorkerPool,
         sums: CleanerSums,
         clock: Clock,
@@ -45,7 +44,9 @@ class StatusReport:
         """A row for each compacted partition (of one topic), as it is now."""
         return list(self.rows(None if topic is None else [key for key in self._logs.logs if key[0] == topic]))
 
-    def rows(self, keys: Iterable[Key] | None = None, *, as_last_seen: bool = False) -> Iterator[PartitionCleaning]:
+    def rows(
+        self, keys: Iterable[TopicPartition] | None = None, *, as_last_seen: bool = False
+    ) -> Iterator[PartitionCleaning]:
         """The rows of those of `keys` (None: all) that are compacted, each made when it is asked for: whoever wants
         many takes them with pauses. `as_last_seen`: what the last look found is good enough."""
         for key in list(self._logs.logs) if keys is None else keys:

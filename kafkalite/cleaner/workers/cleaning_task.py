@@ -30,6 +30,7 @@ from kafkalite.cleaner.job.worker_messages import (
     Swapped,
     ToWorker,
 )
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.segment_replacement import Replacement
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-Key = tuple[str, int]
 
 
 def _replacement(cleaned: CleanedSegment) -> Replacement:
@@ -84,7 +83,7 @@ class CleaningTask:
         say: Callable[[ToWorker], None],
         over: Callable[[CleaningTask, Outcome], None],
     ) -> None:
-        self.key: Key = (log.topic, log.partition)
+        self.key: TopicPartition = (log.topic, log.partition)
         self.log = log
         self.job = job
         self.is_swapping = False

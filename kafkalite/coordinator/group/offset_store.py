@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.records.group_records import NO_TIMESTAMP
 
 NO_SUBSCRIPTION: frozenset[str] = frozenset()
-
-Partition = tuple[str, int]
 
 
 class CommittedOffset(NamedTuple):
@@ -43,13 +42,13 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self.by_topic: dict[str, dict[int, CommittedOffset]] = {}  # Invariant: no topic without partitions
-        self._pending: dict[Partition, int] = {}  # how many commits are under way
+        self._pending: dict[TopicPartition, int] = {}  # how many commits are under way
         self._next_order = 1
 
     def __len__(self) -> int:
         return sum(map(len, self.by_topic.values()))
 
-    def __iter__(self) -> Iterator[Partition]:
+    def __iter__(self) -> Iterator[TopicPartition]:
         return ((topic, index) for topic, partitions in self.by_topic.items() for index in partitions)
 
     @property
@@ -80,12 +79,12 @@ class OffsetStore:
         if known is None or known.order <= committed.order:
             partitions[index] = committed
 
-    def begin(self, partitions: Iterable[Partition]) -> None:
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Commits for these are under way and will not be done before the caller returns."""
         for partition in partitions:
             self._pending[partition] = self._pending.get(partition, 0) + 1
 
-    def end(self, partition: Partition) -> bool:
+    def end(self, partition: TopicPartition) -> bool:
         """A commit that was under way is done. False if its partition was removed meanwhile: then forget it."""
         count = self._pending.get(partition, 0)
         if count > 1:
@@ -94,27 +93,27 @@ class OffsetStore:
             self._pending.pop(partition, None)
         return count > 0
 
-    def remove(self, partitions: Iterable[Partition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
         for topic, index in partitions:
             self._pending.pop((topic, index), None)
             known = self.by_topic.get(topic)
             if known is not None and known.pop(index, None) is not None and not known:
                 del self.by_topic[topic]
 
-    def known(self, partitions: Iterable[Partition]) -> list[Partition]:
+    def known(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Those that have an offset, or will have one once their commit is done."""
         return [each for each in partitions if each in self._pending or self.get(*each) is not None]
 
-    def matching(self, topic: str) -> list[Partition]:
+    def matching(self, topic: str) -> list[TopicPartition]:
         """Everything known or under way for `topic`."""
         known = [(topic, index) for index in self.by_topic.get(topic, ())]
         return known + [each for each in self.under_way() if each[0] == topic]
 
-    def under_way(self) -> list[Partition]:
+    def under_way(self) -> list[TopicPartition]:
         """Partitions that have no offset yet, but will once their commit is done."""
         return [(topic, index) for topic, index in self._pending if self.get(topic, index) is None]
 
-    def expired(self, rule: ExpiryRule, now_ms: int, retention_ms: int) -> list[Partition]:
+    def expired(self, rule: ExpiryRule, now_ms: int, retention_ms: int) -> list[TopicPartition]:
         """The partitions whose offset is too old by `rule` and has no commit under way."""
         return [
             (topic, index)

@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.inspection.files.regular_file import open_regular, read_file
 from kafkalite.log.storage.checkpoint_file import decode_entries
 from kafkalite.log.storage.file_names import (
@@ -106,7 +107,7 @@ def look_at_partition(path: str) -> PartitionDirectory:
     return PartitionDirectory(path, topic, partition, files, bases, sorted(others))
 
 
-def _partition_of(name: str) -> tuple[str, int] | None:
+def _partition_of(name: str) -> TopicPartition | None:
     if name == f"{KRAFT_LOG}-0":
         return KRAFT_LOG, 0
     return parse_partition_directory(name)
@@ -132,7 +133,7 @@ def is_locked(root: str) -> bool:
     return False
 
 
-def read_offsets(path: str) -> dict[tuple[str, int], int]:
+def read_offsets(path: str) -> dict[TopicPartition, int]:
     """What a checkpoint says; nothing for one that is missing or cannot be read, as a broker takes it at start."""
     try:
         entries = decode_entries(read_file(path), 3)
@@ -161,6 +162,6 @@ def read_written(path: str) -> tuple[bytes, int]:
         os.close(fd)
 
 
-def offsets_of(root: str | None, name: str) -> dict[tuple[str, int], int]:
+def offsets_of(root: str | None, name: str) -> dict[TopicPartition, int]:
     """A checkpoint of the data directory; nothing without one."""
     return read_offsets(f"{root}/{name}") if root else {}

@@ -15,7 +15,7 @@ import uuid
 from typing import Any
 
 from kafkalite.common.errors import Malformed
-from kafkalite.common.names import format_uuid, java_hash
+from kafkalite.common.names import TopicPartition, format_uuid, java_hash
 from kafkalite.inspection.files.record_decoders import Shown, to_json
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
@@ -161,13 +161,13 @@ def _embedded(message_type: type[Message], data: bytes) -> Any:
     return as_json(message, version)
 
 
-def _as_scala_orders(partitions: set[tuple[str, int]]) -> list[str]:
+def _as_scala_orders(partitions: set[TopicPartition]) -> list[str]:
     """As a mutable.HashSet[TopicPartition] of Scala 2.13 goes through them: by bucket, by hash within."""
     buckets = 16
     while buckets * 3 // 4 <= len(partitions):
         buckets *= 2
 
-    def place(one: tuple[str, int]) -> tuple[int, int]:
+    def place(one: TopicPartition) -> tuple[int, int]:
         topic, number = one
         hashed = (31 * (31 + number) + java_hash(topic)) & 0xFFFFFFFF
         mixed = hashed ^ hashed >> 16

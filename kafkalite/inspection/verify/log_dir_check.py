@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.common.names import format_uuid, parse_uuid
+from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.inspection.files.directory_listing import Place
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file
@@ -34,7 +34,6 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, CorruptJournal, decode
 
-Key = tuple[str, int]
 Tell = Callable[[str, Severity, str], None]
 _ASIDE = "the partition is kept as a -stray directory, and not served"
 _CHECKPOINTS = {
@@ -137,7 +136,7 @@ def _check_marker(place: Place, faults: list[Fault]) -> None:
         faults.append(Fault(path, "", f"it cannot be read: {error}", gravity=Severity.HARMLESS, restart=counts))
 
 
-def _check_checkpoint(path: str, name: str, told: dict[Key, PartitionReport], faults: list[Fault]) -> None:
+def _check_checkpoint(path: str, name: str, told: dict[TopicPartition, PartitionReport], faults: list[Fault]) -> None:
     gravity = Severity.STAYS if name == LOG_STARTS else Severity.REPAIRED
     try:
         entries = [((topic, int(number)), int(offset)) for topic, number, offset in decode_entries(read_file(path), 3)]
@@ -196,7 +195,7 @@ def _check_leftovers(place: Place, faults: list[Fault]) -> None:
             faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="it is left alone"))
 
 
-def _check_journal(place: Place, cluster_id: str | None, faults: list[Fault]) -> dict[Key, uuid.UUID] | None:
+def _check_journal(place: Place, cluster_id: str | None, faults: list[Fault]) -> dict[TopicPartition, uuid.UUID] | None:
     """The partitions that the registry knows, with their topics' ids; None where there is none, or it is unreadable."""
     if JOURNAL_NAME not in place.names:
         return None
@@ -236,7 +235,7 @@ def _check_journal(place: Place, cluster_id: str | None, faults: list[Fault]) ->
 
 
 def _check_topic_ids(
-    told: list[PartitionReport], registered: dict[Key, uuid.UUID] | None, clean: bool, faults: list[Fault]
+    told: list[PartitionReport], registered: dict[TopicPartition, uuid.UUID] | None, clean: bool, faults: list[Fault]
 ) -> None:
     common: dict[str, Counter[uuid.UUID]] = {}
     for one in told:

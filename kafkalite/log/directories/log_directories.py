@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.log.directories.log_directory import Contents, Key, LogDirectory
+from kafkalite.common.names import TopicPartition
+from kafkalite.log.directories.log_directory import Contents, LogDirectory
 from kafkalite.log.directories.meta_properties import MetaProperties, agreed
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.storage.file_names import META_PROPERTIES, STRAY_DIRECTORY, partition_set_aside
@@ -40,7 +41,7 @@ class StoredTopic:
 class Holdings(NamedTuple):
     """What all of them hold. `homes`: where each log lives; `checkpoints` and `contents` by path."""
 
-    homes: dict[Key, LogDirectory]
+    homes: dict[TopicPartition, LogDirectory]
     checkpoints: dict[str, LogOffsets]
     contents: dict[str, Contents]
 
@@ -128,8 +129,8 @@ class LogDirectories:
     def take_back(self, known: Mapping[uuid.UUID, str]) -> None:
         """Give the logs of these topics their names again where another broker, which did not know the topics, has set
         them aside: Apache Kafka does so with KRaft. What is here twice is left to the operator. Raises StorageError."""
-        aside: dict[Key, list[tuple[LogDirectory, str]]] = {}
-        taken: set[Key] = set()
+        aside: dict[TopicPartition, list[tuple[LogDirectory, str]]] = {}
+        taken: set[TopicPartition] = set()
         for directory in self.online:
             try:
                 contents = directory.look()
@@ -190,7 +191,7 @@ class LogDirectories:
     def look(self, topic_id_of: TopicIdOf) -> Holdings:
         """What is in them. Raises ConfigError when two have the same log, StorageError when no directory is left."""
         holdings = Holdings({}, {}, {})
-        places: dict[Key, list[LogDirectory]] = {}
+        places: dict[TopicPartition, list[LogDirectory]] = {}
         for directory in self.online:
             try:
                 contents = directory.look()
@@ -208,7 +209,9 @@ class LogDirectories:
             holdings.homes[key] = right
         return holdings
 
-    def _the_right_one(self, key: Key, places: list[LogDirectory], topic_id: uuid.UUID | None) -> LogDirectory:
+    def _the_right_one(
+        self, key: TopicPartition, places: list[LogDirectory], topic_id: uuid.UUID | None
+    ) -> LogDirectory:
         """Of several logs of one name, the one that belongs to the topic, or of those the one that was ever written to:
         a directory that was away may have kept one of an earlier topic of that name, and one that was away or failed
         while the log was made may have the same log without a record. What is not right is set aside."""
@@ -254,14 +257,14 @@ def _distinct(data_dirs: Sequence[str | Path]) -> list[str]:
     return list(paths.values())
 
 
-def _set_aside(directory: LogDirectory, key: Key) -> None:
+def _set_aside(directory: LogDirectory, key: TopicPartition) -> None:
     try:
         directory.move_aside(key, STRAY_DIRECTORY)
     except OSError as error:
         raise storage_error(f"cannot move {key[0]}-{key[1]} aside", directory.path, error) from error
 
 
-def _explain(directory: LogDirectory, strays: Sequence[str], futures: Mapping[Key, object]) -> None:
+def _explain(directory: LogDirectory, strays: Sequence[str], futures: Mapping[TopicPartition, object]) -> None:
     if strays:
         logger.warning(
             "%s holds %d partitions that no topic knew when they were found, such as %s: they are kept, but not "

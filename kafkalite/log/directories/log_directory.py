@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.common.region import OpenFile
 from kafkalite.log.directories.meta_properties import MetaProperties, read_meta_properties
 from kafkalite.log.directories.offset_checkpoints import LogOffsets, OffsetCheckpoints
@@ -52,7 +53,6 @@ from kafkalite.log.storage.files import Background, Done, Files, is_full, storag
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, int]
 
 # Kafka reads the two fields that it knows; the third is how the next start knows who stopped here last.
 _CLEAN_SHUTDOWN_CONTENT = b'{"version":0,"brokerEpoch":-1,"by":"kafkalite"}'
@@ -72,9 +72,9 @@ _OF_THE_PLACE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPER
 class Contents(NamedTuple):
     """What a directory holds: logs, logs that are being deleted, and those that nobody serves, by their names."""
 
-    logs: list[Key]
+    logs: list[TopicPartition]
     deleted: list[str]
-    futures: dict[Key, list[str]]
+    futures: dict[TopicPartition, list[str]]
     strays: list[str]
 
 
@@ -87,14 +87,14 @@ class LogDirectory:
 
     def __init__(self, path: str, files: Files, background: Background) -> None:
         self.path = path
-        self.logs: dict[Key, PartitionLog] = {}
+        self.logs: dict[TopicPartition, PartitionLog] = {}
         self.checkpoints = OffsetCheckpoints(path, files)
         self.background = background
         self.meta: MetaProperties | None = None
         self.was_clean = True
         self.was_used_by_another = False
         self.failure: str | None = None
-        self.futures: dict[Key, list[str]] = {}
+        self.futures: dict[TopicPartition, list[str]] = {}
         self._files = files
         self._lock: OpenFile | None = None
 
@@ -108,7 +108,7 @@ class LogDirectory:
     def path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def log_path(self, key: Key) -> str:
+    def log_path(self, key: TopicPartition) -> str:
         return f"{self.path}/{partition_directory(*key)}"
 
     # coming and going
@@ -148,7 +148,7 @@ class LogDirectory:
         self.futures = contents.futures
         return contents
 
-    def topic_id(self, key: Key) -> uuid.UUID | None:
+    def topic_id(self, key: TopicPartition) -> uuid.UUID | None:
         """The topic that the log of that name belongs to, if it says so."""
         return self.topic_id_in(partition_directory(*key))
 
@@ -156,12 +156,12 @@ class LogDirectory:
         """The same for a log that was moved aside."""
         return read_topic_id(self._files, f"{self.path_of(name)}/{PARTITION_METADATA}")
 
-    def move_back(self, name: str, key: Key) -> None:
+    def move_back(self, name: str, key: TopicPartition) -> None:
         """A log that was moved aside gets its name again. Raises OSError."""
         self._files.rename(self.path_of(name), self.log_path(key))
         self._files.sync(self.path)
 
-    def was_written(self, key: Key) -> bool:
+    def was_written(self, key: TopicPartition) -> bool:
         """Whether the log of that name ever had a record. Raises StorageError."""
         path = self.log_path(key)
         try:
@@ -206,7 +206,7 @@ class LogDirectory:
         Raises StorageError when some log is not in order, OSError: the others are, but there is no mark then.
         """
         paths: dict[str, None] = {}
-        points: dict[Key, int] = {}
+        points: dict[TopicPartition, int] = {}
         fault: StorageError | None = None
         for key, log in self.logs.items():
             try:
@@ -262,10 +262,12 @@ class LogDirectory:
 
     # the checkpoints
 
-    def recovery_points(self) -> dict[Key, int]:
+    def recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.kept_recovery_point for key, log in self.logs.items()}
 
-    def offsets(self, recovery_points: dict[Key, int], high_watermarks: Mapping[Key, int] | None = None) -> LogOffsets:
+    def offsets(
+        self, recovery_points: dict[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int] | None = None
+    ) -> LogOffsets:
         """What the checkpoints are to say. `high_watermarks` where they are not the ends of the logs."""
         logs = self.logs
         starts = {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset}
@@ -273,7 +275,7 @@ class LogDirectory:
         known = {key: offset for key, offset in (high_watermarks or {}).items() if key in ends}
         return LogOffsets(recovery_points, starts, ends | known)
 
-    def keep_cleaned(self, key: Key, offset: int, done: Done) -> None:
+    def keep_cleaned(self, key: TopicPartition, offset: int, done: Done) -> None:
         """The log is compacted below `offset`: write that down, in the background; `done` hears how it went."""
         job, written = self.checkpoints.clean_later(key, offset)
 
@@ -285,7 +287,7 @@ class LogDirectory:
 
         self.background(job, heard)
 
-    def remove_cleaned(self, key: Key, done: Done) -> None:
+    def remove_cleaned(self, key: TopicPartition, done: Done) -> None:
         """Remove what a compaction of the log that was given up has left, in the background."""
         path = self.log_path(key)
 
@@ -302,13 +304,13 @@ class LogDirectory:
 
     # names
 
-    def move_aside(self, key: Key, suffix: str) -> str:
+    def move_aside(self, key: TopicPartition, suffix: str) -> str:
         """Free the name of a log; its directory's new path. Raises OSError."""
         aside = self.path_of(directory_aside(*key, suffix))
         self._files.rename(self.log_path(key), aside)
         return aside
 
-    def move_futures_aside(self, key: Key) -> list[str]:
+    def move_futures_aside(self, key: TopicPartition) -> list[str]:
         """What Apache Kafka was copying here of a log that is gone now: it must not meet a new one of that name."""
         moved = []
         for name in self.futures.pop(key, ()):

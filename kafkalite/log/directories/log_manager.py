@@ -20,9 +20,10 @@ from pathlib import Path
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig, TopicConfig
 from kafkalite.log.directories.log_directories import Holdings, LogDirectories, TopicIdOf
-from kafkalite.log.directories.log_directory import Key, LogDirectory
+from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.startup_loading import TELL_EVERY_S, Found, Loading
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
@@ -34,7 +35,7 @@ from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN_MS = 500
-WhenOffline = Callable[[Sequence[Key], str], None]
+WhenOffline = Callable[[Sequence[TopicPartition], str], None]
 
 
 class LogManager:
@@ -52,10 +53,12 @@ class LogManager:
     ) -> None:
         """Make the directories if need be and lock them. `wake` is called on another thread when there is something to
         `hear`. Raises ConfigError with one line for the operator."""
-        self.logs: dict[Key, PartitionLog] = {}
-        self.high_watermarks: dict[Key, int] = {}
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
         self.when_offline: WhenOffline = lambda keys, why: None
-        self.when_gone: Callable[[Key], object] = lambda key: None  # a log was let go of, whatever the reason
+        self.when_gone: Callable[[TopicPartition], object] = lambda key: (
+            None
+        )  # a log was let go of, whatever the reason
         self._clock = clock
         self._config = config
         self._work = SerialExecutor(run_in_background, wake)
@@ -63,7 +66,7 @@ class LogManager:
         self._timers: dict[Timer, None] = {}
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._files = files or Files(DescriptorCache(capacity_for_limit(limit)))
-        self._homes: dict[Key, LogDirectory] = {}
+        self._homes: dict[TopicPartition, LogDirectory] = {}
         self._checkpoint_is_due: set[str] = set()
         self._wait_for_checkpoint: dict[str, list[Callable[[], None]]] = {}  # by directory, where one is under way
         self._loaded = False
@@ -88,7 +91,7 @@ class LogManager:
     def offline(self) -> list[LogDirectory]:
         return self.directories.offline
 
-    def home_of(self, key: Key) -> LogDirectory:
+    def home_of(self, key: TopicPartition) -> LogDirectory:
         """Where a log lives."""
         return self._homes[key]
 
@@ -244,7 +247,9 @@ class LogManager:
             return log
         raise fault or StorageError(f"cannot create {topic}-{partition}: every data directory is offline")
 
-    def _create_in(self, directory: LogDirectory, key: Key, topic_id: uuid.UUID, config: TopicConfig) -> PartitionLog:
+    def _create_in(
+        self, directory: LogDirectory, key: TopicPartition, topic_id: uuid.UUID, config: TopicConfig
+    ) -> PartitionLog:
         if directory.checkpoints.may_name(key):  # they must not meet the new log with what was true of an old one
             try:
                 directory.checkpoints.write(directory.offsets(directory.recovery_points()))
@@ -282,7 +287,7 @@ class LogManager:
         """The greatest producer id that any log has met, -1 if none has: those given out from now on must be above."""
         return max((log.producers.highest_id for log in self.logs.values()), default=-1)
 
-    def _let_go(self, key: Key) -> PartitionLog | None:
+    def _let_go(self, key: TopicPartition) -> PartitionLog | None:
         log = self.logs.pop(key, None)
         if log is not None:
             directory = self._homes.pop(key)
@@ -294,7 +299,7 @@ class LogManager:
                 self._checkpoint_soon(directory)
         return log
 
-    def _aside(self, directory: LogDirectory, key: Key, suffix: str) -> str:
+    def _aside(self, directory: LogDirectory, key: TopicPartition, suffix: str) -> str:
         """Free the name of a log; its directory's new path. Raises StorageError."""
         try:
             return directory.move_aside(key, suffix)
@@ -315,7 +320,7 @@ class LogManager:
 
     # writing down
 
-    def checkpoint(self, high_watermarks: Mapping[Key, int] | None = None) -> None:
+    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write down recovery points, start offsets and high watermarks, in the background.
 
         `high_watermarks` of None: every record of every log is committed.
@@ -324,7 +329,7 @@ class LogManager:
         for directory in self.online:
             self._checkpoint(directory, high_watermarks)
 
-    def keep_starts(self, keys: Iterable[Key], done: Callable[[], None]) -> None:
+    def keep_starts(self, keys: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Call `done` when a kill cannot take back any more where these logs start now. What cannot be written is
         logged, and tried again with the next checkpoint."""
         homes: dict[str, LogDirectory] = {}
@@ -335,7 +340,7 @@ class LogManager:
                 homes[home.path] = home
         self._keep(homes, done)
 
-    def keep_recovery_points(self, keys: Iterable[Key], done: Callable[[], None]) -> None:
+    def keep_recovery_points(self, keys: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Call `done` when the recovery points that these logs have now are written down, or could not be, which is
         logged."""
         homes = {home.path: home for key in keys if (home := self._homes.get(key)) is not None}
@@ -378,7 +383,7 @@ class LogManager:
     def _checkpoint(
         self,
         directory: LogDirectory,
-        high_watermarks: Mapping[Key, int] | None = None,
+        high_watermarks: Mapping[TopicPartition, int] | None = None,
         then: Callable[[], None] = lambda: None,
     ) -> None:
         offsets = directory.offsets(directory.recovery_points(), high_watermarks)

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.storage.checkpoint_file import encode_offsets, read_offsets
 from kafkalite.log.storage.file_names import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from kafkalite.log.storage.files import Done, Files, Job
 
-Key = tuple[str, int]
-Offsets = Mapping[Key, int]
+Offsets = Mapping[TopicPartition, int]
 
 
 class LogOffsets(NamedTuple):
@@ -53,12 +53,12 @@ class OffsetCheckpoints:
         self._files = files
         self._paths = [f"{data_dir}/{name}" for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)]
         self._cleaner_path = f"{data_dir}/{CLEANER_OFFSETS}"
-        self.cleaned: dict[Key, int] = {}
+        self.cleaned: dict[TopicPartition, int] = {}
         self._cleaned_is_kept = True  # the file says what `cleaned` says
         self.have_points = False
         self.recovery_points: Offsets = {}
         self._points_of = 0  # the state that `recovery_points` are of
-        self._named: set[Key] = set()
+        self._named: set[TopicPartition] = set()
         self._offsets = _Series()
         self._cleanings = _Series()
         # a name may be needed while a job is at the files: its owner waits for that job, not for all that is queued
@@ -77,7 +77,7 @@ class OffsetCheckpoints:
         self._named.update(*found, self.cleaned)
         return found
 
-    def may_name(self, key: Key) -> bool:
+    def may_name(self, key: TopicPartition) -> bool:
         return key in self._named
 
     def write(self, offsets: LogOffsets, *, durable: bool = True) -> list[str]:
@@ -121,12 +121,12 @@ class OffsetCheckpoints:
 
         return job, done
 
-    def forget_cleaned(self, key: Key) -> None:
+    def forget_cleaned(self, key: TopicPartition) -> None:
         """It is not known how far a log is compacted. The next write says so."""
         del self.cleaned[key]
         self._cleaned_is_kept = False
 
-    def clean_later(self, key: Key, offset: int) -> tuple[Job, Done]:
+    def clean_later(self, key: TopicPartition, offset: int) -> tuple[Job, Done]:
         """The same for the offset up to which a log is compacted now. `cleaned` says so at once."""
         self.cleaned[key] = offset
         self._named.add(key)

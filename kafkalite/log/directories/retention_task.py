@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 
 if TYPE_CHECKING:
@@ -32,15 +33,15 @@ class RetentionTask:
 
     def __init__(
         self,
-        logs: Callable[[], Mapping[tuple[str, int], PartitionLog]],
+        logs: Callable[[], Mapping[TopicPartition, PartitionLog]],
         clock: Clock,
-        is_busy: Callable[[tuple[str, int]], bool] = lambda key: False,
+        is_busy: Callable[[TopicPartition], bool] = lambda key: False,
     ) -> None:
         self._logs = logs
         self._clock = clock
         self._is_busy = is_busy
-        self._waiting: deque[tuple[str, int]] = deque()
-        self._later: list[tuple[str, int]] = []  # these have more to delete when something is on the disk
+        self._waiting: deque[TopicPartition] = deque()
+        self._later: list[TopicPartition] = []  # these have more to delete when something is on the disk
         self._timer: Timer | None = None
         self._pause_ms = LOOK_AGAIN_MS
         self._faults: list[StorageError] = []
@@ -52,7 +53,7 @@ class RetentionTask:
             self._pause_ms = LOOK_AGAIN_MS
             self._look(list(self._logs()), 0)
 
-    def look_again(self, key: tuple[str, int]) -> None:
+    def look_again(self, key: TopicPartition) -> None:
         """Look at one log soon: it is not busy any more."""
         if self._timer is None:
             self._look([key], 0)
@@ -66,7 +67,7 @@ class RetentionTask:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, keys: Iterable[tuple[str, int]], delay_ms: int) -> None:
+    def _look(self, keys: Iterable[TopicPartition], delay_ms: int) -> None:
         def begin() -> None:
             self._waiting.extend(keys)
             self._turn()
@@ -93,7 +94,7 @@ class RetentionTask:
             self._look(again, self._pause_ms)
             self._pause_ms = min(2 * self._pause_ms, _LOOK_AGAIN_MS_MAX)
 
-    def _look_at(self, log: PartitionLog, key: tuple[str, int], now_ms: int) -> bool:
+    def _look_at(self, log: PartitionLog, key: TopicPartition, now_ms: int) -> bool:
         """Whether there was something to do, which is enough for a turn."""
         try:
             reasons = log.delete_old_segments(now_ms, SEGMENTS_PER_TURN)

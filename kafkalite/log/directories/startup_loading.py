@@ -19,8 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from kafkalite.common.errors import StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import TopicConfig
-from kafkalite.log.directories.log_directory import Key, LogDirectory
+from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
@@ -36,7 +37,7 @@ class Found(NamedTuple):
     """A log that is to be opened."""
 
     directory: LogDirectory
-    key: Key
+    key: TopicPartition
     config: TopicConfig
     known: Known
 

@@ -12,7 +12,7 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
-from kafkalite.common.names import format_uuid, parse_uuid
+from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
 from kafkalite.log.storage.files import Files
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,12 @@ def decode_entries(data: bytes, width: int) -> list[list[str]]:
     return entries
 
 
-def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """`topic partition offset` lines."""
     return encode_entries(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
-def read_offsets(files: Files, path: str) -> dict[tuple[str, int], int]:
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged. Raises OSError for
     one that the disk does not give: what it says is not lost."""
     try:

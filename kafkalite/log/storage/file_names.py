@@ -16,6 +16,8 @@ from __future__ import annotations
 import re
 import uuid
 
+from kafkalite.common.names import TopicPartition
+
 LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
@@ -76,7 +78,7 @@ def partition_directory(topic: str, partition: int) -> str:
 KRAFT_LOG = "__cluster_metadata"
 
 
-def parse_partition_directory(name: str) -> tuple[str, int] | None:
+def parse_partition_directory(name: str) -> TopicPartition | None:
     """(topic, partition), or None if `name` is not a live partition's directory.
 
     That of KRaft's own log is none: it is no topic, and stays as it is for the Apache Kafka that left it.
@@ -87,7 +89,7 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     return found[1], int(found[2])
 
 
-def parse_partition_on_the_move(name: str) -> tuple[str, int] | None:
+def parse_partition_on_the_move(name: str) -> TopicPartition | None:
     """(topic, partition) of a log that was being copied here from another directory, or None for any other name."""
     found = _ON_THE_MOVE.match(name)
     return (found[1], int(found[2])) if found is not None else None

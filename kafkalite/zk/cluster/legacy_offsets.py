@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.zk.client.operations import (
     Create,
     Node,
@@ -32,8 +33,6 @@ _FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,30}")
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 
-Partition = tuple[str, int]
-
 
 class Session(Protocol):
     """What is needed of a ZooKeeperSession."""
@@ -50,13 +49,15 @@ class LegacyOffsets:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def commit(self, group: str, offsets: Mapping[Partition, int]) -> None:
+    async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """All of them at once, unless they are thousands."""
         rows = [(offset_path(group, *partition), offset) for partition, offset in offsets.items()]
         for first in range(0, len(rows), MULTI_MAX):
             await self._put(rows[first : first + MULTI_MAX])
 
-    async def fetch(self, group: str, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, ErrorCode]]:
+    async def fetch(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, ErrorCode]]:
         """UNKNOWN_TOPIC_OR_PARTITION where nothing was committed, UNKNOWN_SERVER_ERROR where what stands there is no
         number; the offset is NO_OFFSET then."""
         where = {partition: offset_path(group, *partition) for partition in partitions}

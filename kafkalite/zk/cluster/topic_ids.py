@@ -2,6 +2,7 @@
 not know.
 
 Who remembers an id gives it back at once. When nobody has run meanwhile the brokers that have the topic's logs know it,
+from kafkalite.common.names import TopicPartition
 from partition.metadata, and give it back when they start; a log that never had an id is of a topic that never had one,
 and then any will do. Only a topic that nothing was decided about yet is new, and has to have its first from the
 controller, which is also who sees to a topic of which nobody has anything (`replication.duties`).
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kafkalite.common.names import random_uuid
+from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.zk.client.operations import BadVersion, NoNode, SetData
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
     from kafkalite.zk.cluster.cluster_view import ClusterView
 
-Held = Mapping[tuple[str, int], uuid.UUID | None]
+Held = Mapping[TopicPartition, uuid.UUID | None]
 """Partitions whose logs a broker has, with the ids of their topics, or None if they never had one."""
 
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafkalite.common.names import ZERO_UUID, format_uuid, parse_uuid
+from kafkalite.common.names import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from kafkalite.config.listeners import ListenerConfig, parse_listeners
 from kafkalite.zk.znodes import json_object as js
 from kafkalite.zk.znodes.json_object import INT32_MAX, INT64_MAX
@@ -54,9 +54,6 @@ class StateNode(NamedTuple):
 class ProducerIdBlockNode(NamedTuple):
     broker_id: int
     ids: range
-
-
-TopicPartition = tuple[str, int]
 
 
 def broker_json(broker: BrokerNode) -> bytes:

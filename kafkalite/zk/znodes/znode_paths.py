@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import quote, unquote_plus
 
+from kafkalite.common.names import TopicPartition
+
 ADMIN = "/admin"
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
@@ -122,7 +124,7 @@ def topic_of(path: str) -> str | None:
     return path[len(TOPICS) + 1 :].partition("/")[0] or None
 
 
-def state_of(path: str) -> tuple[str, int] | None:
+def state_of(path: str) -> TopicPartition | None:
     """Name and number in /brokers/topics/NAME/partitions/NUMBER/state."""
     parts = path.split("/")
     if len(parts) != 7 or not path.startswith(TOPICS + "/") or parts[4] != "partitions" or parts[6] != "state":
