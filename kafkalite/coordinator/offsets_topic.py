@@ -1,7 +1,7 @@
 """The topic behind the group coordinator: made when first needed, read when it is led, appended to by the coordinator.
 
-The coordinator owns exactly the partitions that this broker leads: one that is newly led is read first (`led`), and its
-groups are forgotten when it is led no longer (`resigned`).
+The coordinator owns exactly the partitions that this broker leads: one that is newly led is read first (`on_election`), and its
+groups are forgotten when it is led no longer (`on_resignation`).
 
 Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
 """
@@ -96,7 +96,7 @@ class OffsetsTopic:
 
     async def _load(self, topic: Topic, partitions: list[Partition]) -> None:
         for partition in partitions:
-            self.led(partition)
+            self.on_election(partition)
         self._know_count()
         if self._reading is not None:
             try:
@@ -108,7 +108,7 @@ class OffsetsTopic:
             with _reported("made compact", topic.name):
                 await self._make_compact(topic)
 
-    def led(self, partition: Partition) -> None:
+    def on_election(self, partition: Partition) -> None:
         """A partition that this broker leads from now on: its groups are here as soon as it is read."""
         coordinator = self._coordinator
         if partition.topic != GROUP_METADATA_TOPIC or coordinator is None:
@@ -122,7 +122,7 @@ class OffsetsTopic:
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read_all())
 
-    def resigned(self, partition: Partition) -> None:
+    def on_resignation(self, partition: Partition) -> None:
         """A partition that this broker leads no longer: its groups are another's, or the topic is gone."""
         if partition.topic == GROUP_METADATA_TOPIC and self._coordinator is not None:
             self._unread.pop(partition.index, None)

@@ -54,7 +54,7 @@ class ReplicaManager:
     """All topics, by name and by id. Invariant: both hold the same topics, and whatever stands in them is in the
     registry and has the logs open of the partitions that it was settled to lead.
 
-    `when_led` and `when_resigned` are told of each partition, `when_deleted` of a topic's name, in the turn of the loop
+    `on_election` and `on_resignation` are told of each partition, `when_deleted` of a topic's name, in the turn of the loop
     in which it happens.
     """
 
@@ -70,8 +70,8 @@ class ReplicaManager:
         self._unclear: set[TopicPartition] = set()  # logs that wait for the registry to say what their topics are
         self._defaults: TopicConfig | None = None  # what holds for a topic without settings of its own
         self._is_loaded = False
-        self.when_led: Callable[[Partition], object] = lambda partition: None
-        self.when_resigned: Callable[[Partition], object] = lambda partition: None
+        self.on_election: Callable[[Partition], object] = lambda partition: None
+        self.on_resignation: Callable[[Partition], object] = lambda partition: None
         self.when_deleted: Callable[[str], object] = lambda name: None
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
@@ -230,7 +230,7 @@ class ReplicaManager:
             self.resign(name)  # what has changed since
             for partition in led:
                 if topic.partitions.get(partition.index) is partition:
-                    self.when_led(partition)
+                    self.on_election(partition)
         await self._write_epochs(topic)
         if fault is not None:
             raise fault
@@ -319,7 +319,7 @@ class ReplicaManager:
 
     def _retire(self, partition: Partition) -> None:
         partition.retire()
-        self.when_resigned(partition)
+        self.on_resignation(partition)
 
     def _forget(self, topic: Topic, *, is_ordered: bool = True) -> None:
         """The topic is gone, or was never whole: for clients at once, its files a little later. If nobody asked for

@@ -108,7 +108,7 @@ class BrokerServer:
         self.groups = GroupCoordinator(config, self.clock, group_topic.append, self.topics.exists)
         self._undo.append(self.groups.close)
         group_topic.attach(self.groups)
-        self.topics.when_led, self.topics.when_resigned = group_topic.led, group_topic.resigned
+        self.topics.on_election, self.topics.on_resignation = group_topic.on_election, group_topic.on_resignation
         self.topics.when_deleted = self.groups.topic_deleted
         self._undo.append(group_topic.close)
         loading = asyncio.ensure_future(group_topic.load())
