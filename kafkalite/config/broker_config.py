@@ -1,13 +1,12 @@
-"""Every setting that kafkalite honours, one line each: the broker's (server.properties) and a topic's.
+"""The broker's configuration (server.properties): every setting that kafkalite honours, one line each.
 
 Names, types, defaults and bounds are Kafka 3.9's; the few defaults that differ say so. The command line, DescribeConfigs
-and config/server.properties are derived from these lines. A topic's setting has the broker's synonyms as its default:
-segment.ms is log.roll.ms, or log.roll.hours when that is not set.
-Source: kafka.server.KafkaConfig, org.apache.kafka.storage.internals.log.LogConfig, ServerTopicConfigSynonyms, kafka.server.ConfigHelper.
+and config/server.properties are derived from these lines.
+Source: kafka.server.KafkaConfig, kafka.server.ConfigHelper.
 """
 
 # ruff: noqa: E501
-# The tables are wide, so that one setting stays one line.
+# The table is wide, so that one setting stays one line.
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import (
     PROTOCOLS,
     ListenerConfig,
@@ -31,7 +30,6 @@ from kafkalite.config.settings import (
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
-    ConfigType,
     Setting,
     Settings,
     boolean,
@@ -39,158 +37,29 @@ from kafkalite.config.settings import (
     integer,
     long,
     password,
+    quoted,
     section,
     short,
     string,
     words,
 )
-
-__all__ = [
-    "BrokerConfig",
-    "ConfigEntry",
-    "ConfigSource",
-    "ConfigSynonym",
-    "ConfigType",
-    "ListenerConfig",
-    "TopicConfig",
-]
+from kafkalite.config.topic_config import (
+    CLEANUP_POLICIES,
+    COMPRESSION_TYPES,
+    TIMESTAMP_TYPES,
+    TopicConfig,
+    topic_conflict,
+)
+from kafkalite.config.value_parsers import (
+    parse_directories,
+    parse_endpoint_identification,
+    parse_gzip_level,
+    parse_pem,
+    parse_zookeeper_connect,
+)
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
-_CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_POLICIES = ("compact", "delete")
-_TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
-_ZOOKEEPER_PORT = 2181
-
-
-def _gzip_level(text: str) -> int:
-    if text.strip() not in {"-1", *"123456789"}:
-        raise ValueError("must be an integer from 1 to 9, or -1")
-    return int(text)
-
-
-def _directories(text: str) -> str:
-    directories = [part.strip() for part in text.split(",") if part.strip()]
-    if not directories:
-        raise ValueError("must name a directory, or several with commas between them")
-    return ",".join(directories)
-
-
-def _zookeeper_servers(text: str) -> str | None:
-    """host:port,host:port/chroot without blanks and with the ports that were left out; None when nothing is given."""
-    servers, slash, chroot = "".join(text.split()).partition("/")
-    if not servers and not slash:
-        return None
-    found = []
-    for server in servers.split(","):
-        host, colon, port = server.rpartition(":") if not server.endswith("]") else (server, "", "")
-        if not colon:
-            host, port = server, str(_ZOOKEEPER_PORT)
-        is_bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
-        if (
-            not host
-            or not is_bare
-            or not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
-        ):
-            raise ValueError("must be host:port, or several with commas between them, and then perhaps a /chroot")
-        found.append(f"{host}:{port}")
-    chroot = chroot.rstrip("/")
-    if any(part in ("", ".", "..") for part in chroot.split("/")) and chroot:
-        raise ValueError("must have a chroot such as /kafka at its end, or none")
-    return ",".join(found) + (f"/{chroot}" if chroot else "")
-
-
-def _pem(text: str) -> str:
-    if text.strip().upper() != "PEM":
-        raise ValueError(
-            "must be PEM; keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 make it of others"
-        )
-    return "PEM"
-
-
-def _endpoint_identification(text: str) -> str:
-    word = text.strip().upper()
-    if word not in ("", "HTTPS"):
-        raise ValueError("must be HTTPS or empty")
-    return word
-
-
-class TopicConfig(Settings):
-    """What holds for one topic. `TopicConfig()` is Kafka's defaults, `build` those of a broker and a topic's own."""
-
-    # fmt: off
-    cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, broker="log.cleanup.policy")
-    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=_gzip_level, broker="compression.gzip.level")
-    compression_lz4_level: int = integer(9, "Level of lz4 when the broker compresses.", at_least=1, at_most=17, broker="compression.lz4.level")
-    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=_CODECS, broker="compression.type")
-    compression_zstd_level: int = integer(3, "Level of zstd when the broker compresses.", at_least=-131_072, at_most=22, broker="compression.zstd.level")
-    delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, broker="log.cleaner.delete.retention.ms")
-    file_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, broker="log.segment.delete.delay.ms")
-    flush_messages: int = long(LONG_MAX, "Records between two forced fsyncs of the log.", at_least=1, broker="log.flush.interval.messages")
-    flush_ms: int = long(LONG_MAX, "Longest time between two forced fsyncs of the log.", at_least=0, broker="log.flush.interval.ms log.flush.scheduler.interval.ms")
-    index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, broker="log.index.interval.bytes")
-    max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, broker="log.cleaner.max.compaction.lag.ms")
-    max_message_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, broker="message.max.bytes")
-    message_downconversion_enable: bool = boolean(True, "Rewrite records for consumers of old formats.", broker="log.message.downconversion.enable")
-    message_timestamp_after_max_ms: int = long(LONG_MAX, "How far a record's time may lie ahead of the broker's.", at_least=0, broker="log.message.timestamp.after.max.ms")
-    message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, broker="log.message.timestamp.before.max.ms")
-    message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above, used where they are not set.", at_least=0, broker="log.message.timestamp.difference.max.ms")
-    message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=_TIMESTAMP_TYPES, broker="log.message.timestamp.type")
-    min_cleanable_dirty_ratio: float = double(0.5, "Compact when more than this share of the log is dirty.", at_least=0, at_most=1, broker="log.cleaner.min.cleanable.ratio")
-    min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, broker="log.cleaner.min.compaction.lag.ms")
-    min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, broker="min.insync.replicas")
-    preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", broker="log.preallocate")
-    retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", broker="log.retention.bytes")
-    retention_ms: int = long(7 * _DAY_MS, "Time that a record is kept; -1 is forever.", at_least=-1, broker="log.retention.ms log.retention.minutes*60000 log.retention.hours*3600000")
-    segment_bytes: int = integer(1 << 30, "Size at which a new segment begins.", at_least=14, broker="log.segment.bytes")
-    segment_index_bytes: int = integer(10 * _MIB, "Largest size of a segment's index; a full one begins a new segment.", at_least=4, broker="log.index.size.max.bytes")
-    segment_jitter_ms: int = long(0, "Random part taken off segment.ms, so that segments do not all roll at once.", at_least=0, broker="log.roll.jitter.ms log.roll.jitter.hours*3600000")
-    segment_ms: int = long(7 * _DAY_MS, "Age at which a new segment begins.", at_least=1, broker="log.roll.ms log.roll.hours*3600000")
-    unclean_leader_election_enable: bool = boolean(False, "Let a replica that is behind become leader, losing records.", broker="unclean.leader.election.enable")
-    # fmt: on
-
-    @classmethod
-    def build(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-        """The topic's own settings (by Kafka's names) over the broker's. Raises KafkaError(INVALID_CONFIG) saying why."""
-        values = {}
-        for setting in cls.settings:
-            text = overrides.get(setting.name)
-            try:
-                values[setting.attribute] = broker.topic_default(setting) if text is None else setting.parse(text)
-            except ValueError as fault:
-                raise KafkaError(
-                    ErrorCode.INVALID_CONFIG, f"Invalid value {_quote(text or '')} for {setting.name}: {fault}"
-                ) from None
-        for name in overrides.keys() - cls.by_name.keys():
-            _check_idle_topic_setting(name, overrides[name])
-        for side in ("message_timestamp_before_max_ms", "message_timestamp_after_max_ms"):
-            if values[side] == LONG_MAX:
-                values[side] = values["message_timestamp_difference_max_ms"]
-        return cls(**values)
-
-    @classmethod
-    def check(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-        """`build`, for settings that somebody wants to give a topic: they must also go together. What a topic has
-        already is not refused, whatever became of the broker's settings meanwhile."""
-        config = cls.build(overrides, broker)
-        conflict = _topic_conflict(config.values())
-        if conflict:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, conflict)
-        return config
-
-    @classmethod
-    def describe(cls, overrides: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-        """Every setting of a topic as DescribeConfigs answers it, with where each value comes from."""
-        entries = []
-        for setting in cls.settings:
-            synonyms = broker.synonyms(setting.broker[0][0])
-            value = broker.topic_default(setting)
-            if setting.name in overrides:
-                value = setting.parse(overrides[setting.name])
-                own = ConfigSynonym(setting.name, setting.format(value), ConfigSource.DYNAMIC_TOPIC_CONFIG)
-                synonyms = (own, *synonyms)
-            entries.append(_entry(setting, setting.format(value), synonyms, read_only=False))
-        return entries
 
 
 class BrokerConfig(Settings):
@@ -213,8 +82,8 @@ class BrokerConfig(Settings):
     reserved_broker_max_id: int = integer(1000, "Numbers up to this are given by people, those above it are made up.", at_least=0)
     node_id: int = integer(0, "KRaft's name for broker.id; the same number when both are set.", at_least=-1)
     broker_rack: str | None = string(None, "The rack of this broker, told to clients.")
-    log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=_directories, sample="kafkalite-data")
-    log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=_directories)
+    log_dirs: str | None = string(None, "The data directories, with commas between them (Kafka's own default: /tmp/kafka-logs).", convert=parse_directories, sample="kafkalite-data")
+    log_dir: str = string("kafkalite-data", "The same, used when log.dirs is not set.", convert=parse_directories)
 
     _listeners = section("Listeners and connections")
     listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
@@ -233,7 +102,7 @@ class BrokerConfig(Settings):
     connections_max_idle_ms: int = long(600_000, "A connection that is silent for this long is closed; negative is never.")
 
     _zookeeper = section("ZooKeeper")
-    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, and below which node all stands: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its registry in a file.", convert=_zookeeper_servers)
+    zookeeper_connect: str | None = string(None, "The servers of the cluster's ZooKeeper, and below which node all stands: host:port,host:port/chroot. Unset, this broker is a cluster by itself and keeps its registry in a file.", convert=parse_zookeeper_connect)
     zookeeper_session_timeout_ms: int = integer(18_000, "A broker that ZooKeeper has not heard for this long is gone.", at_least=1)
     zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper; unset, zookeeper.session.timeout.ms.", at_least=1)
     zookeeper_set_acl: bool = boolean(False, "Let only those with this broker's credentials change what it writes in ZooKeeper.")
@@ -245,12 +114,12 @@ class BrokerConfig(Settings):
     zookeeper_ssl_client_enable: bool = boolean(False, "Speak TLS with ZooKeeper.")
     zookeeper_ssl_keystore_location: str | None = string(None, "PEM file with this broker's key and certificates for ZooKeeper.")
     zookeeper_ssl_keystore_password: str | None = password(None, "The password of the key in it.")
-    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, which is also what no value means.", convert=_pem)
+    zookeeper_ssl_keystore_type: str | None = string(None, "PEM, which is also what no value means.", convert=parse_pem)
     zookeeper_ssl_truststore_location: str | None = string(None, "PEM file with the certificates that ZooKeeper's is to be signed by; unset, the system's.")
-    zookeeper_ssl_truststore_type: str | None = string(None, "PEM, which is also what no value means.", convert=_pem)
+    zookeeper_ssl_truststore_type: str | None = string(None, "PEM, which is also what no value means.", convert=parse_pem)
     zookeeper_ssl_protocol: str = string("TLSv1.2", "The lowest version of TLS, when zookeeper.ssl.enabled.protocols is unset (in Kafka the only one).", one_of=("TLSv1.2", "TLSv1.3"))
     zookeeper_ssl_enabled_protocols: tuple[str, ...] = words((), "Versions of TLS that may be spoken.", one_of=("TLSv1.2", "TLSv1.3"))
-    zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the name in ZooKeeper's certificate is not looked at.", convert=_endpoint_identification)
+    zookeeper_ssl_endpoint_identification_algorithm: str = string("HTTPS", "Empty: the name in ZooKeeper's certificate is not looked at.", convert=parse_endpoint_identification)
     zookeeper_clientCnxnSocket: str | None = string(None, "Java's class for it; kafkalite needs none.")
 
     _topics = section("Topics")
@@ -261,8 +130,8 @@ class BrokerConfig(Settings):
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, dynamic=True)
     unclean_leader_election_enable: bool = boolean(False, "Let a replica that is behind become leader, losing records.", dynamic=True)
     message_max_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, dynamic=True)
-    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=_CODECS, dynamic=True)
-    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=_gzip_level, dynamic=True)
+    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=COMPRESSION_TYPES, dynamic=True)
+    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=parse_gzip_level, dynamic=True)
     compression_lz4_level: int = integer(9, "Level of lz4 when the broker compresses.", at_least=1, at_most=17, dynamic=True)
     compression_zstd_level: int = integer(3, "Level of zstd when the broker compresses.", at_least=-131_072, at_most=22, dynamic=True)
 
@@ -275,7 +144,7 @@ class BrokerConfig(Settings):
     log_index_size_max_bytes: int = integer(10 * _MIB, "Largest size of a segment's index.", at_least=4, dynamic=True)
     log_index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, dynamic=True)
     log_preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", dynamic=True)
-    log_message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=_TIMESTAMP_TYPES, dynamic=True)
+    log_message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=TIMESTAMP_TYPES, dynamic=True)
     log_message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, dynamic=True)
     log_message_timestamp_after_max_ms: int = long(LONG_MAX, "How far a record's time may lie ahead of the broker's.", at_least=0, dynamic=True)
     log_message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above.", at_least=0, dynamic=True)
@@ -289,7 +158,7 @@ class BrokerConfig(Settings):
     num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1)
 
     _retention = section("Retention and compaction")
-    log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=_POLICIES, dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=CLEANUP_POLICIES, dynamic=True)
     log_retention_ms: int | None = long(None, "Time that a record is kept, -1 is forever; unset, log.retention.minutes.", at_least=-1, dynamic=True)
     log_retention_minutes: int | None = integer(None, "The same in minutes; unset, log.retention.hours.", at_least=-1)
     log_retention_hours: int = integer(168, "The same in hours.", at_least=-1)
@@ -383,7 +252,7 @@ class BrokerConfig(Settings):
             try:
                 values[setting.attribute] = setting.parse(text)
             except ValueError as fault:
-                raise ConfigError(f"{name}={_quote(text)} {fault}") from None
+                raise ConfigError(f"{name}={quoted(text)} {fault}") from None
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
         warnings += _one_copy(values)
@@ -410,7 +279,7 @@ class BrokerConfig(Settings):
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"
-        return _topic_conflict(values)
+        return topic_conflict(values)
 
     def conflict_with(self, before: BrokerConfig) -> str | None:
         """What speaks against coming to this from `before` while running."""
@@ -456,46 +325,11 @@ class BrokerConfig(Settings):
             value = (
                 synonyms[0].value if setting.convert and synonyms else setting.format(getattr(self, setting.attribute))
             )
-            entries.append(_entry(setting, value, synonyms, read_only=not setting.dynamic))
+            entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
         return entries
 
 
 _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig.settings if len(s.broker) > 1)
-
-
-def _entry(setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...], read_only: bool) -> ConfigEntry:
-    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
-    if setting.sensitive:
-        value, synonyms = None, tuple(one._replace(value=None) for one in synonyms)
-    return ConfigEntry(setting.name, value, source, read_only, setting.sensitive, setting.type, setting.doc, synonyms)
-
-
-# Topic settings of Kafka that have no effect here. Accepted, so that tools that set them go on; never described.
-_IDLE_TOPIC_SETTINGS = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "message.format.version",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-    }
-)
-
-
-def _check_idle_topic_setting(name: str, text: str) -> None:
-    if name not in _IDLE_TOPIC_SETTINGS:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {_quote(name)}")
-    if name.startswith("remote.") and text.strip().lower() != "false":
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} can only be false: there is no tiered storage here")
-
-
-def _topic_conflict(values: Mapping[str, Any]) -> str | None:
-    """What is wrong between a topic's settings that are each well by themselves."""
-    low, high = values["min_compaction_lag_ms"], values["max_compaction_lag_ms"]
-    return f"min.compaction.lag.ms ({low}) must not be above max.compaction.lag.ms ({high})" if low > high else None
 
 
 def _one_copy(values: Mapping[str, Any]) -> list[str]:
@@ -538,9 +372,3 @@ def _check_broker_id(broker_id: int, values: Mapping[str, Any]) -> None:
             f"broker.id={broker_id} must not be above reserved.broker.max.id={reserved}: numbers above it are made up "
             "for brokers that have none; raise that, or set broker.id.generation.enable=false"
         )
-
-
-def _quote(text: str) -> str:
-    """A value for a message: on one line, and not endless."""
-    line = text.encode("unicode_escape").decode("ascii")
-    return f"'{line}'" if len(line) <= 80 else f"'{line[:77]}...'"

@@ -66,6 +66,15 @@ class ConfigEntry(NamedTuple):
     doc: str
     synonyms: tuple[ConfigSynonym, ...]
 
+    @classmethod
+    def of(
+        cls, setting: Setting, value: str | None, synonyms: tuple[ConfigSynonym, ...], *, read_only: bool
+    ) -> ConfigEntry:
+        source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
+        if setting.sensitive:
+            value, synonyms = None, tuple(one._replace(value=None) for one in synonyms)
+        return cls(setting.name, value, source, read_only, setting.sensitive, setting.type, setting.doc, synonyms)
+
     @property
     def is_default(self) -> bool:
         return self.source is ConfigSource.DEFAULT_CONFIG
@@ -330,3 +339,9 @@ def password(default: str | None, doc: str, **limits: Any) -> Any:
 
 def words(default: tuple[str, ...], doc: str, **limits: Any) -> Any:
     return Setting(ConfigType.LIST, default, doc, **limits)
+
+
+def quoted(text: str) -> str:
+    """A value for a message: on one line, and not endless."""
+    line = text.encode("unicode_escape").decode("ascii")
+    return f"'{line}'" if len(line) <= 80 else f"'{line[:77]}...'"

@@ -31,7 +31,8 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -59,7 +60,7 @@ class Cluster(Protocol):
     @property
     def view(self) -> ClusterView: ...
     @property
-    def standing(self) -> RegistrationState: ...
+    def registration_state(self) -> RegistrationState: ...
     def listen(self, listener: Listener) -> Callable[[], None]: ...
     def listen_paths(self, listener: Callable[[Iterable[str]], None]) -> Callable[[], None]: ...
     async def catch_up(self) -> None: ...
@@ -111,14 +112,14 @@ class Controller:
             self._task.cancel()
             await asyncio.wait([self._task])
         store, self._store = self._store, None
-        if store is not None and self._registry.standing is RegistrationState.MEMBER:
+        if store is not None and self._registry.registration_state is RegistrationState.MEMBER:
             with contextlib.suppress(Unavailable):
                 await store.resign()
 
     # What is heard
 
     def _on_change(self, change: Change, name: str) -> None:
-        if change is Change.STANDING:
+        if change is Change.REGISTRATION:
             self._certain = False
             self._all_dirty = self._sweep = True
             self._woken.set()
@@ -181,10 +182,10 @@ class Controller:
     async def _office(self) -> ControllerStore | None:
         """What to write with, if this broker is the controller; ZooKeeper is asked if something was heard that may
         have changed it."""
-        standing = self._registry.standing
-        if standing is RegistrationState.DISCONNECTED:
+        state = self._registry.registration_state
+        if state is RegistrationState.DISCONNECTED:
             return None  # nothing can be written now, and the office may still be ours
-        if standing is not RegistrationState.MEMBER:
+        if state is not RegistrationState.MEMBER:
             held = self._store
             self._leave("this broker is no member of the cluster any more")
             if held is not None:

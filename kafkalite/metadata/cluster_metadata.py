@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.registration_state import RegistrationState
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # nobody counts that far: who claims more is not to end the counting
@@ -34,15 +35,6 @@ class BrokerRecord(NamedTuple):
     endpoints: tuple[ListenerConfig, ...]
     rack: str | None = None
     epoch: int = 0
-
-
-class RegistrationState(Enum):
-    """How this broker stands to its cluster."""
-
-    UNREGISTERED = "not registered"
-    MEMBER = "registered"
-    DISCONNECTED = "registered when it was last heard of: it may go on with what it leads, but nothing can be changed"
-    FENCED = "the others have gone on without it: it leads nothing until it is registered again"
 
 
 class PartitionRecord(NamedTuple):
@@ -75,7 +67,7 @@ class Change(Enum):
     BROKER_CONFIG = "broker config"
     BROKERS = "brokers"
     CONTROLLER = "controller"
-    STANDING = "standing"
+    REGISTRATION = "registration"
 
 
 Listener = Callable[[Change, str], None]
@@ -120,7 +112,7 @@ class ClusterMetadata(ABC):
 
     @property
     @abstractmethod
-    def standing(self) -> RegistrationState:
+    def registration_state(self) -> RegistrationState:
         """This broker's own."""
 
     @property
@@ -132,7 +124,7 @@ class ClusterMetadata(ABC):
         """Whether a topic that is gone was asked to be. What merely vanished may come back, and wants its records."""
         return True
 
-    def is_unclear(self, name: str) -> bool:
+    def has_unresolved_topic(self, name: str) -> bool:
         """Whether something stands there for a topic of this name that is not among `topics`: it has no id yet, or
         cannot be understood."""
         return False

@@ -25,10 +25,10 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
-    RegistrationState,
     TopicRecord,
 )
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
+from kafkalite.metadata.registration_state import RegistrationState
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _FORMAT_VERSION = 1
 _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
-def place_of_registry(online: Sequence[str], offline: Mapping[str, str]) -> str:
+def journal_directory(online: Sequence[str], offline: Mapping[str, str]) -> str:
     """Which of the data directories that work has the registry, or gets it: the first one. Raises ConfigError when it
     cannot be told, `offline` says why those do not work."""
     holders = [path for path in online if (Path(path) / JOURNAL_NAME).exists()]
@@ -112,7 +112,7 @@ class StandaloneMetadata(ClusterMetadata):
         return self._broker_id
 
     @property
-    def standing(self) -> RegistrationState:
+    def registration_state(self) -> RegistrationState:
         return RegistrationState.MEMBER if self._brokers else RegistrationState.UNREGISTERED
 
     async def start(self) -> None:
@@ -140,12 +140,12 @@ class StandaloneMetadata(ClusterMetadata):
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self._brokers[self._broker_id] = BrokerRecord(self._broker_id, endpoints, rack)
         self._tell(Change.BROKERS, "")
-        self._tell(Change.STANDING, "")
+        self._tell(Change.REGISTRATION, "")
 
     async def unregister(self) -> None:
         if self._brokers.pop(self._broker_id, None) is not None:
             self._tell(Change.BROKERS, "")
-            self._tell(Change.STANDING, "")
+            self._tell(Change.REGISTRATION, "")
 
     def _tell(self, change: Change, name: str) -> None:
         for listener in tuple(self._listeners):

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import KafkaError
-from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
+from kafkalite.metadata.registration_state import RegistrationState
 
 if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
@@ -75,7 +76,8 @@ class MetadataApplier:
     def _has_all(self) -> bool:
         me = self._broker_id
         is_member = (
-            self._registry.standing is RegistrationState.MEMBER and self._registry.controller_id != NO_CONTROLLER
+            self._registry.registration_state is RegistrationState.MEMBER
+            and self._registry.controller_id != NO_CONTROLLER
         )
         return is_member and not any(
             state.leader == NO_LEADER and me in state.replicas and (me in state.isr or not state.isr)
@@ -84,7 +86,7 @@ class MetadataApplier:
         )
 
     def _heard(self, change: Change, name: str) -> None:
-        if change is Change.STANDING:
+        if change is Change.REGISTRATION:
             self.look_at_all()
         elif change in _OF_A_TOPIC:
             self._topics.resign(name)

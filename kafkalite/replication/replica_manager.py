@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
-from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, RegistrationState, TopicRecord
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.partition import OfflinePartition, Partition
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class ReplicaManager:
         (KIP-320). Epochs that only the log knew are written down: they never go back.
         """
         logs = self._logs.logs.items()
-        held = {key: log.topic_id for key, log in logs if self._registry.is_unclear(key[0])}
+        held = {key: log.topic_id for key, log in logs if self._registry.has_unresolved_topic(key[0])}
         if held:  # loaded with the defaults: their own settings come with `_add`
             self._unclear.update(held)
             await self._registry.return_ids(held)
@@ -148,7 +150,7 @@ class ReplicaManager:
         known = {(record.name, index): record.topic_id for record in records for index in record.partitions}
         for key, log in list(self._logs.logs.items()):
             topic_id = known.get(key)
-            if topic_id is None and self._registry.is_unclear(key[0]):
+            if topic_id is None and self._registry.has_unresolved_topic(key[0]):
                 logger.warning("%s-%d stays as it is until the registry says more clearly what its topic is", *key)
                 log.config = TopicConfig.build(_KEEPS_ALL, self._config)
             elif topic_id is None:
@@ -312,7 +314,7 @@ class ReplicaManager:
         elected for, as long as it is a member."""
         if not self._registry.is_shared:
             return True
-        return state.leader == self._broker_id and self._registry.standing in _LEADS
+        return state.leader == self._broker_id and self._registry.registration_state in _LEADS
 
     def _is_kept_here(self, state: PartitionRecord) -> bool:
         return self._broker_id in state.replicas or not self._registry.is_shared

@@ -17,7 +17,8 @@ from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 from kafkalite.replication.replica_manager import ReplicaManager

@@ -30,7 +30,7 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, TopicRecord
-from kafkalite.metadata.standalone_metadata import StandaloneMetadata, place_of_registry
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted, adopt
@@ -181,7 +181,7 @@ class BrokerServer:
             if not self._adopts:
                 check_is_no_member([directory.path for directory in self.logs.online])
             self.registry = StandaloneMetadata(
-                place_of_registry(
+                journal_directory(
                     [directory.path for directory in self.logs.online],
                     {directory.path: directory.failure or "" for directory in self.logs.offline},
                 ),
@@ -280,7 +280,7 @@ class BrokerServer:
                 f"other brokers: give ZooKeeper its data back, or move {name}-* out of log.dirs"
             )
         if fault is not None:
-            await member.registry.unfound()
+            await member.registry.delete_cluster_id()
             raise ConfigError(fault)
         await member.registry.adopt(adopted.records)
         self.adopted = adopted

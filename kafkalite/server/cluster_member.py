@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Change, RegistrationState
+from kafkalite.metadata.cluster_metadata import Change
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.server.fencing_check import who_misses_us
@@ -185,9 +186,9 @@ class FencingMonitor:
             await asyncio.wait({asking})
 
     def _heard(self, change: Change, name: str) -> None:
-        if change is not Change.STANDING:
+        if change is not Change.REGISTRATION:
             return
-        if self._registry.standing is RegistrationState.DISCONNECTED:
+        if self._registry.registration_state is RegistrationState.DISCONNECTED:
             if self._timer is None and self._asking is None:
                 self._timer = self._clock.call_later(self.session_timeout_ms, self._begin_asking)
             return
@@ -202,7 +203,7 @@ class FencingMonitor:
             witness = await self._ask_peers()
         finally:
             self._asking = None
-        if self._registry.standing is not RegistrationState.DISCONNECTED:
+        if self._registry.registration_state is not RegistrationState.DISCONNECTED:
             return
         if witness is not None:
             self._fence(f"it cannot reach ZooKeeper, and broker {witness} says that the cluster has gone on without it")

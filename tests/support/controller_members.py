@@ -15,9 +15,10 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Create, Operation
-from kafkalite.zk.client.session import ZooKeeperConfig, ZooKeeperSession
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -55,8 +56,8 @@ class Member:
         return self.registry.session
 
     @property
-    def standing(self) -> RegistrationState:
-        return self.registry.standing
+    def registration_state(self) -> RegistrationState:
+        return self.registry.registration_state
 
     @property
     def is_controller(self) -> bool:
@@ -143,5 +144,6 @@ async def expire(member: Member) -> None:
     session_id = member.session.session_id
     await asyncio.get_running_loop().run_in_executor(None, take_over)
     await member.until(
-        lambda: member.session.session_id != session_id and member.standing is RegistrationState.MEMBER, "a new session"
+        lambda: member.session.session_id != session_id and member.registration_state is RegistrationState.MEMBER,
+        "a new session",
     )

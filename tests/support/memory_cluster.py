@@ -1,7 +1,7 @@
 """A cluster's registry in memory: several brokers on one truth, with a controller that acts at once, or when told.
 
     cluster = ClusterMemory()
-    one, two = cluster.registry(1), cluster.registry(2)      # Registry, each with a standing of its own
+    one, two = cluster.registry(1), cluster.registry(2)      # ClusterMetadata, each with its own registration state
 
 What is written is true at once; each registry hears of it in the same call, unless it is `deaf`, and then all at once
 when it hears again. `elect` is what a controller does: live replicas lead, a dead leader is replaced by nobody.
@@ -23,9 +23,9 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
-    RegistrationState,
     TopicRecord,
 )
+from kafkalite.metadata.registration_state import RegistrationState
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -80,7 +80,7 @@ class MemoryRegistry(ClusterMetadata):
     def __init__(self, cluster: ClusterMemory, broker_id: int) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
-        self._standing = RegistrationState.UNREGISTERED
+        self._registration_state = RegistrationState.UNREGISTERED
         self._listeners: list[Listener] = []
         self._unheard: dict[tuple[Change, str], None] | None = None
         self._known: tuple[dict[str, TopicRecord], dict[int, BrokerRecord]] | None = None
@@ -103,10 +103,10 @@ class MemoryRegistry(ClusterMetadata):
         for listener in tuple(self._listeners):
             listener(change, name)
 
-    def stand(self, standing: RegistrationState) -> None:
-        self._standing = standing
+    def stand(self, state: RegistrationState) -> None:
+        self._registration_state = state
         for listener in tuple(self._listeners):
-            listener(Change.STANDING, "")
+            listener(Change.REGISTRATION, "")
 
     def fence(self, why: str) -> None:
         self.stand(RegistrationState.FENCED)
@@ -134,8 +134,8 @@ class MemoryRegistry(ClusterMetadata):
         return min(self.brokers, default=NO_CONTROLLER)
 
     @property
-    def standing(self) -> RegistrationState:
-        return self._standing
+    def registration_state(self) -> RegistrationState:
+        return self._registration_state
 
     async def start(self) -> None:
         """Nothing has to be loaded."""
@@ -215,7 +215,7 @@ class MemoryRegistry(ClusterMetadata):
 
     async def _may_write(self) -> None:
         await asyncio.sleep(0)  # a real one takes its time
-        if self._standing is RegistrationState.DISCONNECTED or self._unheard is not None:
+        if self._registration_state is RegistrationState.DISCONNECTED or self._unheard is not None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nothing can be changed at the moment")
 
     def _require(self, name: str) -> TopicRecord:

@@ -14,8 +14,9 @@ from typing import TypeVar
 from kafkalite.api.request.request_context import Call, Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.protocol.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResource,

@@ -18,7 +18,7 @@ from kafkalite.api.request.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION
 from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.fetch import (
     EpochEndOffset,

@@ -18,8 +18,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from kafkalite.config.broker_config import TopicConfig
 from kafkalite.config.settings import LONG_MAX
+from kafkalite.config.topic_config import TopicConfig
 
 
 class PlannedSegment(Protocol):

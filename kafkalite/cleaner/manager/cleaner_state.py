@@ -19,7 +19,7 @@ from kafkalite.common.names import TopicPartition
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.job import CleanStats
-    from kafkalite.config.broker_config import TopicConfig
+    from kafkalite.config.topic_config import TopicConfig
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import PartitionDirectory, read_written
 from kafkalite.log.recovery.log_loader import Known, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS

@@ -21,7 +21,8 @@ from pathlib import Path
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directories import Holdings, LogDirectories, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.startup_loading import TELL_EVERY_S, Found, Loading

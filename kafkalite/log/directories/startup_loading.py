@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog

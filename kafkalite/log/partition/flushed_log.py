@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kafkalite.common.errors import StorageError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.segment.segment import NEVER, Segment
 

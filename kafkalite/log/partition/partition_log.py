@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.region import FileRegion
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.compacted_log import CompactedLog
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext

@@ -18,7 +18,7 @@ from enum import Enum
 from itertools import islice
 from typing import NamedTuple
 
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 
 SEGMENTS_PER_TURN = 8  # three or four renames each, of 10 to 60 us; a new segment takes 1 ms
 

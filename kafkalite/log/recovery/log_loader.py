@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.swap_recovery import finish_clean_up
 from kafkalite.log.segment.file_batches import is_intact
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.mapped_index import MappedIndex
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.record.batch import (
     CONTROL,
     CRC_FROM,

@@ -28,20 +28,12 @@ from kafkalite.zk.client import multi_read
 from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
-    BadAcl,
-    BadVersion,
-    Check,
     Connection,
     Create,
-    Delete,
     Node,
     NodeExists,
-    NoNode,
-    NotAllowed,
-    NotEmpty,
     Operation,
     OperationFailed,
-    SetData,
     Unavailable,
     failure,
 )
@@ -49,26 +41,6 @@ from kafkalite.zk.client.request_queue import Lost, Refused, RequestQueue, drop
 from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes.znode_paths import with_parents
-
-__all__ = [
-    "BadAcl",
-    "BadVersion",
-    "Check",
-    "Connection",
-    "Create",
-    "Delete",
-    "NoNode",
-    "Node",
-    "NodeExists",
-    "NotAllowed",
-    "NotEmpty",
-    "Operation",
-    "OperationFailed",
-    "SetData",
-    "Unavailable",
-    "ZooKeeperConfig",
-    "ZooKeeperSession",
-]
 
 logger = logging.getLogger(__name__)
 

@@ -221,7 +221,7 @@ class ClusterView:
     def _show(self, name: str) -> Iterator[tuple[Change, str]]:
         """Put the topic as it is now into `topics`, and tell how it differs from what stood there."""
         before, now = self.topics.get(name), self._record(name)
-        if before is not None and (now is None or now.topic_id != before.topic_id):
+        if before is not None and (now is None or not _continues(before, now)):
             del self.topics[name]
             if now is not None:
                 self._changed_topics[name] = None
@@ -271,6 +271,12 @@ def _partition(replicas: tuple[int, ...], state: Known[znode_data.StateNode] | N
         return PartitionRecord(replicas, NO_LEADER, NO_EPOCH, (), NO_EPOCH)
     leader, leader_epoch, isr = state.value[:3]
     return PartitionRecord(replicas, max(leader, NO_LEADER), leader_epoch, isr, state.node.version)
+
+
+def _continues(before: TopicRecord, now: TopicRecord) -> bool:
+    """Whether both are one topic: with the same id, which somebody may also give to a topic that is made anew, and
+    without a loss of partitions."""
+    return now.topic_id == before.topic_id and len(now.partitions) >= len(before.partitions)
 
 
 def _differences(before: TopicRecord, now: TopicRecord) -> Iterator[Change]:

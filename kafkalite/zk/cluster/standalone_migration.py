@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HANDED_OVER = ".in-zookeeper"  # behind the name of a journal that does not count any more
+MIGRATED_SUFFIX = ".in-zookeeper"  # behind the name of a journal that does not count any more
 _OPERATIONS_MAX = 1000  # of one transaction, some 300 KiB
 
 
-class JournalHandover:
+class JournalMigration:
     """Of the journals in `data_dirs`; `adopts`: it was asked for."""
 
     def __init__(self, data_dirs: Sequence[str | Path], adopts: bool) -> None:
@@ -60,7 +60,7 @@ class JournalHandover:
                     await registry.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:
                 await old.stop()
-            journal.replace(journal.with_name(JOURNAL_NAME + HANDED_OVER))
+            journal.replace(journal.with_name(JOURNAL_NAME + MIGRATED_SUFFIX))
             if missing:
                 logger.info("%s: its %d topics are in ZooKeeper now", journal, len(missing))
 

@@ -30,9 +30,9 @@ from kafkalite.metadata.cluster_metadata import (
     ClusterMetadata,
     Listener,
     PartitionRecord,
-    RegistrationState,
     TopicRecord,
 )
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Connection, Delete, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -43,7 +43,7 @@ from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
 from kafkalite.zk.cluster.condition_waiters import ConditionWaiters
 from kafkalite.zk.cluster.session_file import SessionFile
-from kafkalite.zk.cluster.standalone_migration import JournalHandover, adopt_topics
+from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
 from kafkalite.zk.cluster.view_loader import ViewReader
 from kafkalite.zk.znodes import znode_paths
 
@@ -83,7 +83,7 @@ class ZooKeeperMetadata(ClusterMetadata):
         self._cluster_id = ""
         self._reserved_broker_max_id = reserved_broker_max_id
         self._patience_ms = patience_ms
-        self._handover = JournalHandover(data_dirs, adopts)
+        self._migration = JournalMigration(data_dirs, adopts)
         self._own_sessions = SessionFile(data_dirs[0])
         self._listeners: list[Listener] = []
         self._path_listeners: list[PathListener] = []
@@ -124,7 +124,7 @@ class ZooKeeperMetadata(ClusterMetadata):
         return self.view.controller_id
 
     @property
-    def standing(self) -> RegistrationState:
+    def registration_state(self) -> RegistrationState:
         return self._standing
 
     @property
@@ -140,7 +140,7 @@ class ZooKeeperMetadata(ClusterMetadata):
     def is_deletion_ordered(self, name: str) -> bool:
         return name in self._require_reader().ordered
 
-    def is_unclear(self, name: str) -> bool:
+    def has_unresolved_topic(self, name: str) -> bool:
         return name not in self.view.topics and znode_paths.topic(name) in self.view.paths
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -179,7 +179,7 @@ class ZooKeeperMetadata(ClusterMetadata):
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._own_sessions.load)
         await session.sync()
-        founds = self._handover.has_journal or self._handover.adopts
+        founds = self._migration.has_journal or self._migration.adopts
         self._cluster_id = await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds)
         self._is_believed = True
         await session.make_paths(znode_paths.PERSISTENT)
@@ -193,7 +193,7 @@ class ZooKeeperMetadata(ClusterMetadata):
         await reader.watch()
         await reader.read_all()
         self._follower = loop.create_task(self._follow(), name="kafkalite-zookeeper")
-        await self._handover.carry_out(self, self.view, session, self.broker_id)
+        await self._migration.carry_out(self, self.view, session, self.broker_id)
         await reader.refresh()
 
     async def return_ids(self, held: topic_ids.Held) -> None:
@@ -248,7 +248,7 @@ class ZooKeeperMetadata(ClusterMetadata):
             await adopt_topics(topics, self.session, self.view, self.broker_id)
             await self._require_reader().refresh(znode_paths.topic(topic.name) for topic in topics)
 
-    async def unfound(self) -> None:
+    async def delete_cluster_id(self) -> None:
         """This broker cannot bring its topics here after all: if there is nothing else, take the cluster's id away, or
         the next start would believe that there are no topics."""
         if not (self.view.assignments or self.view.brokers):
@@ -375,7 +375,7 @@ class ZooKeeperMetadata(ClusterMetadata):
             is_well = standing in (RegistrationState.MEMBER, RegistrationState.UNREGISTERED)
             logger.log(logging.INFO if is_well else logging.WARNING, "broker %d: %s", self.broker_id, standing.value)
             self._standing = standing
-            self._tell(Change.STANDING, "")
+            self._tell(Change.REGISTRATION, "")
 
     def _tell(self, change: Change, name: str) -> None:
         for listener in tuple(self._listeners):

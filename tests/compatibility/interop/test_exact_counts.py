@@ -21,7 +21,7 @@ from bench.reference.jars import ReferenceUnavailable
 from kafkalite.cli.topic_command import from_broker
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.common.clock import ManualClock
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known

@@ -10,7 +10,8 @@ from kafkalite.cleaner.log_cleaner import LogCleaner
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import PartitionCleaning
 from kafkalite.common.clock import ManualClock
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.checkpoint_file import read_offsets

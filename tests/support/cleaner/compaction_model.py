@@ -18,7 +18,8 @@ from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed
 from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import CLEANED

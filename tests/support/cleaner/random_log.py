@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from kafkalite.cleaner.job.job import LastOfProducer, SourceSegment
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.files import Files

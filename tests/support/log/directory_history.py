@@ -15,7 +15,8 @@ from unittest.mock import patch
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories import log_directory
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.partition.partition_log import PartitionLog

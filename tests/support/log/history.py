@@ -17,7 +17,7 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import Job

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from kafkalite.common.clock import ManualClock
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts

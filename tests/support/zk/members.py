@@ -16,7 +16,8 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, RegistrationState, TopicRecord
+from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from tests.support.zk.visits import settings_for
@@ -55,14 +56,14 @@ class Member:
                 await self._news.wait()
 
     async def until_standing(self, standing: RegistrationState) -> None:
-        await self.until(lambda: self.registry.standing is standing)
+        await self.until(lambda: self.registry.registration_state is standing)
 
     async def join(self) -> None:
         await self.registry.register(endpoints(self.registry.broker_id), None)
         self.controller.start()
 
     async def stop(self) -> None:
-        if self.registry.standing is not RegistrationState.UNREGISTERED:
+        if self.registry.registration_state is not RegistrationState.UNREGISTERED:
             await self.controller.stop()
         await self.registry.unregister()
         await self.registry.stop()

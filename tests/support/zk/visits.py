@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite.zk.client.session import Connection, ZooKeeperConfig, ZooKeeperSession
+from kafkalite.zk.client.operations import Connection
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 SESSION_TIMEOUT_MS = 4_000
 LIMIT_S = 30.0

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
@@ -185,7 +185,7 @@ def is_whole(cluster: ThreeBrokers) -> bool:
     """All are members, and of one mind about both topics."""
     passing = [PASSING in cluster.topics(number).by_name for number in IDS]
     return (
-        all(cluster.rooms(number).registry.standing is RegistrationState.MEMBER for number in IDS)
+        all(cluster.rooms(number).registry.registration_state is RegistrationState.MEMBER for number in IDS)
         and cluster.is_led(T, PARTITION_COUNT)
         and (not any(passing) or cluster.is_led(PASSING, PASSING_COUNT))
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.zookeeper import Cut, ZooKeeper
@@ -41,7 +41,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Callable[[Story],
 
 
 def standing(cluster: ThreeBrokers, number: int) -> RegistrationState:
-    found = cluster.rooms(number).registry.standing
+    found = cluster.rooms(number).registry.registration_state
     assert isinstance(found, RegistrationState)
     return found
 

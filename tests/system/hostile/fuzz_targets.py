@@ -16,7 +16,8 @@ from unittest.mock import patch
 from zlib import crc32
 
 from kafkalite.common.errors import KafkaError, Malformed
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.network import framing
 from kafkalite.protocol.apis import SERVED
 from kafkalite.protocol.codec.codec import decode, encoder

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import look_at_partition
 from kafkalite.inspection.verify.partition_check import check_partition
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex

@@ -15,7 +15,8 @@ from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import Known

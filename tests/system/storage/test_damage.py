@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.findings import Severity
 from kafkalite.inspection.verify.verify import Verdict, verify
 from kafkalite.log.recovery.log_loader import Known, load

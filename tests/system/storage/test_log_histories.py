@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import pytest
 
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.log_loader import Known
 from tests.support.log.directory_history import DirectoryHistory
 from tests.support.log.faulty_files import Ended, Killed, PowerCut

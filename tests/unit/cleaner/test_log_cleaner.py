@@ -15,7 +15,7 @@ from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, 
 from kafkalite.cleaner.job.worker_messages import Abort, Cleaned, Failed, Fault, Finished, LogLine, Progress, Swapped
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.storage.files import Done
 from tests.support.cleaner.cleaner_scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 

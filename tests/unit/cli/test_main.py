@@ -16,7 +16,8 @@ import pytest
 
 from kafkalite.cli import main
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_config import BrokerConfig, ListenerConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.config.properties import read_environment
 from tests.support.places import GOLDEN, ROOT
 

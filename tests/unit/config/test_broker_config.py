@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.config.broker_config import BrokerConfig, ConfigSource, ConfigType, ListenerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.known_properties import KNOWN
+from kafkalite.config.listeners import ListenerConfig
 from kafkalite.config.properties import annotated, parse_properties, read_environment, read_properties
-from kafkalite.config.settings import INT_MAX, LONG_MAX
+from kafkalite.config.settings import INT_MAX, LONG_MAX, ConfigSource, ConfigType
+from kafkalite.config.topic_config import TopicConfig
 from tests.support.places import ROOT
 
 # What Apache Kafka 3.9's own files set: config/server.properties (ZooKeeper) and config/kraft/server.properties.

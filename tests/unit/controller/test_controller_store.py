@@ -10,7 +10,8 @@ import pytest
 
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
 from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
-from kafkalite.zk.client.session import ZooKeeperConfig, ZooKeeperSession
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.controller_members import Place, topic
 from tests.unit.controller.conftest import Tell

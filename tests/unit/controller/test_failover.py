@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Unavailable
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_paths
@@ -103,11 +104,12 @@ def test_a_controller_that_is_cut_off_is_replaced_and_obeys_when_it_is_back(tell
             await two.until(lambda: two.leaders("orders") == {0: 1, 1: 2}, "leaders")
             cut.cut()
             await two.until(lambda: two.leaders("orders") == {0: NO_LEADER, 1: 2}, "another controller")
-            assert two.is_controller and one.standing is not RegistrationState.MEMBER
+            assert two.is_controller and one.registration_state is not RegistrationState.MEMBER
             cut.mend()
             await two.until(lambda: two.leaders("orders") == {0: 1, 1: 2}, "broker 1 again")
             await one.until(
-                lambda: one.standing is RegistrationState.MEMBER and not one.is_controller, "a modest broker 1"
+                lambda: one.registration_state is RegistrationState.MEMBER and not one.is_controller,
+                "a modest broker 1",
             )
             await one.stop()
             await two.stop()
@@ -122,9 +124,9 @@ def test_a_short_interruption_costs_no_election(tell: Tell) -> None:
             one = await Member(place._replace(connect=f"{cut.connect}/{chroot}"), 1, session_timeout_ms=20_000).start()
             await one.until(lambda: one.is_controller, "a controller")
             cut.cut()
-            await one.until(lambda: one.standing is RegistrationState.DISCONNECTED, "the loss")
+            await one.until(lambda: one.registration_state is RegistrationState.DISCONNECTED, "the loss")
             cut.mend()
-            await one.until(lambda: one.standing is RegistrationState.MEMBER, "the connection")
+            await one.until(lambda: one.registration_state is RegistrationState.MEMBER, "the connection")
             await one.session.write(topic("orders", [(1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1}, "a leader")
             assert one.controller.epoch == 1

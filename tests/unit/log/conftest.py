@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.clock import ManualClock
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.partition_log import AppendResult, LogContext, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.descriptor_cache import DescriptorCache

@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import random_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import (
-    CLUSTER_DEFAULT,
-    Change,
-    ClusterMetadata,
-    PartitionRecord,
-    RegistrationState,
-    TopicRecord,
-)
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata, PartitionRecord, TopicRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from tests.support.zk.members import Member
 
@@ -221,18 +215,21 @@ def test_producer_ids_are_skipped_and_never_go_back(kept):
 def test_a_broker_is_a_member_from_register_to_unregister(kept):
     async def story():
         async with kept.open() as registry:
-            assert registry.standing is RegistrationState.MEMBER
+            assert registry.registration_state is RegistrationState.MEMBER
             (broker,) = registry.brokers.values()
             assert (broker.broker_id, broker.endpoints, broker.rack) == (ME, ENDPOINTS, "rack-1")
             await registry.create_topic(topic("t"))  # so there is one who sees to it
             assert registry.controller_id == ME
             await registry.register(ENDPOINTS[:1], "rack-1")
-            assert registry.brokers[ME].endpoints == ENDPOINTS[:1] and registry.standing is RegistrationState.MEMBER
+            assert (
+                registry.brokers[ME].endpoints == ENDPOINTS[:1]
+                and registry.registration_state is RegistrationState.MEMBER
+            )
             told = []
             registry.listen(lambda change, name: told.append(change))
             await registry.unregister()
-            assert registry.standing is RegistrationState.UNREGISTERED and not registry.brokers
-            assert Change.STANDING in told and Change.BROKERS in told
+            assert registry.registration_state is RegistrationState.UNREGISTERED and not registry.brokers
+            assert Change.REGISTRATION in told and Change.BROKERS in told
             await registry.unregister()
 
     asyncio.run(story())

@@ -17,7 +17,8 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_manager import LogManager
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, RegistrationState, TopicRecord
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, PartitionRecord, TopicRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import DelayedOperation
@@ -431,7 +432,7 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
                     await asyncio.sleep(0)
             for topic in broker.topics:
                 for index, partition in topic.partitions.items():
-                    assert registry.standing is not RegistrationState.FENCED
+                    assert registry.registration_state is not RegistrationState.FENCED
                     key = topic.topic_id, index
                     assert partition.leader_epoch >= epochs.get(key, 0)
                     epochs[key] = partition.leader_epoch

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.metadata.cluster_metadata import RegistrationState
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.server.cluster_member import FencingMonitor, endpoints_to_tell
 from tests.support.memory_cluster import ClusterMemory, MemoryRegistry
 
@@ -71,10 +71,10 @@ def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_wa
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
         assert scene.asked == 0
         await scene.pass_ms(1)
-        assert (scene.asked, scene.registry.standing) == (1, RegistrationState.DISCONNECTED)
+        assert (scene.asked, scene.registry.registration_state) == (1, RegistrationState.DISCONNECTED)
         await scene.pass_ms(1_000)
         await scene.pass_ms(1_000)
-        assert (scene.asked, scene.registry.standing) == (3, RegistrationState.FENCED)
+        assert (scene.asked, scene.registry.registration_state) == (3, RegistrationState.FENCED)
         await scene.pass_ms(60_000)
         assert scene.asked == 3
         await scene.doubt.stop()
@@ -91,7 +91,7 @@ def test_a_connection_that_comes_back_ends_the_doubt() -> None:
         await scene.pass_ms(60_000)
         scene.registry.stand(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
-        assert (scene.asked, scene.registry.standing) == (0, RegistrationState.DISCONNECTED)
+        assert (scene.asked, scene.registry.registration_state) == (0, RegistrationState.DISCONNECTED)
         await scene.doubt.stop()
         await scene.pass_ms(60_000)
         assert scene.asked == 0
@@ -109,12 +109,12 @@ def test_an_answer_that_comes_too_late_fences_nobody() -> None:
         scene.registry.stand(RegistrationState.MEMBER)
         answer.cancelled() or answer.set_result(2)
         await scene.pass_ms(0)
-        assert scene.registry.standing is RegistrationState.MEMBER
+        assert scene.registry.registration_state is RegistrationState.MEMBER
         scene.registry.stand(RegistrationState.DISCONNECTED)  # and it is asked again when it is time
         scene.answers = [2]
         scene.doubt._ask_peers = scene._ask
         await scene.pass_ms(SESSION_TIMEOUT_MS)
-        assert scene.registry.standing is RegistrationState.FENCED
+        assert scene.registry.registration_state is RegistrationState.FENCED
         await scene.doubt.stop()
 
     play(story)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, plan
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 
 NOW_MS = 1_000_000
 ALL = 1 << 40

@@ -17,7 +17,8 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.common.region import OpenFile
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories import startup_loading
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.meta_properties import MetaProperties

@@ -20,7 +20,8 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
-from kafkalite.config.broker_config import BrokerConfig, TopicConfig
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.segment import record_counts

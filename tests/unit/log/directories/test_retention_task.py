@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTask
 from kafkalite.log.partition.partition_log import LogContext, PartitionLog
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc, parse_header
 from kafkalite.record.compression import CODECS
 from kafkalite.record.record import read_records

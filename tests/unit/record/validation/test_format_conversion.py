@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.config.broker_config import TopicConfig
+from kafkalite.config.topic_config import TopicConfig
 from kafkalite.record.batch import LOG_APPEND_TIME, NewRecord, build_batch, compute_crc, parse_header, stamp
 from kafkalite.record.columns import message_columns
 from kafkalite.record.columns.batch_columns import scan

@@ -18,7 +18,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk.client import kazoo_connection
 from kafkalite.zk.client.kazoo_connection import KazooConnection
-from kafkalite.zk.client.session import (
+from kafkalite.zk.client.operations import (
     BadVersion,
     Check,
     Connection,
@@ -31,8 +31,8 @@ from kafkalite.zk.client.session import (
     OperationFailed,
     SetData,
     Unavailable,
-    ZooKeeperConfig,
 )
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes import znode_paths
 from tests.support.places import ROOT
 from tests.support.zk.visits import Visit, settings_for, visit

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.client.session import Connection, Create, NotAllowed
+from kafkalite.zk.client.operations import Connection, Create, NotAllowed
 from kafkalite.zk.client.zookeeper_config import SaslConfig, TlsConfig
 from tests.support.zk.visits import Visit, settings_for, visit
 from tests.support.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Delete, SetData
 from kafkalite.zk.cluster import broker_registration
 from kafkalite.zk.cluster.session_file import FILE_NAME
@@ -62,7 +63,7 @@ def test_a_number_that_is_taken_is_an_error_that_names_the_other(place, tmp_path
             since = r"since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
             with pytest.raises(ConfigError, match=rf"broker.id=1 is taken: .* at PLAINTEXT://here:9093 .*{since}"):
                 await two.registry.register(endpoints(1, "there"), None)
-            assert two.registry.standing is RegistrationState.UNREGISTERED
+            assert two.registry.registration_state is RegistrationState.UNREGISTERED
             await two.registry.session.write([SetData("/brokers/ids/1", b"rotten")])
             with pytest.raises(ConfigError, match=r"broker.id=1 is taken: /brokers/ids/1 is in ZooKeeper \(session 0x"):
                 await two.registry.register(endpoints(1, "there"), None)
@@ -116,7 +117,7 @@ def test_a_session_that_is_not_known_is_waited_out(place, chroot, cut, tmp_path,
                 with pytest.raises(ConfigError, match="is taken"):
                     await again.registry.register(endpoints(1, "there"), None)
                 await again.join()
-                assert again.registry.standing is RegistrationState.MEMBER
+                assert again.registry.registration_state is RegistrationState.MEMBER
 
     asyncio.run(story())
 
@@ -172,7 +173,7 @@ def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place
             await one.until_standing(RegistrationState.MEMBER)
             assert one.registry.topics == two.registry.topics and set(one.registry.topics) == {"t", "meanwhile"}
             assert one.registry.brokers[1].epoch == epoch, "the same session, the same registration"
-            assert one.told[-1] == (Change.STANDING, ""), "it is a member when it knows everything"
+            assert one.told[-1] == (Change.REGISTRATION, ""), "it is a member when it knows everything"
             assert {(Change.TOPIC_DELETED, "short-lived"), (Change.TOPIC_CONFIG, "t")} <= set(one.told)
 
     asyncio.run(story())
@@ -192,7 +193,7 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
             await two.until(lambda: 1 not in two.registry.brokers)
             await two.until(lambda: two.registry.topics["t"].partitions[0].leader == NO_LEADER)
             assert (
-                one.registry.standing is RegistrationState.DISCONNECTED
+                one.registry.registration_state is RegistrationState.DISCONNECTED
                 and one.registry.topics["t"].partitions[0].leader == 1
             )
             cut.mend()
@@ -209,11 +210,11 @@ def test_who_is_fenced_by_a_peer_leads_again_when_zookeeper_still_knows_it(chroo
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
             one.registry.fence("this is not believed while ZooKeeper says otherwise")
-            assert one.registry.standing is RegistrationState.MEMBER
+            assert one.registry.registration_state is RegistrationState.MEMBER
             cut.cut()
             await one.until_standing(RegistrationState.DISCONNECTED)
             one.registry.fence("broker 2 says so")
-            assert one.registry.standing is RegistrationState.FENCED
+            assert one.registry.registration_state is RegistrationState.FENCED
             cut.mend()
             await one.until_standing(RegistrationState.MEMBER)
 
@@ -226,8 +227,8 @@ def test_a_registration_that_somebody_took_away_comes_back(place, tmp_path):
             epoch = one.registry.brokers[1].epoch
             one.told.clear()
             await vandal.session.write([Delete("/brokers/ids/1")])
-            await one.until(lambda: one.told.count((Change.STANDING, "")) == 2)
-            assert one.registry.standing is RegistrationState.MEMBER and one.registry.brokers[1].epoch > epoch
+            await one.until(lambda: one.told.count((Change.REGISTRATION, "")) == 2)
+            assert one.registry.registration_state is RegistrationState.MEMBER and one.registry.brokers[1].epoch > epoch
 
     asyncio.run(story())
 
@@ -245,7 +246,7 @@ def test_a_number_that_another_took_meanwhile_is_had_again_when_it_goes(place, c
                 await thief.registry.register(endpoints(1, "there"), None)
                 cut.mend()
                 await one.until(lambda: one.registry.brokers.get(1) == thief.registry.brokers[1])
-                assert one.registry.standing is RegistrationState.FENCED
+                assert one.registry.registration_state is RegistrationState.FENCED
                 await said(caplog, "broker.id=1 is taken: the broker at PLAINTEXT://there:9093")
             await one.until_standing(RegistrationState.MEMBER)
             assert one.registry.brokers[1].endpoints == endpoints(1)
@@ -271,7 +272,7 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
                 cut.mend()
                 await said(caplog, "leads to the cluster (none) now")
                 assert one.told == [] and one.registry.topics["precious"].partitions[2].leader == 1
-                assert one.registry.standing is RegistrationState.DISCONNECTED
+                assert one.registry.registration_state is RegistrationState.DISCONNECTED
                 with pytest.raises(KafkaError, match="still that of cluster") as caught:
                     await one.registry.create_topic(topic("t"))
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT

@@ -236,6 +236,15 @@ def test_nonsense_anywhere(view):
     ]
 
 
+def test_a_topic_made_anew_with_its_id_and_fewer_partitions_is_another_topic():
+    view = Fed()
+    view.put({T: topic([1], [2])})
+    gone_and_back = [(T, None), (T, as_node(topic([1]), next(view.transactions)))]
+    assert view.apply(gone_and_back) == [(Change.TOPIC_DELETED, "t")]
+    assert view.apply() == [(Change.TOPIC_CREATED, "t")]
+    assert list(view.topics["t"].partitions) == [0]
+
+
 def test_which_paths_matter():
     matter = [T, f"{T}/partitions/7/state", "/config/topics/t", "/config/brokers/<default>", "/brokers/ids/1"]
     matter += ["/controller", "/controller_epoch", "/admin/delete_topics/t"]

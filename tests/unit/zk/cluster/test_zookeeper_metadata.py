@@ -12,8 +12,9 @@ import pytest
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import NO_LEADER, RegistrationState
+from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.zk.client.operations import Create, SetData
 from kafkalite.zk.znodes import znode_paths
@@ -36,7 +37,7 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
             assert await contents(one.registry.session, "/cluster/id") == [
                 {"version": "1", "id": one.registry.cluster_id}
             ]
-            assert one.registry.standing is RegistrationState.UNREGISTERED and not one.registry.brokers
+            assert one.registry.registration_state is RegistrationState.UNREGISTERED and not one.registry.brokers
             named = ListenerConfig("OUTSIDE", "there", 1, "SSL"), ListenerConfig("INSIDE", "::1", 2)
             await one.registry.register(named, "r1")
             ((node,), (value,)) = (

@@ -1,0 +1,57 @@
+"""Parsers of settings whose text needs more than a type and bounds; they raise ValueError saying what is allowed."""
+
+from __future__ import annotations
+
+_ZOOKEEPER_PORT = 2181
+
+
+def parse_gzip_level(text: str) -> int:
+    if text.strip() not in {"-1", *"123456789"}:
+        raise ValueError("must be an integer from 1 to 9, or -1")
+    return int(text)
+
+
+def parse_directories(text: str) -> str:
+    directories = [part.strip() for part in text.split(",") if part.strip()]
+    if not directories:
+        raise ValueError("must name a directory, or several with commas between them")
+    return ",".join(directories)
+
+
+def parse_zookeeper_connect(text: str) -> str | None:
+    """host:port,host:port/chroot without blanks and with the ports that were left out; None when nothing is given."""
+    servers, slash, chroot = "".join(text.split()).partition("/")
+    if not servers and not slash:
+        return None
+    found = []
+    for server in servers.split(","):
+        host, colon, port = server.rpartition(":") if not server.endswith("]") else (server, "", "")
+        if not colon:
+            host, port = server, str(_ZOOKEEPER_PORT)
+        is_bare = ":" not in host or (host.startswith("[") and host.endswith("]"))
+        if (
+            not host
+            or not is_bare
+            or not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536)
+        ):
+            raise ValueError("must be host:port, or several with commas between them, and then perhaps a /chroot")
+        found.append(f"{host}:{port}")
+    chroot = chroot.rstrip("/")
+    if any(part in ("", ".", "..") for part in chroot.split("/")) and chroot:
+        raise ValueError("must have a chroot such as /kafka at its end, or none")
+    return ",".join(found) + (f"/{chroot}" if chroot else "")
+
+
+def parse_pem(text: str) -> str:
+    if text.strip().upper() != "PEM":
+        raise ValueError(
+            "must be PEM; keytool -importkeystore -deststoretype PKCS12 and openssl pkcs12 make it of others"
+        )
+    return "PEM"
+
+
+def parse_endpoint_identification(text: str) -> str:
+    word = text.strip().upper()
+    if word not in ("", "HTTPS"):
+        raise ValueError("must be HTTPS or empty")
+    return word
