@@ -1,7 +1,7 @@
 """The topic behind the group coordinator: made when first needed, read when it is led, appended to by the coordinator.
 
-The coordinator owns exactly the partitions that this broker leads: one that is newly led is read first (`on_election`), and its
-groups are forgotten when it is led no longer (`on_resignation`).
+The coordinator owns exactly the partitions that this broker leads: a partition is read when this broker is elected its
+leader (`on_election`), and its groups are dropped when it resigns (`on_resignation`).
 
 Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
 """

@@ -56,8 +56,8 @@ class ReplicaManager:
     """All topics, by name and by id. Invariant: both hold the same topics, and whatever stands in them is in the
     registry and has the logs open of the partitions that it was settled to lead.
 
-    `on_election` and `on_resignation` are told of each partition, `when_deleted` of a topic's name, in the turn of the loop
-    in which it happens.
+    `on_election` and `on_resignation` are told of each partition, `when_deleted` of a topic's name, in the turn of the
+    loop in which it happens.
     """
 
     def __init__(self, config: BrokerConfig, registry: ClusterMetadata, logs: LogManager, broker_id: int) -> None:
