@@ -29,7 +29,8 @@ from kafkalite.api.handlers import (
     reassignments,
     topics,
 )
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.apis import SERVED
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import Answer, ClientConnection
 
 
-Handler = Callable[[Services, Any, Call], Any]
-"""(services, request, call) -> response | awaitable of it | None (no answer is due). Types agree with APIS' row."""
+Handler = Callable[[Services, Any, RequestContext], Any]
+"""(services, request, context) -> response | awaitable of it | None (no answer is due). Types agree with APIS' row."""
 
 HANDLERS: Mapping[str, Handler] = {
     "Produce": produce.produce,
@@ -120,7 +121,7 @@ class Dispatcher:
         request, _ = decode(frame, position)
         if key == FETCH_KEY:
             fetch_fast_path.remember(self._services, peer, frame, version, client_id, request)
-        response = handle(self._services, request, Call(peer, version, client_id))
+        response = handle(self._services, request, RequestContext(peer, version, client_id))
         if type(response) is response_type:
             if key == PRODUCE_KEY:
                 produce_fast_path.remember(self._services, peer, frame, position, version, request, response)

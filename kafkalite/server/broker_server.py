@@ -15,12 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.dispatch import Dispatcher
+from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
-from kafkalite.api.request.request_context import Services
+from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock, Timer
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
+from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig, metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
@@ -118,27 +120,24 @@ class BrokerServer:
         self._compaction = LazyLogCleaner(self.logs, config, self.clock, retention.look_again)
         readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._services = services = Services(
-            config=config,
-            clock=self.clock,
-            loop=loop,
-            registry=self.registry,
-            logs=self.logs,
+            runtime=Runtime(loop, self.clock, readers),
+            dynamic_config=self._running_config,
+            metadata=self.registry,
+            brokers=BrokerEndpoints(self.registry, self.broker_id, config.broker_rack, self._advertised_address),
             topics=self.topics,
+            topic_admin=self.topics,
+            logs=self.logs,
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
+            offsets_topic=group_topic,
+            legacy_offsets=None if self._member is None else self._member.legacy_offsets(),
             producer_ids=ProducerIdManager(
                 self.registry.next_producer_id_block,
                 self.registry.skip_producer_ids if self._member is not None else None,  # ids are not counted here
                 self.logs.highest_producer_id,
             ),
-            readers=readers,
-            sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
-            broker_id=self.broker_id,
-            endpoint=self._endpoint,
-            group_topic_is_ready=lambda: group_topic.is_ready,
-            ensure_group_topic=group_topic.ensure,
-            reconfigure=self._reconfigure,
-            cleaner=lambda: self.cleaner,
-            legacy_offsets=None if self._member is None else self._member.legacy_offsets(),
+            cleaner=CleanerAccess(lambda: self.cleaner),
+            error_log=RateLimitedLogger(self.clock, logger.error),
         )
         self._undo.append(lambda: readers.shutdown(cancel_futures=True))
         self._undo.append(self._running_config.follow())
@@ -239,13 +238,8 @@ class BrokerServer:
             if asyncio.iscoroutine(result):
                 await result
 
-    async def _reconfigure(
-        self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
-    ) -> None:
-        await self._running_config.change(broker, change, validate_only)
-
     def _apply_config(self, config: BrokerConfig) -> None:
-        self.config = self._services.config = config
+        self.config = config
         self.topics.reconfigure(config)
         self._compaction.reconfigure(config)
         if self._member is not None:
@@ -326,11 +320,11 @@ class BrokerServer:
         first_ms = interval_ms if first_after_ms is None else first_after_ms
         self._timers[name] = self.clock.call_later(first_ms, turn)
 
-    def _endpoint(self, peer: ClientConnection) -> tuple[str, int]:
-        advertised = self.config.advertised(peer.listener_name)
+    def _advertised_address(self, connection: ClientConnection) -> tuple[str, int]:
+        advertised = self.config.advertised(connection.listener_name)
         if advertised is not None:
             return advertised.host, advertised.port
-        return peer.local_host, peer.local_port
+        return connection.local_host, connection.local_port
 
     def first_port(self) -> int:
         return self.server.ports[self.config.listeners[0].name]

@@ -41,7 +41,8 @@ from kafkalite.replication.partition import DelayedOperation, Partition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalite.api.request.request_context import BrokerEndpoint, Services
+    from kafkalite.api.request.broker_endpoints import BrokerEndpoint
+    from kafkalite.api.request.services import Services
     from kafkalite.common.region import FileRegion, Part
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.replica_manager import Topic
@@ -241,8 +242,8 @@ class ParkedFetch(DeferredResponse):
         services = lane._services
         # more than an answer may hold will never come
         missing_bytes = min(route.min_bytes, services.config.fetch_max_bytes)
-        self._waiter = DelayedOperation(missing_bytes, self._look, services.loop.call_soon)
-        self._timer = services.clock.call_later(route.max_wait_ms, self._waiter.wake)
+        self._waiter = DelayedOperation(missing_bytes, self._look, services.runtime.loop.call_soon)
+        self._timer = services.runtime.clock.call_later(route.max_wait_ms, self._waiter.wake)
         self._waiter.wait_on(partition)
 
     def _look(self) -> None:
@@ -288,7 +289,7 @@ def remember(
     key = frame[1]
     lane = peer.lanes.get(key)
     if not isinstance(lane, FetchFastPath) or not lane.is_of(frame):
-        lane = peer.lanes[key] = FetchFastPath(services, frame, version, services.broker_finder(peer))
+        lane = peer.lanes[key] = FetchFastPath(services, frame, version, services.brokers.finder_for(peer))
     lane.learn(frame, request, client_id)
 
 

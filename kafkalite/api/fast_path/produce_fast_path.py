@@ -35,7 +35,7 @@ from kafkalite.protocol.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalite.api.request.request_context import Services
+    from kafkalite.api.request.services import Services
     from kafkalite.common.region import Part
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.network.client_connection import ClientConnection, DeferredResponse
@@ -99,7 +99,7 @@ class ProduceFastPath:
         self._layouts: dict[int, tuple[Callable[[memoryview], tuple[int, int, bytes, int]], int]] = {}
         self._routes: dict[bytes, _Route] = {}
         self._by_name = services.topics.by_name
-        self._wall_ms = services.clock.wall_ms
+        self._wall_ms = services.runtime.clock.wall_ms
 
     def __call__(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
         try:

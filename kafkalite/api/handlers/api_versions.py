@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -17,12 +18,12 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?\Z")
 
 
-def api_versions(services: Services, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+def api_versions(services: Services, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
     names = (request.client_software_name, request.client_software_version)
-    if call.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+    if context.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    call.peer.client_software_name = request.client_software_name or None
-    call.peer.client_software_version = request.client_software_version or None
+    context.connection.client_software_name = request.client_software_name or None
+    context.connection.client_software_version = request.client_software_version or None
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.topic_validation import PARTITION_COUNT_MAX
 from kafkalite.network.client_connection import DeferredResponse
@@ -33,7 +34,9 @@ RUNS_UNDER_WAY_MAX = 64  # requests that are not done; each may name a whole top
 _NAMED_MAX = 10  # in a message
 
 
-def run_cleaner(services: Services, request: RunCleanerRequest, call: Call) -> RunCleanerResponse | DeferredResponse:
+def run_cleaner(
+    services: Services, request: RunCleanerRequest, context: RequestContext
+) -> RunCleanerResponse | DeferredResponse:
     """Compact the logs now, whatever their dirty ratio. An error of the whole request says how to mend it."""
     try:
         if not services.config.log_cleaner_enable:
@@ -41,7 +44,7 @@ def run_cleaner(services: Services, request: RunCleanerRequest, call: Call) -> R
                 ErrorCode.INVALID_CONFIG, "log.cleaner.enable is false; set it to true and start the broker anew"
             )
         partitions = _wanted(services, request)
-        if services.cleaner_runs >= RUNS_UNDER_WAY_MAX:
+        if services.cleaner.pending_runs >= RUNS_UNDER_WAY_MAX:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{RUNS_UNDER_WAY_MAX} requests are not done yet; try again later"
             )
@@ -101,19 +104,19 @@ class _Run:
         self._reply: DeferredResponse | None = None
 
     def begin(self) -> RunCleanerResponse | DeferredResponse:
-        self._services.cleaner_runs += 1
-        self._services.cleaner.run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
+        self._services.cleaner.pending_runs += 1
+        self._services.cleaner.get().run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
         if self._answer is not None:  # there was nothing to do
             return self._answer
         if not self._request.waits:
             return self._all(ErrorCode.NONE, None)
         timeout_ms = min(max(self._request.timeout_ms, 0), TIMEOUT_MS_MAX)
-        timer = self._services.clock.call_later(timeout_ms, self._give_up)
+        timer = self._services.runtime.clock.call_later(timeout_ms, self._give_up)
         self._reply = DeferredResponse(timer.cancel)
         return self._reply
 
     def _done(self, outcomes: list[RunOutcome]) -> None:
-        self._services.cleaner_runs -= 1
+        self._services.cleaner.pending_runs -= 1
         self._answer = RunCleanerResponse(partitions=[_of_partition(outcome) for outcome in outcomes])
         if self._reply is not None:
             self._reply.answer(self._answer)

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault
 from kafkalite.config.broker_config import BrokerConfig
@@ -51,7 +52,9 @@ def topic_config_entries(services: Services, overrides: Settings) -> list[Config
     return TopicConfig.describe(overrides, services.config)
 
 
-def describe_configs(services: Services, request: DescribeConfigsRequest, call: Call) -> DescribeConfigsResponse:
+def describe_configs(
+    services: Services, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
     # Clients file the answers by resource: one that is asked for twice is answered once. Answered each time, five bytes
     # of a request would become a hundred kilobytes.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
@@ -105,7 +108,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
     entries = services.config.describe()
     if resource.resource_name == ALL_BROKERS:
         return _changed_for_all(entries)
-    number = str(services.broker_id)  # which was made up at the first start if none was configured
+    number = str(services.brokers.broker_id)  # which was made up at the first start if none was configured
     return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
 
 
@@ -119,7 +122,9 @@ def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
     return changed
 
 
-async def alter_configs(services: Services, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
+async def alter_configs(
+    services: Services, request: AlterConfigsRequest, context: RequestContext
+) -> AlterConfigsResponse:
     def change(resource: AlterConfigsResource, old: Settings) -> dict[str, str]:
         _check_no_nulls((entry.name, entry.value) for entry in resource.configs)
         return {entry.name: entry.value or "" for entry in resource.configs}
@@ -134,7 +139,7 @@ async def alter_configs(services: Services, request: AlterConfigsRequest, call: 
 
 
 async def incremental_alter_configs(
-    services: Services, request: IncrementalAlterConfigsRequest, call: Call
+    services: Services, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     def change(resource: IncrementalAlterConfigsResource, old: Settings) -> dict[str, str]:
         _check_no_nulls((entry.name, entry.value) for entry in resource.configs if entry.config_operation != DELETE)
@@ -223,7 +228,7 @@ def _alter_one(
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no defaults to alter: a topic's name is missing")
         _check_topic_name(name)
-        return services.topics.change_overrides(name, change, validate_only=validate_only)
+        return services.topic_admin.change_overrides(name, change, validate_only=validate_only)
     if kind != BROKER:
         raise _unknown_type(kind)
     _check_is_a_broker(services, name)
@@ -242,7 +247,7 @@ async def _alter_broker(
         return new
 
     try:
-        await services.reconfigure(name, dynamic_only, validate_only)
+        await services.dynamic_config.change(name, dynamic_only, validate_only)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
@@ -256,15 +261,15 @@ def _check_topic_name(name: str) -> None:
 def _check_is_a_broker(services: Services, name: str) -> None:
     """Settings of other brokers may be changed by any of them, also while those are away; Kafka has its clients ask
     each broker for itself."""
-    if not (services.registry.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
+    if not (services.metadata.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
         _check_is_this_broker(services, name)
 
 
 def _check_is_this_broker(services: Services, name: str) -> None:
-    if name not in (ALL_BROKERS, str(services.broker_id)):
+    if name not in (ALL_BROKERS, str(services.brokers.broker_id)):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {services.broker_id} or empty string, but received {name}",
+            f"Unexpected broker id, expected {services.brokers.broker_id} or empty string, but received {name}",
         )
 
 

@@ -13,9 +13,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.down_conversion import FIRST_VERSION_OF_BATCHES, DownConversion
 from kafkalite.api.request.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
-from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
@@ -43,16 +45,20 @@ _Found = list[tuple[WantedPartition, PartitionData]]
 
 
 def fetch(
-    services: Services, request: FetchRequest, call: Call
+    services: Services, request: FetchRequest, context: RequestContext
 ) -> FetchResponse | DeferredResponse | Awaitable[FetchResponse]:
     try:
-        context = services.sessions.context(request, call.api_version, services.clock.monotonic_ms())
+        fetch_context = services.fetch_sessions.context(
+            request, context.api_version, services.runtime.clock.monotonic_ms()
+        )
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
-    reader = _Reader(services, request, context, call.api_version, partial(services.broker_for, call.peer))
+    reader = _Reader(
+        services, request, fetch_context, context.api_version, partial(services.brokers.find, context.connection)
+    )
     min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
-    waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(context.partitions)
-    if call.api_version < FIRST_VERSION_OF_BATCHES:
+    waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
+    if context.api_version < FIRST_VERSION_OF_BATCHES:
         return asyncio.ensure_future(_fetch_of_old(services, request, reader, min_bytes if waits else 0))
     if waits and (partitions := reader.exhausted()) is not None:
         return _wait(services, request, reader, partitions, min_bytes)
@@ -94,8 +100,8 @@ def _wait(
         waiter.withdraw()
 
     reply = DeferredResponse(withdraw)
-    waiter = DelayedOperation(missing_bytes, answer, services.loop.call_soon)
-    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    waiter = DelayedOperation(missing_bytes, answer, services.runtime.loop.call_soon)
+    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
     for partition in partitions:
         waiter.wait_on(partition)
     return reply
@@ -103,14 +109,14 @@ def _wait(
 
 async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Reader, min_bytes: int) -> FetchResponse:
     """What `fetch` answers where records are converted, which takes its time."""
-    woken: asyncio.Future[None] = services.loop.create_future()
+    woken: asyncio.Future[None] = services.runtime.loop.create_future()
 
     def wake() -> None:
         if not woken.done():
             woken.set_result(None)
 
-    waiter = DelayedOperation(min_bytes, wake, services.loop.call_soon)
-    timer = services.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    waiter = DelayedOperation(min_bytes, wake, services.runtime.loop.call_soon)
+    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
     try:
         for partition in reader.partitions():
             waiter.wait_on(partition)  # from here on: what comes while others are converted is not missed
@@ -208,7 +214,7 @@ class _Reader:
     async def read_converted(self) -> tuple[_Found, int, bool]:
         """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
         services = self._services
-        old = DownConversion(self._version, self.max_bytes, services.clock, services.readers)
+        old = DownConversion(self._version, self.max_bytes, services.runtime.clock, services.runtime.readers)
         size_bytes = 0
         urgent = False
         found: _Found = []

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Awaitable
 
 from kafkalite.api.request.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.protocol.messages.group_admin import (
@@ -37,25 +38,25 @@ _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent produ
 
 
 def find_coordinator(
-    services: Services, request: FindCoordinatorRequest, call: Call
+    services: Services, request: FindCoordinatorRequest, call: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP_KEY_TYPE and not services.group_topic_is_ready():
+    if request.key_type == GROUP_KEY_TYPE and not services.offsets_topic.is_ready:
         return _make_topic_and_answer(services, request, call)
     return _coordinators(services, request, call, None)
 
 
 async def _make_topic_and_answer(
-    services: Services, request: FindCoordinatorRequest, call: Call
+    services: Services, request: FindCoordinatorRequest, call: RequestContext
 ) -> FindCoordinatorResponse:
     try:
-        await services.ensure_group_topic()
+        await services.offsets_topic.ensure()
     except KafkaError as error:
         return _coordinators(services, request, call, error)
     return _coordinators(services, request, call, None)
 
 
 def _coordinators(
-    services: Services, request: FindCoordinatorRequest, call: Call, topic_fault: KafkaError | None
+    services: Services, request: FindCoordinatorRequest, call: RequestContext, topic_fault: KafkaError | None
 ) -> FindCoordinatorResponse:
     keys = request.coordinator_keys if call.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
     found = [_coordinator(services, request.key_type, key, call, topic_fault) for key in keys]
@@ -72,7 +73,7 @@ def _coordinators(
 
 
 def _coordinator(
-    services: Services, key_type: int, key: str, call: Call, topic_fault: KafkaError | None
+    services: Services, key_type: int, key: str, call: RequestContext, topic_fault: KafkaError | None
 ) -> Coordinator:
     fault = topic_fault
     if key_type == TRANSACTION_KEY_TYPE:
@@ -88,7 +89,7 @@ def _coordinator(
     if fault is not None:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=fault.code, error_message=fault.message)
     leader, _ = services.leader_of(GROUP_METADATA_TOPIC, services.groups.partition_for(key))
-    broker = services.broker_for(call.peer, leader)
+    broker = services.brokers.find(call.connection, leader)
     if broker is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         message = "nobody leads the group's partition at the moment, or not on this listener"
@@ -96,7 +97,7 @@ def _coordinator(
     return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
 
 
-def describe_groups(services: Services, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
+def describe_groups(services: Services, request: DescribeGroupsRequest, call: RequestContext) -> DescribeGroupsResponse:
     response = services.groups.describe_groups(request, call.api_version)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     for group in response.groups:
@@ -104,11 +105,11 @@ def describe_groups(services: Services, request: DescribeGroupsRequest, call: Ca
     return response
 
 
-def list_groups(services: Services, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
+def list_groups(services: Services, request: ListGroupsRequest, call: RequestContext) -> ListGroupsResponse:
     return services.groups.list_groups(request, call.api_version)
 
 
 def delete_groups(
-    services: Services, request: DeleteGroupsRequest, call: Call
+    services: Services, request: DeleteGroupsRequest, call: RequestContext
 ) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     return services.groups.delete_groups(request)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group_offsets import Accepted, known_partitions
@@ -32,7 +33,7 @@ NO_OFFSET = -1
 
 
 def offset_commit(
-    services: Services, request: OffsetCommitRequest, call: Call
+    services: Services, request: OffsetCommitRequest, call: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if call.api_version == 0:
         return _commit_of_old(services, request)
@@ -40,14 +41,14 @@ def offset_commit(
 
 
 def offset_fetch(
-    services: Services, request: OffsetFetchRequest, call: Call
+    services: Services, request: OffsetFetchRequest, call: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     if call.api_version == 0:
         return _fetch_of_old(services, request)
     return services.groups.fetch_offsets(request, call.api_version)
 
 
-def offset_delete(services: Services, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:
+def offset_delete(services: Services, request: OffsetDeleteRequest, call: RequestContext) -> OffsetDeleteResponse:
     return services.groups.delete_offsets(request)
 
 
@@ -122,5 +123,5 @@ def _fetched(rows: Iterable[tuple[TopicPartition, int, ErrorCode]]) -> OffsetFet
 
 
 def _exists(services: Services, topic: str, partition: int) -> bool:
-    record = services.registry.topics.get(topic)
+    record = services.metadata.topics.get(topic)
     return record is not None and partition in record.partitions

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
@@ -54,7 +55,7 @@ _Sought = tuple[ListOffsetsPartitionResponse, TimeLookup]
 
 
 def list_offsets(
-    services: Services, request: ListOffsetsRequest, call: Call
+    services: Services, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     asked = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
     seen: set[TopicPartition] = set()
@@ -68,10 +69,10 @@ def list_offsets(
                 if (topic.name, wanted.partition_index) in doubled:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 partition = services.topics.require(topic.name, wanted.partition_index)
-                if call.api_version == 0:
-                    answers.append(_find_as_of_old(partition, wanted, services.clock.wall_ms()))
+                if context.api_version == 0:
+                    answers.append(_find_as_of_old(partition, wanted, services.runtime.clock.wall_ms()))
                 else:
-                    answers.append(_find(partition, wanted, request.isolation_level, call.api_version, sought))
+                    answers.append(_find(partition, wanted, request.isolation_level, context.api_version, sought))
             except KafkaError as error:
                 answers.append(_answer(wanted.partition_index, code=error.code))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
@@ -93,7 +94,7 @@ async def _when_found(
                 one = waiting.popleft()
                 at_work += [one] * _has_to_read(*one)
             if at_work:
-                await services.loop.run_in_executor(services.readers, partial(_read, at_work))
+                await services.runtime.loop.run_in_executor(services.runtime.readers, partial(_read, at_work))
     finally:
         for _, lookup in at_work:  # should the client have left
             lookup.give_up()
@@ -193,7 +194,7 @@ def _answer(
 
 
 def offset_for_leader_epoch(
-    services: Services, request: OffsetForLeaderEpochRequest, call: Call
+    services: Services, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     topics = []
     for topic in request.topics:

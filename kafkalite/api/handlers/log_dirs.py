@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.cleaner import log_cleaning
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import (
@@ -44,7 +45,9 @@ logger = logging.getLogger(__name__)
 NO_REPLICA = -1
 
 
-def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call: Call) -> DescribeLogDirsResponse:
+def describe_log_dirs(
+    services: Services, request: DescribeLogDirsRequest, context: RequestContext
+) -> DescribeLogDirsResponse:
     """Null topics mean all of them; what is not here is left out."""
     keys = None
     if request.topics is not None:
@@ -56,7 +59,7 @@ def describe_log_dirs(services: Services, request: DescribeLogDirsRequest, call:
     )
     if request.describe_cleaning:
         response.cleaning = CLEANING_TOLD if services.config.log_cleaner_enable else CLEANER_IS_OFF
-        _add_cleaning(services.cleaner, response.results, keys)
+        _add_cleaning(services.cleaner.get(), response.results, keys)
     return response
 
 

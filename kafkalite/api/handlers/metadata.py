@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Iterable
 from uuid import UUID
 
 from kafkalite.api.request.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
@@ -41,13 +43,13 @@ _CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
 
 
 def metadata(
-    services: Services, request: MetadataRequest, call: Call
+    services: Services, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    version = call.api_version
+    version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
         names = list(services.topics.by_name)
     elif any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
-        return _by_id(services, request, request.topics, call)
+        return _by_id(services, request, request.topics, context)
     else:
         names = list(dict.fromkeys(topic.name or "" for topic in request.topics))
         may_create = services.config.auto_create_topics_enable and (
@@ -56,20 +58,20 @@ def metadata(
         if may_create:
             missing = [name for name in names if name not in services.topics.by_name]
             if missing:
-                return _create_and_answer(services, request, call, names, missing)
-    return _answer(services, request, call, names, {})
+                return _create_and_answer(services, request, context, names, missing)
+    return _answer(services, request, context, names, {})
 
 
 def _by_id(
-    services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], call: Call
+    services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], context: RequestContext
 ) -> MetadataResponse:
     """What there is to say of the ids in a request; names beside them are passed over, as in Kafka."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
-    if call.api_version < FIRST_VERSION_BY_ID or not ids:
+    if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
     by_id = services.topics.by_id
     names = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
-    return _answer(services, request, call, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
+    return _answer(services, request, context, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
 
 
 def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
@@ -82,28 +84,28 @@ def _refused(topics: list[MetadataRequestTopic], code: ErrorCode) -> MetadataRes
 
 
 async def _create_and_answer(
-    services: Services, request: MetadataRequest, call: Call, names: list[str], missing: list[str]
+    services: Services, request: MetadataRequest, context: RequestContext, names: list[str], missing: list[str]
 ) -> MetadataResponse:
     faults: dict[str, ErrorCode] = {}
     for name in missing[:_CREATED_AT_ONCE_MAX]:
         try:
             if name == GROUP_METADATA_TOPIC:
-                await services.ensure_group_topic()
+                await services.offsets_topic.ensure()
             elif name not in INTERNAL_TOPICS:
-                await services.topics.ensure(name, services.config.num_partitions, {})
+                await services.topic_admin.ensure(name, services.config.num_partitions, {})
         except KafkaError as error:
             # what cannot be made now may be there later, and every client asks again for that
             cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
             faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
             if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
                 logger.warning("topic %s could not be created on demand: %s", name, error)
-    return _answer(services, request, call, names, faults)
+    return _answer(services, request, context, names, faults)
 
 
 def _answer(
     services: Services,
     request: MetadataRequest,
-    call: Call,
+    context: RequestContext,
     names: list[str],
     faults: dict[str, ErrorCode],
     unknown_ids: Iterable[UUID] = (),
@@ -112,8 +114,8 @@ def _answer(
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id in unknown_ids
     ]
-    brokers = services.brokers_for(call.peer)
-    describer = _Describer(services, call, brokers)
+    brokers = services.brokers.all_for(context.connection)
+    describer = _Describer(services, context, brokers)
     for name in names:
         topic = services.topics.by_name.get(name)
         if topic is not None:
@@ -136,8 +138,8 @@ def _answer(
             MetadataResponseBroker(node_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in brokers
         ],
-        cluster_id=services.registry.cluster_id,
-        controller_id=services.registry.controller_id,
+        cluster_id=services.metadata.cluster_id,
+        controller_id=services.metadata.controller_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -148,10 +150,10 @@ def _answer(
 
 def _missing_at(services: Services, broker_id: int) -> int:
     """Since when another broker that asks is no member any more; -1 if it is one, or this one knows nothing itself."""
-    members = services.registry.brokers
-    if broker_id < 0 or broker_id in members or services.broker_id not in members:
+    members = services.metadata.brokers
+    if broker_id < 0 or broker_id in members or services.brokers.broker_id not in members:
         return -1
-    return services.registry.last_transaction
+    return services.metadata.last_transaction
 
 
 def _topic_operations(request: MetadataRequest) -> int:
@@ -161,12 +163,12 @@ def _topic_operations(request: MetadataRequest) -> int:
 class _Describer:
     """Tells one client of topics. What this broker leads is told as it is here, the rest as the registry has it."""
 
-    def __init__(self, services: Services, call: Call, brokers: Iterable[BrokerEndpoint]) -> None:
-        self._me = services.broker_id
+    def __init__(self, services: Services, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
+        self._me = services.brokers.broker_id
         self._reachable = {broker.broker_id for broker in brokers}  # by this client
-        self._is_shared = services.registry.is_shared
-        self._alive = services.registry.brokers if self._is_shared else self._reachable
-        self._version = call.api_version
+        self._is_shared = services.metadata.is_shared
+        self._alive = services.metadata.brokers if self._is_shared else self._reachable
+        self._version = context.api_version
 
     def topic(self, topic: Topic, operations: int) -> MetadataResponseTopic:
         led = topic.partitions
@@ -214,7 +216,9 @@ class _Describer:
         )
 
 
-def describe_cluster(services: Services, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
+def describe_cluster(
+    services: Services, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
     if request.endpoint_type != BROKER_ENDPOINTS:
         is_known = request.endpoint_type == CONTROLLER_ENDPOINTS
         return DescribeClusterResponse(
@@ -222,11 +226,11 @@ def describe_cluster(services: Services, request: DescribeClusterRequest, call: 
             error_message=f"this is a broker: ask for endpoint type {BROKER_ENDPOINTS}, not {request.endpoint_type}",
         )
     return DescribeClusterResponse(
-        cluster_id=services.registry.cluster_id,
-        controller_id=services.registry.controller_id,
+        cluster_id=services.metadata.cluster_id,
+        controller_id=services.metadata.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack)
-            for broker in services.brokers_for(call.peer)
+            for broker in services.brokers.all_for(context.connection)
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.delayed_produce import Uncommitted, answer_when_committed
-from kafkalite.api.request.request_context import BrokerEndpoint, Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.network.client_connection import DeferredResponse
@@ -49,15 +51,17 @@ each with a batch that must be unpacked, and nobody else is served meanwhile."""
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 
 
-def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceResponse | DeferredResponse | None:
+def produce(
+    services: Services, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | DeferredResponse | None:
     acks = request.acks
     if acks not in (1, -1, 0):
         return _all_failed(request, ErrorCode.INVALID_REQUIRED_ACKS)
     if request.transactional_id is not None:
         return _all_failed(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    now_ms = services.clock.wall_ms()
-    version = call.api_version
-    ends_ms = services.clock.monotonic_ms() + _WORK_MS_MAX
+    now_ms = services.runtime.clock.wall_ms()
+    version = context.api_version
+    ends_ms = services.runtime.clock.monotonic_ms() + _WORK_MS_MAX
     by_name = services.topics.by_name
     responses = []
     uncommitted: list[Uncommitted] = []
@@ -68,14 +72,14 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         answers = []
         for data in topic_data.partition_data:
             try:
-                if services.clock.monotonic_ms() > ends_ms:
+                if services.runtime.clock.monotonic_ms() > ends_ms:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                 partition = topic.partitions.get(data.index) if topic is not None else None
                 if topic is None or partition is None:
                     raise KafkaError(services.topics.why_not(name, data.index))
                 if acks == ALL and topic.config.min_insync_replicas > 1:
                     _check_replicas(topic, data.index)
-                answers.append(_append(topic, partition, data, now_ms, version, call.client_id, uncommitted))
+                answers.append(_append(topic, partition, data, now_ms, version, context.client_id, uncommitted))
             except KafkaError as error:
                 failed = True
                 answers.append(failure(data.index, error, topic))
@@ -87,7 +91,7 @@ def produce(services: Services, request: ProduceRequest, call: Call) -> ProduceR
         return None
     response = ProduceResponse(responses=responses)
     if failed and version >= FIRST_VERSION_WITH_LEADERS:
-        tell_leaders(services, response, services.broker_finder(call.peer))
+        tell_leaders(services, response, services.brokers.finder_for(context.connection))
     return answer_when_committed(services, response, uncommitted, request.timeout_ms) if uncommitted else response
 
 

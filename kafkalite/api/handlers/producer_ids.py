@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 
@@ -15,7 +16,7 @@ NONE = -1  # where there is no producer id, or no epoch
 
 
 def init_producer_id(
-    services: Services, request: InitProducerIdRequest, call: Call
+    services: Services, request: InitProducerIdRequest, call: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id is not None:
         code = (
@@ -34,5 +35,5 @@ async def _from_next_block(services: Services) -> InitProducerIdResponse:
     try:
         return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
     except KafkaError as error:
-        services.complaints.about("producer ids", str(error), f"none can be given: {error}")
+        services.error_log.about("producer ids", str(error), f"none can be given: {error}")
         return InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1)

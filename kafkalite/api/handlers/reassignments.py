@@ -6,7 +6,8 @@ Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReass
 
 from __future__ import annotations
 
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.protocol.messages.reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -14,6 +15,6 @@ from kafkalite.protocol.messages.reassignments import (
 
 
 def list_partition_reassignments(
-    services: Services, request: ListPartitionReassignmentsRequest, call: Call
+    services: Services, request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     return ListPartitionReassignmentsResponse(topics=[])

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from kafkalite.api.handlers.configs import topic_config_entries
-from kafkalite.api.request.request_context import Call, Services
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
 from kafkalite.metadata.replica_assignment import check_replication_factor
@@ -44,7 +45,9 @@ _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
 
 
-async def create_topics(services: Services, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
+async def create_topics(
+    services: Services, request: CreateTopicsRequest, context: RequestContext
+) -> CreateTopicsResponse:
     doubled = _doubled(topic.name for topic in request.topics)
     wanted: dict[str, CreatableTopic] = {}
     for topic in request.topics:
@@ -71,7 +74,7 @@ async def create_topics(services: Services, request: CreateTopicsRequest, call: 
 async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
     """What comes of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
     KafkaError(REQUEST_TIMED_OUT), and what was begun may come to its end all the same."""
-    if not services.registry.is_shared:
+    if not services.metadata.is_shared:
         return await work
     task = asyncio.ensure_future(work)
     is_late = False
@@ -81,7 +84,7 @@ async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any
         is_late = True
         task.cancel()
 
-    timer = services.clock.call_later(max(timeout_ms, _TIMEOUT_MS_MIN), give_up)
+    timer = services.runtime.clock.call_later(max(timeout_ms, _TIMEOUT_MS_MIN), give_up)
     try:
         return await task
     except asyncio.CancelledError:
@@ -97,7 +100,7 @@ async def _each(
     services: Services, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]
 ) -> list[_Done]:
     """What `do` makes of each. In a cluster the controller has to see each change; several wait for that together."""
-    if not services.registry.is_shared:
+    if not services.metadata.is_shared:
         return [await do(one) for one in all_of]
     done: list[_Done] = []
     for at in range(0, len(all_of), _CHANGES_AT_ONCE):
@@ -124,7 +127,7 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
     else:
         partition_count = services.config.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
         _check_replication_factor(services, wanted.replication_factor)
-    topic = await services.topics.create(
+    topic = await services.topic_admin.create(
         wanted.name, partition_count, overrides, assignment=assigned, validate_only=validate_only
     )
     result = CreatableTopicResult(
@@ -159,7 +162,7 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
 def _check_replication_factor(services: Services, factor: int) -> None:
     if factor == 0 or factor < DEFAULT:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
-    broker_count = len(services.registry.brokers) if services.registry.is_shared else 1
+    broker_count = len(services.metadata.brokers) if services.metadata.is_shared else 1
     if factor > broker_count:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -169,14 +172,15 @@ def _check_replication_factor(services: Services, factor: int) -> None:
 
 
 def _check_replicas(services: Services, broker_ids: list[int]) -> None:
-    if not services.registry.is_shared:
-        if broker_ids != [services.broker_id]:
+    if not services.metadata.is_shared:
+        only = services.brokers.broker_id
+        if broker_ids != [only]:
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {services.broker_id}",
+                f"replicas {broker_ids} are not brokers of this cluster, whose only broker is {only}",
             )
         return
-    unknown = [broker_id for broker_id in broker_ids if broker_id not in services.registry.brokers]
+    unknown = [broker_id for broker_id in broker_ids if broker_id not in services.metadata.brokers]
     if unknown:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -187,10 +191,12 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
     check_replication_factor(len(broker_ids))
 
 
-async def delete_topics(services: Services, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
+async def delete_topics(
+    services: Services, request: DeleteTopicsRequest, context: RequestContext
+) -> DeleteTopicsResponse:
     states = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     if not services.config.delete_topic_enable:
-        newer = call.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
+        newer = context.api_version >= FIRST_VERSION_WITH_DELETION_DISABLED
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
     names: Counter[str] = Counter()
@@ -233,7 +239,7 @@ async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int) -
             internal = services.topics.by_name.get(name)
             if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
-        topic = await _in_time(services, timeout_ms, services.topics.delete(name_or_id))
+        topic = await _in_time(services, timeout_ms, services.topic_admin.delete(name_or_id))
     except KafkaError as error:
         if isinstance(name_or_id, str):
             return _not_deleted(name_or_id, ZERO_UUID, error.code, error.message)
@@ -246,7 +252,7 @@ def _not_deleted(name: str | None, topic_id: UUID, code: ErrorCode, message: str
 
 
 async def create_partitions(
-    services: Services, request: CreatePartitionsRequest, call: Call
+    services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
     doubled = _doubled(topic.name for topic in request.topics)
     wanted: dict[str, CreatePartitionsTopic] = {}
@@ -258,7 +264,7 @@ async def create_partitions(
             if topic.name in doubled:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
             replicas = _checked_replicas(services, topic)
-            work = services.topics.add_partitions(
+            work = services.topic_admin.add_partitions(
                 topic.name, topic.count, replicas=replicas, validate_only=request.validate_only
             )
             await _in_time(services, request.timeout_ms, work)
@@ -287,7 +293,9 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
     return [list(assignment.broker_ids) for assignment in wanted.assignments]
 
 
-async def delete_records(services: Services, request: DeleteRecordsRequest, call: Call) -> DeleteRecordsResponse:
+async def delete_records(
+    services: Services, request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse:
     """Answered when the new start is written down: what was deleted does not come back after a kill. A disk that takes
     no checkpoint is logged, and then a kill before the next one may bring some of it back, as in Kafka."""
     topics = []

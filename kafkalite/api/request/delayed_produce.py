@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.api.request.request_context import Services
+from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -54,7 +54,7 @@ def answer_when_committed(
         waiting.clear()
         reply.answer(response)
 
-    timer = services.clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), give_up)
+    timer = services.runtime.clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), give_up)
     reply = DeferredResponse(timer.cancel)
     for number, one in list(waiting.items()):
         one.partition.when_committed(one.last_offset, teller(number))

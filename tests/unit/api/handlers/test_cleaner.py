@@ -51,7 +51,7 @@ class Cleaner:
 
 def replace_cleaner(broker: Any, **how: Any) -> Cleaner:
     cleaner = Cleaner(**how)
-    broker._running._services._cleaner = lambda: cleaner
+    broker._running._services.cleaner.get = lambda: cleaner
     return cleaner
 
 
@@ -216,7 +216,7 @@ def test_a_parked_run_holds_nothing_up(tell: Callable[..., None]) -> None:
         while len([one for p in broker._running.server.processors for one in p.connections]) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0)
         cleaner.dones[0]([RunOutcome("users", index) for index in range(3)])
-        assert broker._running._services.cleaner_runs == 0
+        assert broker._running._services.cleaner.pending_runs == 0
 
     tell(story)
 

@@ -129,14 +129,14 @@ def test_a_stop_does_not_wait_for_a_long_look(tmp_path: Path, gate: Gate) -> Non
             Crowd(broker).begin(wanted(900), 5).add_done_callback(lambda done: done.exception())
             await until(lambda: gate.threads)
             services: Any = broker._running._services  # type: ignore[union-attr]
-            shutdown = services.readers.shutdown
+            shutdown = services.runtime.readers.shutdown
 
             def shut_down(**how: Any) -> None:
                 shutdown(wait=False, **how)
                 gate.open()
                 shutdown()
 
-            services.readers.shutdown = shut_down
+            services.runtime.readers.shutdown = shut_down
         assert len(gate.threads) < BATCHES
 
     asyncio.run(scene())

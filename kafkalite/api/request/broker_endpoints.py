@@ -1,0 +1,82 @@
+"""Addresses of brokers, as the client of a given connection reaches them.
+
+A client is told the addresses that belong to the listener it came in on. A broker without a listener of that name is
+left out of the answer.
+Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
+    from kafkalite.network.client_connection import ClientConnection
+
+
+class BrokerEndpoint(NamedTuple):
+    """The address and the rack of a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+FindBroker = Callable[[int], BrokerEndpoint | None]
+"""Maps the id of a live broker to its endpoint; None if the client cannot reach it."""
+
+
+class BrokerEndpoints:
+    """The endpoints of all live brokers. `broker_id` is this broker's; `own_address` maps a connection to the host and
+    port that this broker advertises on its listener."""
+
+    __slots__ = ("_metadata", "_own_address", "_rack", "broker_id")
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        broker_id: int,
+        rack: str | None,
+        own_address: Callable[[ClientConnection], tuple[str, int]],
+    ) -> None:
+        self._metadata = metadata
+        self.broker_id = broker_id
+        self._rack = rack
+        self._own_address = own_address
+
+    def all_for(self, connection: ClientConnection) -> list[BrokerEndpoint]:
+        """All live brokers; in a cluster this broker's endpoint is read from the metadata too."""
+        if not self._metadata.is_shared:
+            return [self._own_endpoint(connection)]
+        found = (_endpoint(broker, connection.listener_name) for broker in self._metadata.brokers.values())
+        return [each for each in found if each is not None]
+
+    def find(self, connection: ClientConnection, broker_id: int) -> BrokerEndpoint | None:
+        """One live broker; None if the client cannot reach it."""
+        return self.finder_for(connection)(broker_id)
+
+    def finder_for(self, connection: ClientConnection) -> FindBroker:
+        """A function that may outlive the connection, because it does not refer to it."""
+        metadata, listener_name = self._metadata, connection.listener_name
+        own = self._own_endpoint(connection)
+
+        def find(broker_id: int) -> BrokerEndpoint | None:
+            if not metadata.is_shared:
+                return own if broker_id == own.broker_id else None
+            broker = metadata.brokers.get(broker_id)
+            return None if broker is None else _endpoint(broker, listener_name)
+
+        return find
+
+    def _own_endpoint(self, connection: ClientConnection) -> BrokerEndpoint:
+        host, port = self._own_address(connection)
+        return BrokerEndpoint(self.broker_id, host, port, self._rack)
+
+
+def _endpoint(broker: BrokerRecord, listener_name: str) -> BrokerEndpoint | None:
+    for each in broker.endpoints:
+        if each.name == listener_name:
+            return BrokerEndpoint(broker.broker_id, each.host, each.port, broker.rack)
+    return None

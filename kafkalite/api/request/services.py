@@ -1,0 +1,96 @@
+"""The collaborators of the request handlers, put together by the broker when it starts.
+
+Source: kafka.server.KafkaApis, whose constructor lists the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent.futures import Executor
+
+    from kafkalite.api.request.broker_endpoints import BrokerEndpoints
+    from kafkalite.api.request.fetch_sessions import FetchSessions
+    from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.common.clock import Clock
+    from kafkalite.common.throttled_log import RateLimitedLogger
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group_coordinator import GroupCoordinator
+    from kafkalite.coordinator.offsets_topic import OffsetsTopic
+    from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.replication.topic_admin import TopicAdmin
+    from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
+
+
+class DynamicConfig(Protocol):
+    """The broker's settings, which may change while it runs."""
+
+    @property
+    def now(self) -> BrokerConfig: ...
+
+    def change(
+        self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
+    ) -> Awaitable[None]:
+        """Replace the dynamic settings of `broker` ("": of all) by what `change` makes of them. Raises ConfigError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The event loop, its clock, and threads for long reads. `readers` get files and values, never a log."""
+
+    loop: asyncio.AbstractEventLoop
+    clock: Clock
+    readers: Executor
+
+
+@dataclass(slots=True)
+class CleanerAccess:
+    """The log cleaner, which is made when it is first asked for, and the number of RunCleaner requests under way."""
+
+    get: Callable[[], LogCleaner]
+    pending_runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """`topics` serves look-ups, `topic_admin` makes changes. `legacy_offsets` are those in ZooKeeper (None without
+    one). `error_log` takes the errors that clients cause again and again."""
+
+    runtime: Runtime
+    dynamic_config: DynamicConfig
+    metadata: ClusterMetadata
+    brokers: BrokerEndpoints
+    topics: ReplicaManager
+    topic_admin: TopicAdmin
+    logs: LogManager
+    fetch_sessions: FetchSessions
+    groups: GroupCoordinator
+    offsets_topic: OffsetsTopic
+    legacy_offsets: LegacyOffsets | None
+    producer_ids: ProducerIdManager
+    cleaner: CleanerAccess
+    error_log: RateLimitedLogger
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings as they are now."""
+        return self.dynamic_config.now
+
+    def leader_of(self, topic: str, index: int) -> tuple[int, int]:
+        """The id and the epoch of a partition's leader, as far as this broker knows: (-1, -1) for no partition."""
+        partition = self.topics.partition(topic, index)
+        if partition is not None:
+            return self.brokers.broker_id, partition.leader_epoch
+        record = self.metadata.topics.get(topic)
+        state = record.partitions.get(index) if record is not None else None
+        return (state.leader, state.leader_epoch) if state is not None else (NO_LEADER, NO_LEADER)
