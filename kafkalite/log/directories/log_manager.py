@@ -26,7 +26,8 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directories import Holdings, LogDirectories, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.startup_loading import TELL_EVERY_S, Found, Loading
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, STRAY_DIRECTORY

@@ -23,7 +23,8 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import is_full
 

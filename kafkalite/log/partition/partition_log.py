@@ -34,8 +34,6 @@ from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 
-__all__ = ["AppendResult", "LogContext", "PartitionLog"]
-
 logger = logging.getLogger(__name__)
 
 _FRESH_BYTES_MAX = 128 * 1024  # of what was appended last, nobody asks whether it is still in memory

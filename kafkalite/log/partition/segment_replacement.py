@@ -23,10 +23,13 @@ import logging
 import os
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from kafkalite.common.errors import StorageError
+from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
 from kafkalite.log.segment.segment import Segment
+from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
     CLEANED,
     DELETED,
@@ -38,10 +41,7 @@ from kafkalite.log.storage.file_names import (
     parse_segment_file,
     segment_stem,
 )
-from kafkalite.log.storage.files import Done
-
-if TYPE_CHECKING:
-    from kafkalite.log.partition.compacted_log import CompactedLog
+from kafkalite.log.storage.files import Background, Done, Files
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +76,28 @@ class ReplacementRefused(Exception):
     """The log is not what the cleaner has read any more, or it is closed: nothing was replaced."""
 
 
+class ReplacedLog(Protocol):
+    """The log as a replacement uses it."""
+
+    background: Background
+    directory: str
+    files: Files
+    flusher: Flusher
+    producers: ProducerState
+
+    def why_not_replace(self, sources: Sequence[Segment]) -> Exception | None: ...
+
+    def refusal(self, what: str, error: OSError) -> StorageError: ...
+
+    def new_segment(self, cleaned: Replacement) -> Segment: ...
+
+    def switch(self, sources: Sequence[Segment], new: Segment) -> None: ...
+
+    def went_live(self, sources: Sequence[Segment], renamed: list[str]) -> None: ...
+
+    def forget_replacement(self) -> None: ...
+
+
 class _Stage(IntEnum):
     WRITTEN = 1
     READY = 2
@@ -90,7 +112,7 @@ class SegmentReplacement:
     segments as before."""
 
     def __init__(
-        self, log: CompactedLog, cleaned: Replacement, sources: Sequence[Segment], end_offset: int, done: Done
+        self, log: ReplacedLog, cleaned: Replacement, sources: Sequence[Segment], end_offset: int, done: Done
     ) -> None:
         self.base_offset = cleaned.base_offset
         self.end_offset = end_offset

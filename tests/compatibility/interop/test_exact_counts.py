@@ -23,7 +23,8 @@ from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.checkpoint_file import read_offsets

@@ -10,7 +10,8 @@ from random import Random
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.file_names import RECORD_COUNTS

@@ -17,7 +17,8 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.segment.segment import Segment

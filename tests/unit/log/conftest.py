@@ -11,7 +11,8 @@ import pytest
 
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.partition_log import AppendResult, LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files

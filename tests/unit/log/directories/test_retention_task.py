@@ -15,7 +15,8 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTask
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
 from kafkalite.log.recovery.log_loader import Known
 from kafkalite.log.storage.files import Job, SyncFailed

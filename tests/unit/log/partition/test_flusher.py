@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.files import Done, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import DelayedOperation, Partition

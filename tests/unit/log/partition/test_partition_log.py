@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.partition_log import LogContext, PartitionLog
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Done, Files, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
