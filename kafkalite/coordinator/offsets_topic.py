@@ -21,7 +21,8 @@ from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loading import StoredGroups
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.topic_admin import Topic, TopicAdmin
+from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.topic_admin import TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +34,11 @@ TURN_BYTES = 64 * 1024
 class OffsetsTopic:
     """`__consumer_offsets` on this broker."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, topics: TopicAdmin) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, replicas: ReplicaManager, topic_admin: TopicAdmin) -> None:
         self._config = config
         self._clock = clock
-        self._topics = topics
+        self._replicas = replicas
+        self._topic_admin = topic_admin
         self._coordinator: GroupCoordinator | None = None
         self._making: asyncio.Task[None] | None = None
         self._is_handed_over = False  # the coordinator knows of the topic's partitions
@@ -52,7 +54,7 @@ class OffsetsTopic:
         coordinator = self._coordinator
         if self._making is not None or coordinator is None or not self._is_handed_over:
             return False
-        return coordinator.partition_count == self._topics.partition_count(GROUP_METADATA_TOPIC)
+        return coordinator.partition_count == self._replicas.partition_count(GROUP_METADATA_TOPIC)
 
     def attach(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -74,7 +76,7 @@ class OffsetsTopic:
                 self._making = None
 
     async def _make(self) -> None:
-        await self._topics.ensure(
+        await self._topic_admin.ensure(
             GROUP_METADATA_TOPIC,
             self._config.offsets_topic_num_partitions,
             {
@@ -83,14 +85,14 @@ class OffsetsTopic:
                 "segment.bytes": str(self._config.offsets_topic_segment_bytes),
             },
         )
-        topic, coordinator = self._topics.by_name[GROUP_METADATA_TOPIC], self._coordinator
+        topic, coordinator = self._replicas.by_name[GROUP_METADATA_TOPIC], self._coordinator
         assert coordinator is not None
         known = coordinator.owned | coordinator.loading
         await self._load(topic, [one for index, one in topic.partitions.items() if index not in known])
 
     async def load(self) -> None:
         """Read every partition that is led here into the coordinator, which answers 'loading' for it meanwhile."""
-        topic = self._topics.by_name.get(GROUP_METADATA_TOPIC)
+        topic = self._replicas.by_name.get(GROUP_METADATA_TOPIC)
         if topic is not None and self._coordinator is not None:
             await self._load(topic, list(topic.partitions.values()))
 
@@ -136,7 +138,7 @@ class OffsetsTopic:
 
     def _know_count(self) -> None:
         """By the number of all partitions, wherever they are led, a group finds its own."""
-        count = self._topics.partition_count(GROUP_METADATA_TOPIC)
+        count = self._replicas.partition_count(GROUP_METADATA_TOPIC)
         if count and self._coordinator is not None:
             self._coordinator.partition_count = count
             self._is_handed_over = True
@@ -160,21 +162,21 @@ class OffsetsTopic:
         with _reported("decoded", name):
             for _ in stored.finish_in_turns():
                 await asyncio.sleep(0)
-        if self._topics.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
+        if self._replicas.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
             return  # led no longer, or anew: then it is read anew
         with _reported("taken over", name):
             self._coordinator.install(partition.index, stored)
 
     async def _make_compact(self, topic: Topic) -> None:
         """Whoever created the topic by hand has not thought of this, and retention would delete groups."""
-        await self._topics.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
+        await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
         logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
     def append(self, index: int, records: list[tuple[bytes, bytes | None]], done: Callable[[ErrorCode], None]) -> None:
         """Write one batch of (key, value) to partition `index`; `done` learns how it went."""
-        partition = self._topics.partition(GROUP_METADATA_TOPIC, index)
+        partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
         if partition is None:
-            done(self._topics.why_not(GROUP_METADATA_TOPIC, index))
+            done(self._replicas.missing_partition_error(GROUP_METADATA_TOPIC, index))
             return
 
         def appended(error: KafkaError | None) -> None:

@@ -1,8 +1,8 @@
-"""Following the registry: whatever anybody changes there, the topics here come to stand as it says.
+"""Applies the cluster metadata to this broker: performs the effects of `reconciliation.decide`.
 
-What is led no longer is let go of in the same turn of the loop in which that is heard. What is to be led comes by and
-by: names of topics wait in a queue, each at most once, and a task settles one after another (`TopicAdmin.settle`). So
-changes may come in any order and as often as they like; only what the registry says in the end counts.
+Leadership that is lost is given up in the turn of the loop in which the change is heard. Leadership that is won waits
+for the logs: names of topics stand in a queue, each at most once, and a task reconciles one after another. So changes
+may come in any order and any number; the metadata as it is in the end counts.
 Source: kafka.server.ReplicaManager, which gets it from the controller's LeaderAndIsr and StopReplica.
 """
 
@@ -11,19 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.common.errors import KafkaError
+from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.replication.partition import OfflinePartition, Partition
+from kafkalite.replication.reconciliation import (
+    BecomeLeader,
+    Configure,
+    Effect,
+    RaiseLeaderEpoch,
+    RemoveTopic,
+    Resign,
+    WriteLeaderEpoch,
+    decide,
+)
 
 if TYPE_CHECKING:
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
-    from kafkalite.replication.topic_admin import TopicAdmin
+    from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
 logger = logging.getLogger(__name__)
 
+_LOGS_PER_TURN = 32  # made before the loop gets to serve others
 _OF_A_TOPIC = (
     Change.TOPIC_CREATED,
     Change.TOPIC_DELETED,
@@ -34,23 +46,31 @@ _OF_A_TOPIC = (
 
 
 class MetadataApplier:
-    """Keeps `topics` as the registry says, from `start` to `stop`."""
+    """Reconciles `replicas` with `metadata`: all topics at `load`, one when `reconcile` is awaited, and each that
+    another broker changes between `start` and `stop`."""
 
-    def __init__(self, registry: ClusterMetadata, topics: TopicAdmin, broker_id: int) -> None:
-        self._registry = registry
-        self._topics = topics
-        self._broker_id = broker_id
-        self._due: dict[str, None] = {}  # topics to settle
+    def __init__(self, metadata: ClusterMetadata, replicas: ReplicaManager) -> None:
+        self._metadata = metadata
+        self._replicas = replicas
+        self._opening = asyncio.Lock()
+        self._due: dict[str, None] = {}  # topics to reconcile
         self._is_due = asyncio.Event()
-        self._is_settling = False
-        self._is_settled = asyncio.Event()  # set in the moment in which nothing is due any more
+        self._is_busy = False
+        self._is_done = asyncio.Event()  # set in the moment in which nothing is due any more
         self._task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
 
+    async def load(self) -> None:
+        """Take over what metadata and disk hold at start. Raises StorageError, ConfigError."""
+        await self._replicas.check_logs()
+        for name in list(self._metadata.topics):
+            await self.reconcile(name)
+        self._replicas.finish_load()
+
     def start(self) -> None:
-        self._unlisten = self._registry.listen(self._heard)
-        self._task = asyncio.get_running_loop().create_task(self._settle_all(), name="kafkalite-following")
-        self.look_at_all()
+        self._unlisten = self._metadata.listen(self._on_change)
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="kafkalite-metadata")
+        self.reconcile_all()
 
     async def stop(self) -> None:
         self._unlisten()
@@ -59,55 +79,164 @@ class MetadataApplier:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    def look_at_all(self) -> None:
-        """Everything may have changed: how this broker stands to the others, for instance."""
-        for name in list(self._topics.by_name):
-            self._topics.resign(name)
-        self._due.update(dict.fromkeys(self._registry.topics))
+    def reconcile_all(self) -> None:
+        """Everything may have changed: this broker's registration, for instance."""
+        for name in list(self._replicas.by_name):
+            self.release_leadership(name)
+        self._due.update(dict.fromkeys(self._metadata.topics))
         self._is_due.set()
 
-    async def until_led(self) -> None:
-        """Return when this broker is a member, there is a controller, everything that is kept here has a leader, and
-        what this broker leads of it is open."""
-        while self._due or self._is_settling or not self._has_all():
-            self._is_settled.clear()
-            await self._is_settled.wait()
+    async def wait_until_led(self) -> None:
+        """Return when this broker is registered, there is a controller, every partition that is kept here has a leader,
+        and those that this broker leads are open."""
+        while self._due or self._is_busy or not self._has_leaders():
+            self._is_done.clear()
+            await self._is_done.wait()
 
-    def _has_all(self) -> bool:
-        me = self._broker_id
-        is_member = (
-            self._registry.registration_state is RegistrationState.MEMBER
-            and self._registry.controller_id != NO_CONTROLLER
-        )
-        return is_member and not any(
+    def _has_leaders(self) -> bool:
+        me, metadata = self._replicas.role.broker_id, self._metadata
+        if metadata.registration_state is not RegistrationState.MEMBER or metadata.controller_id == NO_CONTROLLER:
+            return False
+        return not any(
             state.leader == NO_LEADER and me in state.replicas and (me in state.isr or not state.isr)
-            for topic in self._registry.topics.values()
+            for topic in metadata.topics.values()
             for state in topic.partitions.values()
         )
 
-    def _heard(self, change: Change, name: str) -> None:
+    def _on_change(self, change: Change, name: str) -> None:
         if change is Change.REGISTRATION:
-            self.look_at_all()
+            self.reconcile_all()
         elif change in _OF_A_TOPIC:
-            self._topics.resign(name)
+            self.release_leadership(name)
             self._due[name] = None
             self._is_due.set()
         elif change is Change.CONTROLLER:
-            self._is_due.set()  # whoever waits looks again
+            self._is_due.set()  # `wait_until_led` looks again
 
-    async def _settle_all(self) -> None:
+    async def _run(self) -> None:
         while True:
             await self._is_due.wait()
             self._is_due.clear()
-            self._is_settling = True
+            self._is_busy = True
             while self._due:
                 name = next(iter(self._due))
-                del self._due[name]
                 try:
-                    await self._topics.settle(name)
+                    await self.reconcile(name)
                 except KafkaError as error:
                     logger.error("topic %s: %s", name, error)
                 except Exception:
                     logger.exception("topic %s is not served as it should be", name)
-            self._is_settling = False
-            self._is_settled.set()
+            self._is_busy = False
+            self._is_done.set()
+
+    # One topic
+
+    def has_elections(self, name: str) -> bool:
+        """Whether there are partitions that this broker is to lead and does not yet."""
+        return _has(BecomeLeader, self._decide(name, self._replicas.by_name.get(name)))
+
+    def release_leadership(self, name: str) -> list[Effect]:
+        """Perform, in this turn of the loop, every effect that needs no log to be opened: give up the leadership that
+        is lost, let go of the topic if it is gone, take over its new settings and epochs. Returns the other effects."""
+        topic = self._replicas.by_name.get(name)
+        effects = self._decide(name, topic)
+        if topic is not None:
+            record = self._metadata.topics.get(name)
+            if record is not None and record.topic_id == topic.topic_id:
+                topic.states = record.partitions
+            for effect in effects:
+                self._perform(topic, effect)
+        return [effect for effect in effects if isinstance(effect, BecomeLeader | WriteLeaderEpoch)]
+
+    def _perform(self, topic: Topic, effect: Effect) -> None:
+        match effect:
+            case RemoveTopic():
+                self._replicas.remove(topic.name, keeps_logs=effect.keeps_logs)
+            case Resign():
+                self._replicas.resign(topic, effect.partition)
+            case RaiseLeaderEpoch():  # a client that asks for the old epoch is refused
+                partition = topic.partitions[effect.partition]
+                partition.leader_epoch = effect.leader_epoch
+                partition.wake_all()
+            case Configure():
+                self._replicas.configure(topic, effect.overrides)
+
+    async def reconcile(self, name: str) -> None:
+        """Perform all effects. May be called at any time and as often as one likes. Raises StorageError when a log
+        cannot be made; in a cluster that partition is offline then, and the others are led all the same."""
+        async with self._opening:
+            self._due.pop(name, None)
+            effects = self.release_leadership(name)
+            record = self._metadata.topics.get(name)
+            if record is None:
+                return
+            known = self._replicas.by_name.get(name)
+            topic = known or self._replicas.begin(record)
+            led, fault = await self._become_leader(topic, effects)
+            if known is None:
+                self._replicas.add(topic)
+            if len(led) >= _LOGS_PER_TURN:  # others had their turn, and it may have changed
+                self.release_leadership(name)
+            for partition in led:
+                if topic.partitions.get(partition.index) is partition:
+                    self._replicas.on_election(partition)
+        if led or _has(WriteLeaderEpoch, effects):
+            await self._write_epochs(name)
+        if fault is not None:
+            raise fault
+
+    async def _become_leader(
+        self, topic: Topic, effects: Sequence[Effect]
+    ) -> tuple[list[Partition], StorageError | None]:
+        """Open the partitions that are to be led and are not yet. Returns them, and why some of them are offline."""
+        led: list[Partition] = []
+        fault: StorageError | None = None
+        while not _has(RemoveTopic, effects):
+            record, role = self._metadata.topics.get(topic.name), self._replicas.role
+            for effect in effects:
+                if not isinstance(effect, BecomeLeader):
+                    continue
+                try:
+                    partition = self._replicas.become_leader(topic, effect.partition, effect.leader_epoch)
+                except StorageError as error:
+                    if not self._metadata.is_shared:
+                        raise
+                    logger.error("%s-%d cannot be led: %s", topic.name, effect.partition, error)
+                    partition = OfflinePartition(topic.name, effect.partition, str(error), effect.leader_epoch)
+                    topic.partitions[effect.partition] = partition
+                    fault = fault or error
+                led.append(partition)
+                if len(led) % _LOGS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                    if record is not self._metadata.topics.get(topic.name) or role != self._replicas.role:
+                        effects = self._decide(topic.name, topic)
+                        break
+            else:
+                break
+        return led, fault
+
+    async def _write_epochs(self, name: str) -> None:
+        """In a cluster, an epoch that cannot be written now is tried again when the topic is reconciled next."""
+        topic = self._replicas.by_name.get(name)
+        effects = [effect for effect in self._decide(name, topic) if isinstance(effect, WriteLeaderEpoch)]
+        for effect in effects:
+            try:
+                await self._metadata.set_leader_epoch(name, effect.partition, effect.leader_epoch)
+            except KafkaError as error:
+                if not self._metadata.is_shared:
+                    raise
+                logger.warning("the new leader epoch of %s-%d, %d, is not written yet: %s", name, *effect, error)
+        if effects:
+            self.release_leadership(name)
+
+    def _decide(self, name: str, topic: Topic | None) -> list[Effect]:
+        return decide(
+            self._metadata.topics.get(name),
+            None if topic is None else topic.local(),
+            self._replicas.role,
+            is_deletion_ordered=self._metadata.is_deletion_ordered(name),
+        )
+
+
+def _has(kind: type[Effect], effects: Sequence[Effect]) -> bool:
+    return any(isinstance(effect, kind) for effect in effects)

@@ -1,8 +1,8 @@
-"""Topics, and the changes of them that are asked for here: made, deleted, grown, configured.
+"""Changes of topics that clients ask for: created, deleted, grown, configured.
 
-A change goes to the registry first, then to the disk: after a crash between the two, `load` makes the missing logs, so
-a topic that was promised exists. In a cluster any broker may be asked; who leads the partitions is for the controller,
-and this broker is done when it has what it leads of them itself.
+A change goes to the metadata first, then to the disk: after a crash between the two, the next start makes the missing
+logs, so a topic that was promised exists. In a cluster any broker may be asked; the controller elects the leaders, and
+this broker is done when the partitions that it leads itself are open.
 Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
 """
 
@@ -11,21 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
-from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.topic_config import TopicConfig
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
-from kafkalite.replication.replica_manager import ReplicaManager
-from kafkalite.replication.replica_manager import Topic as Topic
 
 if TYPE_CHECKING:
-    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.replication.metadata_applier import MetadataApplier
+    from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
 logger = logging.getLogger(__name__)
 
@@ -33,21 +30,23 @@ Assignment = Mapping[int, Sequence[int]]
 """The replicas of partitions, the preferred leader first."""
 
 Assign = Callable[[int, Mapping[int, PartitionRecord]], Assignment]
-"""Says where so many more partitions go, besides those that a topic has. Raises KafkaError."""
+"""Places so many more partitions, besides the ones that a topic has. Raises KafkaError."""
 
 
-class TopicAdmin(ReplicaManager):
-    """All topics. `assign` places new partitions; without it all of them come here."""
+class TopicAdmin:
+    """Changes the topics of `metadata`, and waits until `applier` has them in `replicas`. `assign` places new
+    partitions; without it all of them come to this broker."""
 
     def __init__(
         self,
-        config: BrokerConfig,
-        registry: ClusterMetadata,
-        logs: LogManager,
-        broker_id: int,
+        metadata: ClusterMetadata,
+        replicas: ReplicaManager,
+        applier: MetadataApplier,
         assign: Assign | None = None,
     ) -> None:
-        super().__init__(config, registry, logs, broker_id)
+        self._metadata = metadata
+        self._replicas = replicas
+        self._applier = applier
         self._assign = assign or self._all_here
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -60,7 +59,7 @@ class TopicAdmin(ReplicaManager):
         assignment: Assignment | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
-        """Make a topic; what this broker leads of it is ready when this returns.
+        """Create a topic; the partitions that this broker leads are open when this returns.
 
         Raises KafkaError: 17 bad name, 36 exists, 37 bad count, 38 too few brokers, 40 bad setting. None if
         `validate_only`.
@@ -71,63 +70,63 @@ class TopicAdmin(ReplicaManager):
             return None if validate_only else await self._create(name, assignment, overrides)
 
     async def ensure(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
-        """The topic of that name, made if need be; two callers at once make one topic."""
+        """The topic of that name, created if need be; two callers at once create one topic."""
         async with self._turn_of(name):
-            found = self.by_name.get(name)
+            found = self._replicas.by_name.get(name)
             if found is not None:
                 return found
-            if not self._is_made_elsewhere(name):
+            if name not in self._taken_names():
                 self._check_new(name, partition_count, overrides)
                 try:
                     return await self._create(name, self._assign(partition_count, {}), overrides)
                 except KafkaError as error:
                     if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker was faster
                         raise
-            return await self._settled(name)
+            return await self._reconciled(name)
 
     async def _create(self, name: str, assignment: Assignment, overrides: Mapping[str, str]) -> Topic:
-        if not self._registry.is_shared and name in self._registry.topics:
-            await self._registry.delete_topic(name)  # an earlier try found no room, not even to take it back
+        if not self._metadata.is_shared and name in self._metadata.topics:
+            await self._metadata.delete_topic(name)  # an earlier try found no room, not even to take it back
         record = TopicRecord(name, random_uuid(), _first_states(assignment), dict(overrides))
-        await self._registry.create_topic(record)
+        await self._metadata.create_topic(record)
         try:
-            topic = await self._settled(name)
+            topic = await self._reconciled(name)
         except BaseException as fault:  # no room: nothing of it stays
-            if self._registry.is_shared and not isinstance(fault, StorageError):
-                raise  # others have made their part of it, and this broker comes to its own by and by
-            if (failed := self._new.pop(name, None) or self.by_name.get(name)) is not None:
-                self._forget(failed)
-            await self._registry.delete_topic(name)
+            if self._metadata.is_shared and not isinstance(fault, StorageError):
+                raise  # other brokers have made their part of it, and this one will
+            self._replicas.remove(name)
+            await self._metadata.delete_topic(name)
             raise
         logger.info("topic %s created with %d partitions", name, len(assignment))
         return topic
 
-    async def _settled(self, name: str) -> Topic:
-        await self.settle(name)
-        topic = self.by_name.get(name)
+    async def _reconciled(self, name: str) -> Topic:
+        await self._applier.reconcile(name)
+        topic = self._replicas.by_name.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"The topic '{name}' is being made or deleted elsewhere.")
         return topic
 
-    def _is_made_elsewhere(self, name: str) -> bool:
-        return self._registry.is_shared and name in self._registry.topics
+    def _taken_names(self) -> Collection[str]:
+        """A broker without others may have a topic in its metadata that it could not make: that name is free."""
+        return self._metadata.topics if self._metadata.is_shared else self._replicas.by_name
 
     def _check_new(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> None:
         """Raise the KafkaError that creating this topic must end in."""
-        check_new_topic(name, partition_count, self._registry.topics if self._registry.is_shared else self.by_name)
-        TopicConfig.check(overrides, self._config)
+        check_new_topic(name, partition_count, self._taken_names())
+        self._replicas.configs.check(overrides)
 
     async def delete(self, name_or_id: str | uuid.UUID) -> Topic:
-        """Remove a topic: gone for clients when this returns, its files a little later.
+        """Delete a topic: gone for clients when this returns, its files a little later.
 
         Raises KafkaError: 3 no topic of that name, 100 none of that id.
         """
-        name = name_or_id if isinstance(name_or_id, str) else self._require_id(name_or_id).name
+        name = name_or_id if isinstance(name_or_id, str) else self._require(name_or_id).name
         async with self._turn_of(name):
-            topic = self._require_topic(name) if isinstance(name_or_id, str) else self._require_id(name_or_id)
-            await self._registry.delete_topic(topic.name)
-            self._forget(topic)
-            logger.info("topic %s deleted", topic.name)
+            topic = self._require(name_or_id)
+            await self._metadata.delete_topic(name)
+            self._applier.release_leadership(name)
+            logger.info("topic %s deleted", name)
             return topic
 
     async def add_partitions(
@@ -141,11 +140,10 @@ class TopicAdmin(ReplicaManager):
         """Grow a topic to `total_count` partitions; `replicas` of each new one if they are not to be chosen. Raises
         KafkaError: 3 unknown, 37 not more than there are."""
         async with self._turn_of(name):
-            topic = self._require_topic(name)
-            states = self._registry.topics[name].partitions
-            missing = [i for i, state in states.items() if i not in topic.partitions and self._is_led_here(state)]
-            if missing and not validate_only:  # an earlier call was promised them and ran out of disk
-                await self.settle(name)
+            self._require(name)
+            states = self._metadata.topics[name].partitions
+            if not validate_only and self._applier.has_elections(name):  # an earlier call ran out of disk space
+                await self._applier.reconcile(name)
                 if total_count == len(states):
                     return
             check_more_partitions(name, len(states), total_count)
@@ -154,42 +152,40 @@ class TopicAdmin(ReplicaManager):
             else:
                 added = self._assign(total_count - len(states), states)
             if not validate_only:
-                await self._registry.add_partitions(name, _first_states(added))
-                await self.settle(name)
+                await self._metadata.add_partitions(name, _first_states(added))
+                await self._applier.reconcile(name)
 
     async def change_overrides(
         self, name: str, change: Callable[[Mapping[str, str]], dict[str, str]], *, validate_only: bool = False
     ) -> None:
-        """Make a topic's own settings what `change` makes of them; they hold from the next append on.
+        """Replace a topic's own settings by the result of `change`; they hold from the next append on.
 
-        Raises KafkaError: 3 unknown, 40 INVALID_CONFIG, and whatever `change` raises.
+        Raises KafkaError: 3 unknown, 40 INVALID_CONFIG, and all that `change` raises.
         """
         async with self._turn_of(name):
-            topic = self._require_topic(name)
-            overrides = change(topic.overrides)
-            TopicConfig.check(overrides, self._config)
+            overrides = change(self._require(name).overrides)
+            self._replicas.configs.check(overrides)
             if not validate_only:
-                await self._registry.set_topic_config(name, overrides)
-                self._configure(topic, overrides)
+                await self._metadata.set_topic_config(name, overrides)
+                self._applier.release_leadership(name)
 
     def _turn_of(self, name: str) -> asyncio.Lock:
-        """Changes of a topic come one after another, and so do those of names that could be taken for one another."""
+        """Changes of a topic come one after another, and so do changes of names that could be taken for each other."""
         return self._turns.setdefault(name.replace(".", "_"), asyncio.Lock())
 
-    def _require_topic(self, name: str) -> Topic:
-        topic = self.by_name.get(name)
+    def _require(self, name_or_id: str | uuid.UUID) -> Topic:
+        if isinstance(name_or_id, str):
+            topic = self._replicas.by_name.get(name_or_id)
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name_or_id}' does not exist."
+        else:
+            topic = self._replicas.by_id.get(name_or_id)
+            missing = ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of the id {format_uuid(name_or_id)}."
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        return topic
-
-    def _require_id(self, topic_id: uuid.UUID) -> Topic:
-        topic = self.by_id.get(topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of the id {format_uuid(topic_id)}.")
+            raise KafkaError(*missing)
         return topic
 
     def _all_here(self, partition_count: int, states: Mapping[int, PartitionRecord]) -> Assignment:
-        return dict.fromkeys(range(len(states), len(states) + partition_count), (self._broker_id,))
+        return dict.fromkeys(range(len(states), len(states) + partition_count), (self._replicas.role.broker_id,))
 
 
 def _first_states(assignment: Assignment) -> dict[int, PartitionRecord]:

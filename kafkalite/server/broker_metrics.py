@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.network.socket_server import SocketServer
-    from kafkalite.replication.topic_admin import TopicAdmin
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 _PER_PAUSE = 500  # partitions or groups of which little is asked
 _WHERE = ("topic", "partition")
@@ -82,7 +82,7 @@ _CLEANING_COLUMNS = (
 
 
 def broker_metrics(
-    topics: TopicAdmin,
+    topics: ReplicaManager,
     logs: LogManager,
     groups: GroupCoordinator,
     server: SocketServer,
@@ -155,7 +155,7 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(topics: TopicAdmin, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
+def _broker(topics: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
     here = offline = since_pause = of_all = leaderless = 0
     names = list(topics)
     for topic in names:
@@ -188,7 +188,7 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
     yield Row((), (sum(counts.values()), *counts.values()))
 
 
-def _partitions(topics: TopicAdmin) -> Iterator[Row]:
+def _partitions(topics: ReplicaManager) -> Iterator[Row]:
     for topic in list(topics):
         for index, partition in list(topic.partitions.items()):
             if partition.is_offline or topics.by_name.get(topic.name) is not topic:
@@ -266,7 +266,7 @@ def _tell_of_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> No
     metrics.table(columns, (), rows)
 
 
-def _cleaning(topics: TopicAdmin, cleaner: LogCleaner) -> Iterator[Row]:
+def _cleaning(topics: ReplicaManager, cleaner: LogCleaner) -> Iterator[Row]:
     for topic in list(topics):
         if "compact" in topic.config.cleanup_policy:
             keys = [(topic.name, index) for index in topic.partitions]

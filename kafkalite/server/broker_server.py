@@ -34,6 +34,8 @@ from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, TopicRecord
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
+from kafkalite.replication.metadata_applier import MetadataApplier
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted, adopt
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
@@ -93,7 +95,9 @@ class BrokerServer:
         self._running_config = DynamicBrokerConfig(config, self.registry, self.broker_id, self._apply_config)
         config = self.config = self._running_config.now
         assign = None if self._member is None else self._member.assign
-        self.topics = TopicAdmin(config, self.registry, self.logs, self.broker_id, assign)
+        self.topics = ReplicaManager(config, self.registry, self.logs, self.broker_id)
+        self._applier = MetadataApplier(self.registry, self.topics)
+        self.topic_admin = TopicAdmin(self.registry, self.topics, self._applier, assign)
         self.logs.when_offline = self._when_offline
         await self.logs.load(
             self.registry.cluster_id,
@@ -105,8 +109,8 @@ class BrokerServer:
         if self.adopted is not None:  # the logs may know ids that another broker gave
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.registry.skip_producer_ids(highest)
-        await self.topics.load()
-        group_topic = OffsetsTopic(config, self.clock, self.topics)
+        await self._applier.load()
+        group_topic = OffsetsTopic(config, self.clock, self.topics, self.topic_admin)
         self.groups = GroupCoordinator(config, self.clock, group_topic.append, self.topics.exists)
         self._undo.append(self.groups.close)
         group_topic.attach(self.groups)
@@ -125,7 +129,7 @@ class BrokerServer:
             metadata=self.registry,
             brokers=BrokerEndpoints(self.registry, self.broker_id, config.broker_rack, self._advertised_address),
             topics=self.topics,
-            topic_admin=self.topics,
+            topic_admin=self.topic_admin,
             logs=self.logs,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
@@ -203,7 +207,7 @@ class BrokerServer:
             await self.registry.register(self.config.listeners, self.config.broker_rack)
         else:
             self._undo.append(self._member.leave)
-            await self._member.join(self.topics, self.server.ports)
+            await self._member.join(self._applier, self.server.ports)
 
     @property
     def cleaner(self) -> LogCleaner:

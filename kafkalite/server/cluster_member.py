@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalite.config.listeners import ListenerConfig
     from kafkalite.log.directories.log_directories import LogDirectories
     from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord
-    from kafkalite.replication.topic_admin import TopicAdmin
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class ClusterMember:
         )
         self._config = config
         self._clock = clock
-        self._following: MetadataApplier | None = None
+        self._applier: MetadataApplier | None = None
         self._doubt = FencingMonitor(
             self.registry, clock, config.zookeeper_session_timeout_ms, self._ask_peers, self.registry.fence
         )
@@ -104,17 +103,17 @@ class ClusterMember:
         ports = {listener.name: listener.port for listener in self._config.listeners}
         await self.registry.check_is_free(await endpoints_to_tell(self._config, ports))
 
-    async def join(self, topics: TopicAdmin, ports: Mapping[str, int]) -> None:
+    async def join(self, applier: MetadataApplier, ports: Mapping[str, int]) -> None:
         """Be known to the others. Returns when that is led which this broker is to lead, or after a while: who leads
         is for a controller to say, and there may be none. Raises ConfigError when a live broker has this id."""
-        self._following = following = MetadataApplier(self.registry, topics, self.registry.broker_id)
-        following.start()
+        self._applier = applier
+        applier.start()
         self._doubt.session_timeout_ms = self.registry.session.session_timeout_ms  # what the servers agreed to
         self._doubt.start()
         await self.registry.register(await endpoints_to_tell(self._config, ports), self._config.broker_rack)
         self._controller.start()
         overtime = f"not all that is kept here has a leader after {READY_WITHIN_MS} ms; what has one is served"
-        if not await _within(self._clock, READY_WITHIN_MS, following.until_led()):
+        if not await _within(self._clock, READY_WITHIN_MS, applier.wait_until_led()):
             logger.warning("%s", overtime)
 
     async def leave(self) -> None:
@@ -122,8 +121,8 @@ class ClusterMember:
         await self._doubt.stop()
         await self._controller.stop()  # another one is to see to what was led here
         await self.registry.unregister()
-        if self._following is not None:
-            await self._following.stop()
+        if self._applier is not None:
+            await self._applier.stop()
 
     async def _ask_peers(self) -> int | None:
         registry = self.registry

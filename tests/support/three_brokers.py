@@ -19,6 +19,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.broker import Broker
 from tests.unit.api.conftest import Crowd
@@ -58,8 +59,11 @@ class ThreeBrokers:
     async def ask(self, number: int, request: Any, version: int) -> Any:
         return await self.crowds[number].ask(request, version)
 
-    def topics(self, number: int) -> TopicAdmin:
+    def topics(self, number: int) -> ReplicaManager:
         return self.rooms(number).topics
+
+    def topic_admin(self, number: int) -> TopicAdmin:
+        return self.rooms(number).topic_admin
 
     def rooms(self, number: int) -> Any:
         running = self.brokers[number]._running

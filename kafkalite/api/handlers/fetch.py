@@ -242,7 +242,7 @@ class _Reader:
         if topic is None or partition is None:
             known = wanted.topic or not self._by_id
             topics = self._services.topics
-            code = topics.why_not(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
+            code = topics.missing_partition_error(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
         elif self._by_id and wanted.topic_id is not topic.topic_id:
             code = ErrorCode.INCONSISTENT_TOPIC_ID
         elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:

@@ -76,7 +76,7 @@ def produce(
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                 partition = topic.partitions.get(data.index) if topic is not None else None
                 if topic is None or partition is None:
-                    raise KafkaError(services.topics.why_not(name, data.index))
+                    raise KafkaError(services.topics.missing_partition_error(name, data.index))
                 if acks == ALL and topic.config.min_insync_replicas > 1:
                     _check_replicas(topic, data.index)
                 answers.append(_append(topic, partition, data, now_ms, version, context.client_id, uncommitted))

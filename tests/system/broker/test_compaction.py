@@ -330,7 +330,7 @@ class TestUnderWay:
     def test_a_topic_that_is_deleted_comes_back_empty(self, tmp_path: Path) -> None:
         async def story(scene: Scene) -> None:
             await self.begin(scene)
-            await scene.running.topics.delete("t")
+            await scene.running.topic_admin.delete("t")
             await scene.until(lambda: not scene.cleaner._running)
             await scene.create()
             await scene.write([("key", "value")])

@@ -128,12 +128,12 @@ class Load:
     async def _change_topics(self) -> None:
         random = Random(f"{self.seed} topics")
         while not self.is_over:
-            topics = self.cluster.topics(random.choice(IDS))
+            topic_admin = self.cluster.topic_admin(random.choice(IDS))
             with contextlib.suppress(KafkaError):  # it is there already, or not, or ZooKeeper cannot be reached
                 if random.random() < 0.5:
-                    await topics.create(PASSING, PASSING_COUNT, {})
+                    await topic_admin.create(PASSING, PASSING_COUNT, {})
                 else:
-                    await topics.delete(PASSING)
+                    await topic_admin.delete(PASSING)
             await asyncio.sleep(0.05)
 
     async def _connect(self) -> dict[int, Asker]:

@@ -54,13 +54,13 @@ async def contend(cluster: ThreeBrokers, random: Random, rounds: int, changes: C
 
 async def change(cluster: ThreeBrokers, random: Random, broker: int, name: str) -> None:
     """One change or another, at one of the brokers. Raises KafkaError."""
-    topics, chance = cluster.topics(broker), random.random()
+    topic_admin, chance = cluster.topic_admin(broker), random.random()
     if chance < 0.45:
-        await topics.create(name, PARTITION_COUNT, {})
+        await topic_admin.create(name, PARTITION_COUNT, {})
     elif chance < 0.85:
-        await topics.delete(name)
+        await topic_admin.delete(name)
     else:
-        await topics.add_partitions(name, random.randint(PARTITION_COUNT + 1, 2 * PARTITION_COUNT))
+        await topic_admin.add_partitions(name, random.randint(PARTITION_COUNT + 1, 2 * PARTITION_COUNT))
 
 
 def is_settled(cluster: ThreeBrokers, name: str) -> bool:
@@ -89,7 +89,7 @@ def logs_of(cluster: ThreeBrokers, number: int, name: str) -> dict[int, object]:
 async def is_as_ever(cluster: ThreeBrokers, name: str) -> None:
     """The topic can be deleted, made and written to, as if nothing had been."""
     if name in cluster.topics(1).by_name:
-        await cluster.topics(1).delete(name)
+        await cluster.topic_admin(1).delete(name)
         await cluster.until(lambda: is_settled(cluster, name))
     await cluster.create(name, PARTITION_COUNT, at=2)
     for index, leader in cluster.leaders(name).items():

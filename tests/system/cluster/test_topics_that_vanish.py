@@ -113,7 +113,7 @@ def test_what_vanishes_is_kept(tell, caplog):
 def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_topic(tell):
     async def story(cluster, hand):
         for _ in range(2):
-            await cluster.topics(2).delete(T)
+            await cluster.topic_admin(2).delete(T)
             await cluster.until(lambda: is_gone(cluster))
             await cluster.create(T, 3, at=3)
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 0, 3)
@@ -170,7 +170,7 @@ def test_an_id_that_a_tool_leaves_out_comes_back(tell):
 def test_an_id_that_is_left_out_while_nobody_runs_comes_back(tell, order):
     async def story(cluster, hand):
         before = cluster.rooms(1).registry.topics[T].topic_id
-        await cluster.topics(1).change_overrides(T, lambda _: {"retention.ms": "86400001"})
+        await cluster.topic_admin(1).change_overrides(T, lambda _: {"retention.ms": "86400001"})
         await stop_all(cluster)
         await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
         await start_all(cluster, *order)

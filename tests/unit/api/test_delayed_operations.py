@@ -99,7 +99,7 @@ def test_a_topic_that_is_deleted_wakes_its_readers(tell: Callable[..., None]) ->
         partition = await make_topic(asker, broker)
         waiting = asyncio.ensure_future(asker.ask(fetch(), 11))
         await until(lambda: bool(partition.waiters))
-        await broker._running.topics.delete("t")
+        await broker._running.topic_admin.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
 
     tell(story)
@@ -108,7 +108,7 @@ def test_a_topic_that_is_deleted_wakes_its_readers(tell: Callable[..., None]) ->
 def test_others_are_served_while_records_of_many_partitions_are_deleted(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         services = broker._running._services
-        await services.topics.create("t", 20, {})
+        await services.topic_admin.create("t", 20, {})
         partitions = services.topics.by_name["t"].partitions
         for partition in partitions.values():
             append(partition, 10)

@@ -145,7 +145,7 @@ def test_brokers_and_topics(tell: Callable[..., None]) -> None:
 def test_topics_are_deleted_by_id(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         topics = broker._running.topics
-        a, b, c, d = [await topics.create(name, 1, {}) for name in "abcd"]
+        a, b, c, d = [await broker._running.topic_admin.create(name, 1, {}) for name in "abcd"]
         states = [
             DeleteTopicState(topic_id=a.topic_id),
             DeleteTopicState(name="b"),
@@ -429,7 +429,7 @@ def test_who_knows_an_old_leader_is_told_the_new_one(tell: Callable[..., None]) 
     """KIP-951: from version 16 on the answer says who leads now, and where it is."""
 
     async def story(asker: Any, broker: Any) -> None:
-        topic = await broker._running.topics.create("t", 2, {})
+        topic = await broker._running.topic_admin.create("t", 2, {})
         topic.partitions[0].leader_epoch = 5
         for version in (15, 16, 17):
             known = [FetchPartition(partition=i, current_leader_epoch=epoch) for i, epoch in ((0, 4), (1, 9))]

@@ -26,8 +26,10 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.topic_admin import Topic, TopicAdmin
+from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.topic_admin import TopicAdmin
 
 PARTITIONS = 2  # what the broker would make of its own accord
 
@@ -35,9 +37,12 @@ PARTITIONS = 2  # what the broker would make of its own accord
 class Life:
     """A broker from its start to its stop, as far as groups are concerned."""
 
-    def __init__(self, config: BrokerConfig, clock: ManualClock, topics: TopicAdmin) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: ManualClock, topics: ReplicaManager, topic_admin: TopicAdmin
+    ) -> None:
         self.topics = topics
-        self.group_topic = OffsetsTopic(config, clock, topics)
+        self.topic_admin = topic_admin
+        self.group_topic = OffsetsTopic(config, clock, topics, topic_admin)
         self.coordinator = GroupCoordinator(config, clock, self.group_topic.append, lambda topic, index: True)
         self.group_topic.attach(self.coordinator)
 
@@ -75,10 +80,11 @@ async def life(data_dir: Path) -> AsyncIterator[Life]:
     registry = StandaloneMetadata(data_dir)
     try:
         await registry.start()
-        topics = TopicAdmin(config, registry, logs, config.broker_id)
+        topics = ReplicaManager(config, registry, logs, config.broker_id)
+        applier = MetadataApplier(registry, topics)
         await logs.load(registry.cluster_id, topics.config_for)
-        await topics.load()
-        yield Life(config, clock, topics)
+        await applier.load()
+        yield Life(config, clock, topics, TopicAdmin(registry, topics, applier))
     finally:
         await registry.stop()
         logs.close()
@@ -126,7 +132,7 @@ def test_a_topic_that_a_client_created_is_taken_as_it_is(
     live: Callable[[Story], None], caplog: pytest.LogCaptureFixture, partition_count: int
 ) -> None:
     async def first(broker: Life) -> None:
-        await broker.topics.create(GROUP_METADATA_TOPIC, partition_count, {"segment.bytes": "1000000"})
+        await broker.topic_admin.create(GROUP_METADATA_TOPIC, partition_count, {"segment.bytes": "1000000"})
         assert not broker.group_topic.is_ready  # nobody has told the coordinator
         await broker.group_topic.ensure()
         assert broker.group_topic.is_ready
@@ -146,7 +152,7 @@ def test_a_topic_that_a_client_created_is_taken_as_it_is(
 
 def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], None]) -> None:
     async def story(broker: Life) -> None:
-        await broker.topics.create(GROUP_METADATA_TOPIC, 1, {"cleanup.policy": "compact,delete"})
+        await broker.topic_admin.create(GROUP_METADATA_TOPIC, 1, {"cleanup.policy": "compact,delete"})
         await broker.group_topic.ensure()
         assert broker.topic.overrides == {"cleanup.policy": "compact,delete"}
 
@@ -272,7 +278,7 @@ def test_a_failure_to_make_it_is_told_and_the_next_tries_again(
         async def refuse(*_: object) -> Topic:
             raise StorageError("the disk is full")
 
-        monkeypatch.setattr(broker.topics, "ensure", refuse)
+        monkeypatch.setattr(broker.topic_admin, "ensure", refuse)
         told = await asyncio.gather(*(broker.group_topic.ensure() for _ in range(2)), return_exceptions=True)
         assert [type(each) for each in told] == [StorageError, StorageError]
         assert not broker.group_topic.is_ready

@@ -22,6 +22,7 @@ from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.memory_cluster import CLUSTER_ID, ClusterMemory, MemoryRegistry
 
@@ -32,12 +33,13 @@ class Life:
     """One broker of a cluster from its start to its stop, as far as topics are concerned."""
 
     def __init__(
-        self, cluster: ClusterMemory, registry: MemoryRegistry, topics: TopicAdmin, following: MetadataApplier
+        self, cluster: ClusterMemory, registry: MemoryRegistry, topics: ReplicaManager, applier: MetadataApplier
     ) -> None:
         self.cluster = cluster
         self.registry = registry
         self.topics = topics
-        self.following = following
+        self.applier = applier
+        self.topic_admin = TopicAdmin(registry, topics, applier)
 
     @property
     def led(self) -> dict[str, dict[int, int]]:
@@ -50,7 +52,7 @@ class Life:
     async def settled(self) -> None:
         for _ in range(200):  # turns of the loop
             await asyncio.sleep(0)
-        assert not self.following._due and not self.following._is_settling
+        assert not self.applier._due and not self.applier._is_busy
 
     def write(self, topic: str, index: int, value: bytes = b"value") -> int:
         batch = build_batch([NewRecord(None, value, timestamp=1_000)])
@@ -64,20 +66,20 @@ async def life(cluster: ClusterMemory, data_dir: Path, *, joins: bool = True) ->
     logs = LogManager([data_dir], clock, config)
     registry = cluster.registry(ME)
     try:
-        topics = TopicAdmin(config, registry, logs, ME)
+        topics = ReplicaManager(config, registry, logs, ME)
+        applier = MetadataApplier(registry, topics)
         await logs.load(CLUSTER_ID, topics.config_for, topics.id_of)
-        await topics.load()
-        following = MetadataApplier(registry, topics, ME)
-        following.start()
+        await applier.load()
+        applier.start()
         try:
-            one = Life(cluster, registry, topics, following)
+            one = Life(cluster, registry, topics, applier)
             if joins:
                 await registry.register((), None)
                 await one.settled()
             yield one
         finally:
             await registry.unregister()
-            await following.stop()
+            await applier.stop()
     finally:
         logs.close()
 
@@ -190,10 +192,10 @@ def test_one_that_is_cut_off_goes_on_and_changes_nothing(live: Callable[[Story],
         await broker.settled()
         assert broker.write("t", 0) == 0
         for change in (
-            broker.topics.create("new", 1, {}),
-            broker.topics.delete("t"),
-            broker.topics.add_partitions("t", 2),
-            broker.topics.change_overrides("t", lambda old: {"retention.ms": "5"}),
+            broker.topic_admin.create("new", 1, {}),
+            broker.topic_admin.delete("t"),
+            broker.topic_admin.add_partitions("t", 2),
+            broker.topic_admin.change_overrides("t", lambda old: {"retention.ms": "5"}),
         ):
             with pytest.raises(KafkaError) as caught:
                 await change
@@ -344,7 +346,7 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_are_led(
             False,
         ]
         with pytest.raises(StorageError):
-            await broker.topics.create("new", 2, {})
+            await broker.topic_admin.create("new", 2, {})
         assert "new" not in broker.cluster.topics
         await broker.settled()
         assert list(broker.topics.by_name) == ["t"]
@@ -354,15 +356,15 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_are_led(
 
 def test_what_is_asked_for_here_is_ready_when_it_returns(live: Callable[[Story], None]) -> None:
     async def story(broker: Life) -> None:
-        topics = broker.topics
-        one, two = await asyncio.gather(topics.ensure("t", 40, {}), topics.ensure("t", 40, {}))
+        topics, topic_admin = broker.topics, broker.topic_admin
+        one, two = await asyncio.gather(topic_admin.ensure("t", 40, {}), topic_admin.ensure("t", 40, {}))
         assert one is two
         assert len(one.partitions) == 40
-        await topics.add_partitions("t", 41)
+        await topic_admin.add_partitions("t", 41)
         assert topics.require("t", 40)
-        await topics.change_overrides("t", lambda old: {"retention.ms": "5"})
+        await topic_admin.change_overrides("t", lambda old: {"retention.ms": "5"})
         assert topics.require("t", 40).log.config.retention_ms == 5
-        await topics.delete("t")
+        await topic_admin.delete("t")
         assert not topics.by_name and not broker.cluster.topics
 
     live(story)
@@ -375,7 +377,7 @@ def test_two_brokers_that_make_one_topic_make_one(live: Callable[[Story], None])
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
 
         broker.registry.create_topic = faster  # type: ignore[method-assign]
-        topic = await broker.topics.ensure("t", 1, {})
+        topic = await broker.topic_admin.ensure("t", 1, {})
         assert sorted(topic.states) == [0, 1]
         assert list(topic.partitions) == [1]
 

@@ -26,7 +26,7 @@ def test_topics_that_zookeeper_does_not_know_are_made_there(zookeeper: ZooKeeper
             "port": 0,
         }
         async with Broker(**settings) as broker:  # its number is made up, and above what may be configured
-            topic = await broker._require().topics.create("orders", 3, {})
+            topic = await broker._require().topic_admin.create("orders", 3, {})
             assert topic is not None
         settings["zookeeper_connect"] += "-lost"
         with pytest.raises(ConfigError, match="start with --adopt"):

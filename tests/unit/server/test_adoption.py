@@ -223,7 +223,9 @@ def test_a_kafka_that_came_back_meanwhile_is_believed(kafkas: Path) -> None:
 
     async def first(broker: Any) -> None:
         topics = broker._running.topics
-        await topics.change_overrides("orders", lambda overrides: {**overrides, "max.message.bytes": "2000"})
+        await broker._running.topic_admin.change_overrides(
+            "orders", lambda overrides: {**overrides, "max.message.bytes": "2000"}
+        )
         batch = build_batch([NewRecord(None, b"ours")])
         topics.partition("empty", 0).append(memoryview(batch), 1, 9)
 
@@ -253,7 +255,7 @@ def test_what_kafka_set_aside_of_topics_that_were_made_here_is_taken_back(kafkas
 
     async def first(broker: Any) -> None:
         topics = broker._running.topics
-        await topics.create("ours", 2, {"retention.ms": "7000"})
+        await broker._running.topic_admin.create("ours", 2, {"retention.ms": "7000"})
         topics.partition("ours", 1).append(memoryview(build_batch([NewRecord(None, b"x")])), 1, 9)
 
     def second(broker: Any) -> None:

@@ -154,13 +154,13 @@ def test_topics_may_go_while_they_are_told_of(tmp_path: Path) -> None:
             running = broker._running
             assert running is not None
             for name in ("first", "second"):
-                await running.topics.create(name, 40, {"cleanup.policy": "compact"})
+                await running.topic_admin.create(name, 40, {"cleanup.policy": "compact"})
             metrics = broker_metrics(running.topics, running.logs, running.groups, running.server, running.cleaner)
             parts = []
             for number, piece in enumerate(metrics.pieces(rows_per_piece=1)):
                 parts.append(piece)
                 if number == 70:
-                    await running.topics.delete("second")
+                    await running.topic_admin.delete("second")
             told = parse("".join(parts))
             names = {dict(labels)["topic"] for labels in told["kafka_log_log_size"].samples}
             assert names == {"first"}

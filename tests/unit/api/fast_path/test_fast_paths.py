@@ -97,7 +97,9 @@ def numbers_of(answer: bytes, version: int) -> tuple[int, Any]:
 
 async def topics(broker: Any, *names: str, **settings: str) -> None:
     for name in names:
-        await broker._running.topics.create(name, 2, {key.replace("_", "."): value for key, value in settings.items()})
+        await broker._running.topic_admin.create(
+            name, 2, {key.replace("_", "."): value for key, value in settings.items()}
+        )
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -150,7 +152,7 @@ def test_a_topic_that_went_or_changed_is_not_taken_for_the_old_one(tell: Callabl
         await topics(broker, "t")
         veteran = Client(broker)
         veteran.ask(produce(batch()), 9)
-        await broker._running.topics.delete("t")
+        await broker._running.topic_admin.delete("t")
         gone = veteran.ask(produce(batch()), 9)
         assert gone == Client(broker).ask(produce(batch()), 9)
         await topics(broker, "t", max_message_bytes="10")
@@ -202,7 +204,7 @@ def test_the_id_of_a_topic_that_was_made_again_is_not_taken_for_the_new_one(
         found = veteran.ask(old, version)
         assert veteran.ask(old, version) == found and len(veteran.peer.lanes[1]._routes) == 1
         frame = request_frame(old, version, 7, "somebody")[4:]
-        await broker._running.topics.delete("t")
+        await broker._running.topic_admin.delete("t")
         for _ in range(2):
             assert code_of(veteran.send(frame), version) == ErrorCode.UNKNOWN_TOPIC_ID
             assert veteran.send(frame) == Client(broker).send(frame)
@@ -228,7 +230,7 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         for reply in replies:
             reply.heard = lambda parts: heard.append(joined(parts))
         partition = broker._running.topics.by_name["t"].partitions.pop(0)  # as deleting does, and nobody looks yet
-        await broker._running.topics.delete("t")
+        await broker._running.topic_admin.delete("t")
         if again:
             await topics(broker, "t")
         partition.retire()
@@ -287,7 +289,7 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
 
         orphan = veteran.ask(fetch(1), 12, 6)
         orphan.heard = heard.append
-        await broker._running.topics.delete("t")
+        await broker._running.topic_admin.delete("t")
         async with asyncio.timeout(10):
             while len(heard) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)

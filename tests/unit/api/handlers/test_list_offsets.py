@@ -64,7 +64,7 @@ async def topic(broker: Broker, partitions: int = 1) -> Any:
     """The topic t. The latest time is in the first batch, which is deleted: nobody can tell from an index that what is
     left has none as late."""
     running: Any = broker._running
-    await running.topics.create("t", partitions, {"index.interval.bytes": "0"})
+    await running.topic_admin.create("t", partitions, {"index.interval.bytes": "0"})
     partition = running.topics.partition("t", 0)
     for time in [1000, *range(BATCHES)]:
         partition.append(memoryview(build_batch([NewRecord(None, b"v" * 100, timestamp=time)])), 1, 9)

@@ -92,8 +92,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Any:
 async def topics(broker: Broker) -> Any:
     """t is flushed record by record, u is not; the partition t-0."""
     running: Any = broker._running
-    await running.topics.create("t", 2, {"flush.messages": "1"})
-    await running.topics.create("u", 1, {})
+    await running.topic_admin.create("t", 2, {"flush.messages": "1"})
+    await running.topic_admin.create("u", 1, {})
     return running.topics.partition("t", 0)
 
 
@@ -290,7 +290,7 @@ def test_a_topic_that_goes_away_is_no_longer_waited_for(beside: Callable[..., No
         parked = crowd.begin(produce())
         await until(lambda: partition.log.end_offset == 1)
         running: Any = broker._running
-        await running.topics.delete("t")
+        await running.topic_admin.delete("t")
         assert outcome(await parked) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         again = await topics_again(running)
         assert outcome(await crowd.ask(produce("t", 1))) == (0, 0)
@@ -298,7 +298,7 @@ def test_a_topic_that_goes_away_is_no_longer_waited_for(beside: Callable[..., No
         assert outcome(await crowd.ask(produce())) == (0, 0) and again.high_watermark == 1
 
     async def topics_again(running: Any) -> Any:
-        await running.topics.create("t", 2, {"flush.messages": "1"})
+        await running.topic_admin.create("t", 2, {"flush.messages": "1"})
         return running.topics.partition("t", 0)
 
     beside(story)

@@ -1,0 +1,56 @@
+"""The settings that hold for a topic: its own, over the broker's defaults."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+
+from kafkalite.common.errors import KafkaError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.topic_config import TopicConfig
+
+logger = logging.getLogger(__name__)
+
+_KEEPS_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class TopicConfigs:
+    """Builds topic configurations. `is_shared`: another broker, or a tool, may have set something that this broker does
+    not understand, and that is left out; otherwise it raises KafkaError."""
+
+    def __init__(self, broker: BrokerConfig, *, is_shared: bool) -> None:
+        self._broker = broker
+        self._is_shared = is_shared
+        self._defaults: TopicConfig | None = None
+
+    def reconfigure(self, broker: BrokerConfig) -> None:
+        """The broker's settings have changed, and with them the defaults of every topic."""
+        self._broker = broker
+        self._defaults = None
+
+    def check(self, overrides: Mapping[str, str]) -> None:
+        """Raises KafkaError(INVALID_CONFIG) unless these can be the settings of a topic."""
+        TopicConfig.check(overrides, self._broker)
+
+    def keeping_all(self) -> TopicConfig:
+        """For the log of a topic whose settings are not known yet: nothing is deleted and nothing compacted."""
+        return TopicConfig.build(_KEEPS_ALL, self._broker)
+
+    def build(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        if not overrides:  # most topics: 0.1 ms each
+            if self._defaults is None:
+                self._defaults = TopicConfig.build({}, self._broker)
+            return self._defaults
+        try:
+            return TopicConfig.build(overrides, self._broker)
+        except KafkaError as fault:
+            if not self._is_shared:
+                raise
+            logger.warning("a setting of topic %s has no effect here: %s", topic, fault)
+        understood = {}
+        for name, value in overrides.items():
+            with suppress(KafkaError):
+                TopicConfig.build({name: value}, self._broker)
+                understood[name] = value
+        return TopicConfig.build(understood, self._broker)
