@@ -18,7 +18,8 @@ from kafkalite.inspection.files.log_file import LogFile
 from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.files.record_rows import rows_of_batch
 from kafkalite.inspection.files.regular_file import read_file
-from kafkalite.inspection.files.snapshot_file import TXN_ENTRY, read_snapshot
+from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
+from kafkalite.log.state.producer_snapshot import decode_snapshot
 from kafkalite.record.batch import MAGIC, PREFIX_BYTES
 
 OFFSET_ENTRY = struct.Struct(">ii")
@@ -138,7 +139,7 @@ def dump_snapshot(path: str, printer: Printer) -> None:
     """Raises OSError."""
     data = read_file(path)
     try:
-        entries = read_snapshot(data)
+        entries, _ = decode_snapshot(data)
     except Malformed as error:
         printer.complain(str(error))
         return

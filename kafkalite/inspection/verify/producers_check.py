@@ -11,8 +11,9 @@ from __future__ import annotations
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.files.regular_file import read_file
-from kafkalite.inspection.files.snapshot_file import SNAPSHOT_ENTRY, SNAPSHOT_HEAD, TXN_ENTRY, read_snapshot
 from kafkalite.inspection.verify.log_history import Ended, History
+from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
+from kafkalite.log.state.producer_snapshot import decode_snapshot
 
 
 def check_snapshot(path: str, offset: int, history: History | None) -> list[Fault]:
@@ -22,13 +23,12 @@ def check_snapshot(path: str, offset: int, history: History | None) -> list[Faul
     """
     data = read_file(path)
     try:
-        entries = read_snapshot(data)
+        entries, excess_bytes = decode_snapshot(data)
     except Malformed as error:
         return [Fault(path, "", str(error))]
     faults = []
-    rest = len(data) - SNAPSHOT_HEAD.size - len(entries) * SNAPSHOT_ENTRY.size
-    if rest:
-        faults.append(Fault(path, "", f"{rest} bytes behind its last producer"))
+    if excess_bytes:
+        faults.append(Fault(path, "", f"{excess_bytes} bytes behind its last producer"))
     if history is None:
         return [*faults, Fault(path, "", "it is of an offset that the log does not reach")]
     for number, (producer_id, epoch, sequence, last_offset, delta, _, _, txn) in enumerate(entries):

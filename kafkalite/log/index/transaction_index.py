@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kafkalite.log.storage.files import Files
 
-_ENTRY = struct.Struct(">hqqqq")
+ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
 
 
@@ -31,7 +31,7 @@ class AbortedTxn(NamedTuple):
 
 def encode_entry(txn: AbortedTxn) -> bytes:
     """As it stands in the file."""
-    return _ENTRY.pack(_VERSION, *txn)
+    return ENTRY.pack(_VERSION, *txn)
 
 
 class TransactionIndex:
@@ -53,8 +53,8 @@ class TransactionIndex:
                 data = self._files.read(self.path)
             except FileNotFoundError:
                 data = b""
-            whole = data[: len(data) // _ENTRY.size * _ENTRY.size]
-            entries = [AbortedTxn(*fields[1:]) for fields in _ENTRY.iter_unpack(whole) if fields[0] == _VERSION]
+            whole = data[: len(data) // ENTRY.size * ENTRY.size]
+            entries = [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(whole) if fields[0] == _VERSION]
             self._entries = entries
         return entries
 
@@ -65,7 +65,7 @@ class TransactionIndex:
         files = self._files
         fd = files.open(self.path, os.O_WRONLY | os.O_CREAT)
         try:
-            files.write_fully(fd, encode_entry(txn), len(entries) * _ENTRY.size)
+            files.write_fully(fd, encode_entry(txn), len(entries) * ENTRY.size)
         finally:
             files.close(fd)
         entries.append(txn)
@@ -88,7 +88,7 @@ class TransactionIndex:
         entries = self.all()
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
-            self._files.truncate_path(self.path, len(kept) * _ENTRY.size)
+            self._files.truncate_path(self.path, len(kept) * ENTRY.size)
             self._entries = kept
 
     def reset(self) -> None:

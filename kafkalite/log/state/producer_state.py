@@ -5,10 +5,6 @@ one that does not follow the last is refused. The state is written to `<offset>.
 when the log closes; a start takes the newest snapshot and applies the batches behind it. A snapshot holds only the
 last batch of each producer.
 
-    snapshot: version 1 (i2), CRC-32C of what follows it (u4), count (i4), then 46 bytes each: producer id i8,
-    epoch i2, last sequence i4, last offset i8, offset delta i4, timestamp i8, coordinator epoch i4, first offset of
-    the open transaction i8 (-1: none)
-
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
 """
 
@@ -19,9 +15,9 @@ import struct
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader
@@ -32,12 +28,8 @@ logger = logging.getLogger(__name__)
 BATCHES_REMEMBERED = 5  # Java clients have at most as many in flight
 EXPIRATION_MS = 86_400_000
 
-_HEAD = struct.Struct(">hIi")
-_ENTRY = struct.Struct(">qhiqiqiq")
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
-_VERSION = 1
-_CRC_END = 6
 _SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap from 2^31-1 to 0
 _ABORT, _COMMIT = 0, 1
 
@@ -88,6 +80,23 @@ class Producer:
         batches.append(batch)
         self.last_sequence = batch[0]
         self.last_timestamp_ms = batch[3]
+
+    def to_snapshot(self, producer_id: int) -> SnapshotEntry:
+        last = self.batches[-1] if self.batches else AppendedBatch(-1, -1, 0, -1)
+        return SnapshotEntry(
+            producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta, self.last_timestamp_ms,
+            self.coordinator_epoch, self.txn_first_offset,
+        )  # fmt: skip
+
+    @classmethod
+    def from_snapshot(cls, entry: SnapshotEntry) -> Producer:
+        producer = cls(entry.epoch)
+        if entry.last_offset >= 0:
+            producer.add(AppendedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms))
+        producer.last_timestamp_ms = entry.timestamp_ms
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.txn_first_offset = entry.txn_first_offset
+        return producer
 
 
 class ProducerState:
@@ -261,18 +270,20 @@ class ProducerState:
             offset = self.snapshots[-1]
             path = self._path(offset)
             try:
-                producers = decode_snapshot(self._files.read(path))
+                entries, excess_bytes = decode_snapshot(self._files.read(path))
+                if excess_bytes:
+                    raise Malformed(f"{excess_bytes} bytes behind its last producer")
             except (Malformed, FileNotFoundError) as error:
                 logger.warning("%s is unusable (%s); falling back to an older one", path, error)
                 self.drop_snapshot(offset)
                 continue
-            self.highest_id = max(self.highest_id, max(producers, default=-1))
-            for producer_id, producer in producers.items():
-                if producer.txn_first_offset >= 0:
-                    self.ongoing[producer.txn_first_offset] = producer_id
-                elif now_ms - producer.last_timestamp_ms >= expiration_ms:
+            for entry in entries:
+                self.highest_id = max(self.highest_id, entry.producer_id)
+                if entry.txn_first_offset >= 0:
+                    self.ongoing[entry.txn_first_offset] = entry.producer_id
+                elif now_ms - entry.timestamp_ms >= expiration_ms:
                     continue
-                self._producers[producer_id] = producer
+                self._producers[entry.producer_id] = Producer.from_snapshot(entry)
             return offset
         return start_offset
 
@@ -290,7 +301,7 @@ class ProducerState:
         if offset <= (self.snapshots[-1] if self.snapshots else 0):
             return None
         path = self._path(offset)
-        self._files.write_new(path, encode_snapshot(self._producers))
+        self._files.write_new(path, encode_snapshot([one.to_snapshot(i) for i, one in self._producers.items()]))
         insort(self.snapshots, offset)
         return path
 
@@ -321,40 +332,3 @@ class ProducerState:
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
-
-
-def encode_snapshot(producers: dict[int, Producer]) -> bytes:
-    """The content of a snapshot file."""
-    out = bytearray(_HEAD.pack(_VERSION, 0, len(producers)))
-    for producer_id, producer in producers.items():
-        last = producer.batches[-1] if producer.batches else AppendedBatch(-1, -1, 0, -1)
-        out += _ENTRY.pack(
-            producer_id, producer.epoch, last.last_sequence, last.last_offset, last.offset_delta,
-            producer.last_timestamp_ms, producer.coordinator_epoch, producer.txn_first_offset,
-        )  # fmt: skip
-    struct.pack_into(">I", out, 2, crc32c(memoryview(out)[_CRC_END:]))
-    return bytes(out)
-
-
-def decode_snapshot(data: bytes) -> dict[int, Producer]:
-    """The producers in a snapshot file. Malformed if it is not one."""
-    if len(data) < _HEAD.size:
-        raise Malformed(f"{len(data)} bytes are no producer snapshot")
-    version, crc, count = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise Malformed(f"unknown version {version}")
-    if crc != crc32c(data[_CRC_END:]):
-        raise Malformed("its checksum is wrong")
-    if len(data) != _HEAD.size + count * _ENTRY.size:
-        raise Malformed(f"{count} producers do not take {len(data)} bytes")
-    producers = {}
-    for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]):
-        producer_id, epoch, last_sequence, last_offset, offset_delta, timestamp_ms, coordinator_epoch, txn = fields
-        producer = Producer(epoch)
-        if last_offset >= 0:
-            producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
-        producer.last_timestamp_ms = timestamp_ms
-        producer.coordinator_epoch = coordinator_epoch
-        producer.txn_first_offset = txn
-        producers[producer_id] = producer
-    return producers

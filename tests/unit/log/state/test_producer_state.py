@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
-from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.checksum import crc32c
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer_state import Producer, ProducerState, decode_snapshot, encode_snapshot
+from kafkalite.log.state.producer_state import Producer, ProducerState
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
@@ -78,26 +80,22 @@ def test_silent_producers_are_forgotten(state: ProducerState) -> None:
     assert send(state, 99, 1, 1) is None
 
 
-def test_snapshot_bytes() -> None:
-    producer = Producer(2)
-    state = {7: producer}
-    assert encode_snapshot({}) == bytes.fromhex("0001 48674bc7 00000000")
-    producer.coordinator_epoch = -1
-    holder = ProducerState("", [], Files())
-    holder.update(7, 2, 10, 104, 4, 1_700_000_000_000)
-    known = holder.get(7)
-    assert known is not None
-    state[7] = known
-    data = encode_snapshot(state)
-    assert data[:2] == b"\0\1"
-    assert data[6:] == bytes.fromhex(
-        "000000010000000000000007 0002 0000000e 0000000000000068 00000004 0000018bcfe56800 ffffffff ffffffffffffffff"
-    )
-    back = decode_snapshot(data)[7]
-    assert (back.epoch, back.last_sequence, back.batches) == (2, 14, known.batches)
-    for broken in (data[:-1], data[:5], b"\0\2" + data[2:], data[:-1] + b"\0", data + b"\0"):
-        with pytest.raises(Malformed):
-            decode_snapshot(broken)
+def test_a_snapshot_keeps_the_last_batch(state: ProducerState) -> None:
+    send(state, 0, 10, 90, epoch=2)
+    send(state, 10, 5, 100, epoch=2)
+    producer = state.get(7)
+    assert producer is not None
+    back = Producer.from_snapshot(producer.to_snapshot(7))
+    assert (back.epoch, back.last_sequence, back.batches) == (2, 14, producer.batches[1:])
+
+
+def test_a_snapshot_with_bytes_behind_its_last_producer_is_not_used(tmp_path: Path, state: ProducerState) -> None:
+    for i in range(2):
+        send(state, i, 1, i)
+        state.take_snapshot(i + 1)
+    body = struct.pack(">i", 0) + b"\0"
+    (tmp_path / "00000000000000000002.snapshot").write_bytes(b"\0\1" + struct.pack(">I", crc32c(body)) + body)
+    assert state.restore(0, 2, 1000, 86_400_000) == 1
 
 
 def test_a_restart_goes_back_to_the_newest_good_snapshot(tmp_path: Path, state: ProducerState) -> None:
