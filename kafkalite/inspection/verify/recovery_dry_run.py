@@ -20,7 +20,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import PartitionDirectory, read_written
-from kafkalite.log.recovery.log_loader import Known, load
+from kafkalite.log.recovery.log_loader import LoadOptions, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
 from kafkalite.log.storage.files import Files
@@ -88,9 +88,9 @@ class ShadowFiles(Files):
         self._links.add(fd) if is_link else self._links.discard(fd)
 
 
-def rehearse(partition: PartitionDirectory, known: Known, now_ms: int) -> Forecast:
+def rehearse(partition: PartitionDirectory, options: LoadOptions, now_ms: int) -> Forecast:
     """Raises OSError when the shadow cannot be made."""
-    forecast = Forecast(known.clean, known.recovery_point)
+    forecast = Forecast(options.clean, options.recovery_point)
     root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-rehearsal-"))
     try:
         shadow = f"{root}/{partition.name}"
@@ -99,7 +99,7 @@ def rehearse(partition: PartitionDirectory, known: Known, now_ms: int) -> Foreca
         files = ShadowFiles()
         with _listening(forecast.said, shadow, partition.path):
             try:
-                loaded = load(shadow, TopicConfig(), known, now_ms, files, EXPIRATION_MS)
+                loaded = load(shadow, TopicConfig(), options, now_ms, files, EXPIRATION_MS)
             except (StorageError, OSError) as error:
                 forecast.refusal = str(error).replace(shadow, partition.path)
                 return forecast

@@ -19,7 +19,7 @@ from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.verify.log_dir_check import check_root
 from kafkalite.inspection.verify.partition_check import PartitionReport, check_partition
 from kafkalite.inspection.verify.recovery_dry_run import Forecast, rehearse
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -115,8 +115,10 @@ def _foretell_all(
         if any(fault.gravity is None for fault in one.faults) and not one.partition.is_kraft:
             key = one.partition.topic, one.partition.partition
             start_offset = starts.get(key, 0)
-            known = Known(clean, recovery_points.get(key, 0), start_offset if start_offset <= one.end_offset else 0)
-            forecast = rehearse(one.partition, known, now_ms)
+            options = LoadOptions(
+                clean, recovery_points.get(key, 0), start_offset if start_offset <= one.end_offset else 0
+            )
+            forecast = rehearse(one.partition, options, now_ms)
             forecasts[one.partition.path] = forecast
         findings += [foretell(fault, forecast, one) for fault in one.faults]
     return findings, forecasts

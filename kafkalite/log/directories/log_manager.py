@@ -28,7 +28,7 @@ from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.startup_loading import TELL_EVERY_S, Found, Loading
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, STRAY_DIRECTORY
 from kafkalite.log.storage.files import Files
@@ -150,7 +150,7 @@ class LogManager:
         if self.logs:
             took_ms = (time.perf_counter() - started) * 1000
             how_it_was = "loaded"
-            if not all(one.known.clean for one in found):
+            if not all(one.options.clean for one in found):
                 how_it_was = f"recovered after an unclean stop, {loading.read_bytes / (1 << 20):.1f} MiB read,"
             lost_bytes = sum(log.lost_bytes for log in self.logs.values())
             lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
@@ -165,7 +165,7 @@ class LogManager:
             if key[0] not in configs:
                 configs[key[0]] = topic_config_for(key[0])
             points, starts, marks = holdings.checkpoints[directory.path]
-            known = Known(
+            options = LoadOptions(
                 directory.was_clean,
                 points.get(key, 0),
                 starts.get(key, 0),
@@ -173,7 +173,7 @@ class LogManager:
             )
             if key in marks:
                 self.high_watermarks[key] = marks[key]
-            found.append(Found(directory, key, configs[key[0]], known))
+            found.append(Found(directory, key, configs[key[0]], options))
         return found
 
     def _forget_wrong_cleanings(self) -> None:

@@ -25,7 +25,7 @@ from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import is_full
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Found(NamedTuple):
     directory: LogDirectory
     key: TopicPartition
     config: TopicConfig
-    known: Known
+    options: LoadOptions
 
 
 class _Stopped(Exception):
@@ -78,9 +78,9 @@ class Loading:
 
     async def run(self) -> None:
         """Raises StorageError for a log that cannot be opened although its disk works."""
-        unclean = [one for one in self._found if not one.known.clean]
+        unclean = [one for one in self._found if not one.options.clean]
         for one in self._found:
-            if one.known.clean and one.directory.is_online:
+            if one.options.clean and one.directory.is_online:
                 self._settle(one, self._open_here(one))
         if unclean:
             await self._recover(unclean)
@@ -94,7 +94,7 @@ class Loading:
     def _open(self, one: Found) -> PartitionLog:
         topic, partition = one.key
         path = one.directory.log_path(one.key)
-        return PartitionLog.open(topic, partition, path, one.config, one.known, self._services)
+        return PartitionLog.open(topic, partition, path, one.config, one.options, self._services)
 
     def _settle(self, one: Found, outcome: PartitionLog | StorageError) -> None:
         """On the owner's thread: what became of one log."""
@@ -165,14 +165,14 @@ class Loading:
             raise _Stopped
         sizes: list[int] = []
 
-        def was_read(size_bytes: int) -> None:
+        def on_read(size_bytes: int) -> None:
             sizes.append(size_bytes)
             self._sizes.append(size_bytes)
             if self._is_stopped:
                 raise _Stopped
 
         try:
-            log = self._open(one._replace(known=one.known._replace(was_read=was_read)))
+            log = self._open(one._replace(options=one.options._replace(on_segment_read=on_read)))
         except StorageError as error:
             if _is_of_the_disk(error, one.directory):
                 return error

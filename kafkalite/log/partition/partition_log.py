@@ -24,7 +24,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.compacted_log import CompactedLog
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.recovery.log_loader import Known, LoadedLog, load
+from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, TimestampOffset, first_at_or_after, latest
@@ -94,12 +94,12 @@ class PartitionLog(CompactedLog):
 
     @classmethod
     def open(
-        cls, topic: str, partition: int, directory: str, config: TopicConfig, known: Known, services: LogContext
+        cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, services: LogContext
     ) -> PartitionLog:
         """The log in an existing directory. Raises StorageError."""
         try:
             now_ms = services.clock.wall_ms()
-            loaded = load(directory, config, known, now_ms, services.files, services.producer_expiration_ms)
+            loaded = load(directory, config, options, now_ms, services.files, services.producer_expiration_ms)
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
         return cls(topic, partition, directory, config, loaded, services)
@@ -115,7 +115,7 @@ class PartitionLog(CompactedLog):
             raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
         log = None
         try:
-            log = cls.open(topic, partition, directory, config, Known(clean=True), services)
+            log = cls.open(topic, partition, directory, config, LoadOptions(clean=True), services)
             log.set_topic_id(topic_id)
         except BaseException:
             if log is not None:

@@ -1,14 +1,14 @@
-"""What a start makes of a clean-up that was under way when the broker stopped.
+"""Completes or undoes a replacement of segments that was under way when the broker stopped.
 
-    .deleted    it goes
-    .cleaned    the cleaner had not finished it: it goes, and with it every .swap at or behind the first of them, for
+    .deleted    goes
+    .cleaned    the cleaner had not finished it: it goes, and so does every .swap at or behind the first of them, for
                 they belong together
-    .swap       what is left of them is complete: it takes the place of the segments that it covers
+    .swap       any other .swap is complete: it takes the place of the segments that it covers
 
-A start may be cut short as well. So no .swap outlives the .cleaned that says that it is not complete, and no segment
-that it covers goes before the disk knows the .swap; the .log takes its place first, for a .swap that is no .log is
-believed to belong to the one that did. Segments behind the last batch of the .swap stay: what they hold was superseded,
-but they may as well be others, which compaction has not seen.
+A start may be cut short as well. So no .swap outlives the .cleaned that marks it as incomplete, and no segment that it
+covers goes before the names of the .swap files are on the disk. The .log takes its place first: a .swap without a .log
+beside it belongs to the .log that has taken its place. Segments behind the last batch of a .swap stay: they may be
+others, which compaction has not seen.
 Source: kafka.log.LogLoader (load, removeTempFilesAndCollectSwapFiles).
 """
 
@@ -26,39 +26,41 @@ from kafkalite.log.storage.files import Files
 logger = logging.getLogger(__name__)
 
 
-def finish_clean_up(directory: str, leftovers: Iterable[str], files: Files) -> None:
-    """Finish or undo it; `leftovers` are the names in `directory` that have one of the three suffixes. Raises OSError,
-    and StorageError for a .swap that is not whole."""
-    unfinished: list[tuple[int, str]] = []
+def complete_swaps(directory: str, names: Iterable[str], files: Files) -> None:
+    """`names` are all files in `directory` that end in .deleted, .cleaned or .swap; none of them is left afterwards.
+
+    Raises OSError, and StorageError for a .swap that is damaged.
+    """
+    cleaned: list[tuple[int, str]] = []
     swaps: list[tuple[int, bool, str]] = []
-    for name in leftovers:
+    for name in names:
         found = parse_segment_file(name)
         assert found is not None
-        base, suffix, leftover = found
-        if leftover == SWAP:
+        base, suffix, state = found
+        if state == SWAP:
             swaps.append((base, suffix != LOG, name))
-        elif leftover == CLEANED:
-            unfinished.append((base, name))
+        elif state == CLEANED:
+            cleaned.append((base, name))
         else:
-            assert leftover == DELETED
+            assert state == DELETED
             files.unlink_if_exists(f"{directory}/{name}")
-    if unfinished:
-        first = min(unfinished)[0]
+    if cleaned:
+        first = min(cleaned)[0]
         undone = [name for base, _, name in swaps if base >= first]
         for name in undone:
             files.unlink_if_exists(f"{directory}/{name}")
         if undone:
             files.sync(directory)
-        for _, name in unfinished:
+        for _, name in cleaned:
             files.unlink_if_exists(f"{directory}/{name}")
         swaps = [swap for swap in swaps if swap[0] < first]
     if not swaps:
         return
-    files.sync(directory)  # whoever was killed may have made these names
+    files.sync(directory)  # nobody may have waited for these names before the broker was killed
     swaps.sort()
     logs = [base for base, is_beside, _ in swaps if not is_beside]
     if logs:
-        _drop_covered(directory, logs, _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1], files), files)
+        _delete_covered(directory, logs, _end_of(f"{directory}/{logs[-1]:020d}{LOG}{SWAP}", logs[-1], files), files)
     for _, _, name in swaps:
         logger.info("%s/%s takes its place", directory, name)
         files.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
@@ -79,8 +81,8 @@ def _end_of(path: str, base: int, files: Files) -> int:
         files.close(fd)
 
 
-def _drop_covered(directory: str, logs: Sequence[int], end: int, files: Files) -> None:
-    """The segments between the first of `logs` and `end`; what is known of the producers at one of `logs` stays."""
+def _delete_covered(directory: str, logs: Sequence[int], end: int, files: Files) -> None:
+    """Deletes the segments between the first of `logs` and `end`; a producer snapshot at one of `logs` stays."""
     for name in sorted(files.listdir(directory)):
         found = parse_segment_file(name)
         if found is None or found[2] or not logs[0] <= found[0] < end:

@@ -25,7 +25,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import CLEANER_OFFSETS, LOG_STARTS, RECORD_COUNTS
@@ -182,10 +182,10 @@ def partitions() -> list[tuple[str, int]]:
 def open_log(data_dir: Path, topic: str, partition: int) -> PartitionLog:
     """As a kafkalite that takes the directory over."""
     starts = read_offsets(Files(), f"{data_dir}/{LOG_STARTS}")
-    known = Known(clean=True, start_offset=starts.get((topic, partition), 0))
+    options = LoadOptions(clean=True, start_offset=starts.get((topic, partition), 0))
     config = TopicConfig(cleanup_policy=("compact", "delete"))
     services = LogContext(ManualClock(1_700_000_000_000))
-    return PartitionLog.open(topic, partition, f"{data_dir}/{topic}-{partition}", config, known, services)
+    return PartitionLog.open(topic, partition, f"{data_dir}/{topic}-{partition}", config, options, services)
 
 
 def check(data_dir: Path) -> dict[tuple[str, int], LogCounts]:

@@ -20,7 +20,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import Job
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import stamp
@@ -69,7 +69,7 @@ class LogHistory:
         self.clock = ManualClock(START_MS)
         self.epoch = 0
         self.batches = 0
-        self.kept = Known(clean=True)  # what the checkpoints say
+        self.kept = LoadOptions(clean=True)  # what the checkpoints say
         self.pending: deque[Job] = deque()
         self.background = SerialExecutor(self.pending.append)
         self.is_compacting = False
@@ -182,7 +182,7 @@ class LogHistory:
 
     def checkpoint(self, random: Random) -> None:
         self.hear(random)
-        self.kept = Known(False, self.log.kept_recovery_point, self.log.start_offset)
+        self.kept = LoadOptions(False, self.log.kept_recovery_point, self.log.start_offset)
         self.ledger.start_kept = self.log.start_offset
 
     def delete_before(self, random: Random) -> None:
@@ -202,7 +202,7 @@ class LogHistory:
         bases = {written.base for written in self.ledger.chain} | {log.end_offset}
         offset = max((base for base in bases if base <= offset), default=0)
         # the owner has to write this down first: what it said before does not hold in between
-        self.kept = Known(False, min(self.kept.recovery_point, offset), min(self.kept.start_offset, offset))
+        self.kept = LoadOptions(False, min(self.kept.recovery_point, offset), min(self.kept.start_offset, offset))
         self.ledger.promised = min(self.ledger.promised, offset)
         self.ledger.start_kept = min(self.ledger.start_kept, offset)
         self.ledger.cutting_at = offset
@@ -294,7 +294,7 @@ class LogHistory:
             return
         self.ledger.promised = self.ledger.end
         self.ledger.start_kept = self.ledger.start_asked = start
-        self.kept = Known(True, log.end_offset, start)
+        self.kept = LoadOptions(True, log.end_offset, start)
         if random.random() < 0.3:
             self.files = self._cut(random)
         else:
@@ -330,7 +330,7 @@ class LogHistory:
         self.background = SerialExecutor(self.pending.append)
         if self.kept.clean:
             # somebody ran on these files since
-            self.kept = Known(False, self.kept.recovery_point, self.kept.start_offset)
+            self.kept = LoadOptions(False, self.kept.recovery_point, self.kept.start_offset)
 
     def _cut(self, random: Random) -> FaultyFiles:
         self.disks += 1
@@ -352,7 +352,7 @@ class LogHistory:
             else:
                 log.abandon()
                 self.files = self.files.kill()
-            kept = self.kept = Known(False, kept.recovery_point, kept.start_offset)
+            kept = self.kept = LoadOptions(False, kept.recovery_point, kept.start_offset)
         self._open_anew()
         self.committed_before = self.log.committed_offset
         self.ledger.reopened(self.log, everything=everything, forgets_names=not self.files.ordered)
@@ -360,7 +360,7 @@ class LogHistory:
             self._opens_the_same(random)
         self._forget_sequences()
         self.epoch = max(self.epoch, self.log.latest_epoch)
-        self.kept = Known(False, self.kept.recovery_point, self.kept.start_offset)
+        self.kept = LoadOptions(False, self.kept.recovery_point, self.kept.start_offset)
 
     def _open_anew(self) -> None:
         self.log = self.open_on(self.files)

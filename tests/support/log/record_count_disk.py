@@ -12,7 +12,7 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.file_names import RECORD_COUNTS
 from kafkalite.log.storage.files import Files, Job, run_inline
@@ -83,13 +83,13 @@ class Disk:
         self.pending: deque[Job] = deque()
         self.background = SerialExecutor(self.pending.append)
         self.later = later
-        self.known = Known(clean=True)
+        self.options = LoadOptions(clean=True)
         self.log = self._open()
 
     def _open(self) -> PartitionLog:
         lane = self.background.lane if self.later else (lambda: run_inline)
         services = LogContext(self.clock, lane, self.files, hear=self.background.hear)
-        return PartitionLog.open("orders", 0, str(self.directory), self.config, self.known, services)
+        return PartitionLog.open("orders", 0, str(self.directory), self.config, self.options, services)
 
     def write(self, count: int = 1, **batch: object) -> None:
         self.append(build_batch(records(count), **batch))  # type: ignore[arg-type]
@@ -112,7 +112,7 @@ class Disk:
     def stop(self) -> None:
         self.work()
         self.log.close()
-        self.known = Known(True, self.log.end_offset, self.log.start_offset)
+        self.options = LoadOptions(True, self.log.end_offset, self.log.start_offset)
         for path in self.directory.glob("*.deleted"):
             path.unlink()
 
@@ -123,7 +123,7 @@ class Disk:
     def kill(self) -> None:
         self.log.abandon()
         self.work()
-        self.known = Known(False, self.log.recovery_point, self.log.start_offset)
+        self.options = LoadOptions(False, self.log.recovery_point, self.log.start_offset)
         self.log = self._open()
 
     @property

@@ -13,7 +13,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import Job
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
@@ -46,14 +46,14 @@ class World:
             file_delete_delay_ms=DELAY_MS,
             cleanup_policy=("compact",),
         )
-        self.known = Known(clean=True)
+        self.options = LoadOptions(clean=True)
         self.ends: list[Exception | None] = []
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool = False) -> PartitionLog:
         services = LogContext(self.clock, self.background.lane, self.files, hear=self.background.hear)
-        known = self.known._replace(clean=clean)
-        self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, known, services)
+        options = self.options._replace(clean=clean)
+        self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, options, services)
         return self.log
 
     def write(self, upto: int, **producer: int) -> None:
@@ -73,7 +73,7 @@ class World:
     def flush(self) -> None:
         self.log.flush()
         self.work()
-        self.known = Known(False, self.log.kept_recovery_point, self.log.start_offset)
+        self.options = LoadOptions(False, self.log.kept_recovery_point, self.log.start_offset)
 
     def write_cleaned(self, bases: Sequence[int], left: Sequence[int]) -> Replacement:
         """The cleaner's files: of the segments at `bases` these offsets are left."""

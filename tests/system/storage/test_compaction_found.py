@@ -20,7 +20,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.segment_replacement import Replacement
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.cleaner.compacted_ledger import read
@@ -38,11 +38,11 @@ class World:
         self.directory.mkdir()
         self.files = FaultyFiles(str(root))
         self.clock = ManualClock(NOW_MS)
-        self.log = self.open(Known(clean=True))
+        self.log = self.open(LoadOptions(clean=True))
 
-    def open(self, known: Known) -> PartitionLog:
+    def open(self, options: LoadOptions) -> PartitionLog:
         services = LogContext(self.clock, files=self.files)
-        self.log = PartitionLog.open("orders", 0, str(self.directory), COMPACTED, known, services)
+        self.log = PartitionLog.open("orders", 0, str(self.directory), COMPACTED, options, services)
         return self.log
 
     def put(self, key: str, value: str) -> None:
@@ -96,7 +96,7 @@ def test_a_kill_after_the_disk_refused_a_name_costs_nothing(world: World) -> Non
         world.compact()
     world.log.abandon()
     world.files.kill()
-    world.open(Known(clean=False, recovery_point=3))
+    world.open(LoadOptions(clean=False, recovery_point=3))
     assert world.offsets() == [1, 2]
 
 
@@ -116,7 +116,7 @@ def test_a_segment_that_came_back_all_the_same_hides_no_records(world: World, re
         world.put(f"k{number}", "v")
     world.log.abandon()
     Segment.create(str(world.directory), 2, COMPACTED, NOW_MS, world.files).abandon()
-    log = world.open(Known(clean=False, recovery_point=recovery_point))
+    log = world.open(LoadOptions(clean=False, recovery_point=recovery_point))
     assert (log.end_offset, len(log.segments)) == (3, 1)
     assert world.offsets() == [0, 1, 2]
     world.put("k3", "v")

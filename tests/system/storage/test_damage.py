@@ -12,7 +12,7 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.findings import Severity
 from kafkalite.inspection.verify.verify import Verdict, verify
-from kafkalite.log.recovery.log_loader import Known, load
+from kafkalite.log.recovery.log_loader import LoadOptions, load
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Files
 from tests.support import places
@@ -58,9 +58,9 @@ def restart(damage: Damage, verdict: Verdict, data_dir: Path) -> int:
         with Broker(data_dir=data_dir, port=0) as broker:
             assert broker._running is not None
             return sum(log.lost_bytes for log in broker._running.logs.logs.values())
-    known = Known(verdict.clean, 0, 0)
+    options = LoadOptions(verdict.clean, 0, 0)
     directory = str(data_dir / damage.partition)
-    return load(directory, TopicConfig(), known, 1_700_000_000_000, Files(), EXPIRATION_MS).lost_bytes
+    return load(directory, TopicConfig(), options, 1_700_000_000_000, Files(), EXPIRATION_MS).lost_bytes
 
 
 @pytest.mark.parametrize("base", [OURS, KAFKAS, "kafka-2.7.2"])

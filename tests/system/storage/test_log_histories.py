@@ -19,7 +19,7 @@ from typing import ClassVar
 import pytest
 
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from tests.support.log.directory_history import DirectoryHistory
 from tests.support.log.faulty_files import Ended, Killed, PowerCut
 from tests.support.log.history import LogHistory, Step, run, tell
@@ -162,7 +162,7 @@ def test_an_append_torn_at_every_byte(tail: bytes, memory_disk: str) -> None:
     for number in range(3):
         history.append(Random(number))
     history.flush(Random(0))
-    history.kept = Known(clean=False)
+    history.kept = LoadOptions(clean=False)
     path = history.log.segments[-1].path
     flushed = os.path.getsize(path)
     history.append(Random(5))

@@ -13,7 +13,7 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
@@ -90,8 +90,8 @@ class Disk:
 
     def open(self, *, clean: bool = True, recovery_point: int = 0, start_offset: int = 0, **settings: object) -> Log:
         self.settings.update(settings)
-        known = Known(clean, recovery_point, start_offset)
-        log = PartitionLog.open("orders", 0, str(self.directory), self.config, known, self.services)
+        options = LoadOptions(clean, recovery_point, start_offset)
+        log = PartitionLog.open("orders", 0, str(self.directory), self.config, options, self.services)
         self._opened.append(log)
         return Log(log, self.clock)
 

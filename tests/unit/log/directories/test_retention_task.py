@@ -18,7 +18,7 @@ from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTas
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, SegmentFacts, deletable
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import Job, SyncFailed
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
@@ -331,7 +331,7 @@ class SlowDisk:
         (root / "orders-0").mkdir()
         services = LogContext(self.clock, self.work.lane, hear=self.work.hear)
         config = TopicConfig(**settings)
-        self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, Known(True), services)
+        self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, LoadOptions(True), services)
 
     def go_on(self) -> None:
         while self.jobs:
@@ -372,7 +372,7 @@ class World:
             directory = root / f"orders-{number}"
             directory.mkdir()
             key = ("orders", number)
-            self.logs[key] = PartitionLog.open(*key, str(directory), config, Known(True), services)
+            self.logs[key] = PartitionLog.open(*key, str(directory), config, LoadOptions(True), services)
         self.check = RetentionTask(lambda: self.logs, self.clock)
 
     def fill(self, number: int, segments: int) -> None:

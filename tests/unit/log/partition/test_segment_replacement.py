@@ -14,7 +14,7 @@ import pytest
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.segment_replacement import ReplacementRefused
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
 from tests.support.log.faulty_files import Ended, Killed
@@ -64,7 +64,7 @@ def test_a_start_finds_it_with_the_same_numbers(world: World, clean: bool) -> No
     world.replace([2, 4], [3])
     world.work()
     if clean:
-        world.known = Known(True, world.log.end_offset, 0)
+        world.options = LoadOptions(True, world.log.end_offset, 0)
         world.log.close()
         world.files = world.files.kill()
         log = world.open(clean=True)
@@ -82,7 +82,7 @@ def test_a_start_finds_it_with_the_same_numbers(world: World, clean: bool) -> No
 def test_its_numbers_are_noted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.replace([2, 4], [3])
     world.work()
-    world.known = Known(True, world.log.end_offset, 0)
+    world.options = LoadOptions(True, world.log.end_offset, 0)
     world.log.close()
     world.files = world.files.kill()
     monkeypatch.setattr("kafkalite.log.segment.record_counts.count", None)  # nobody counts again
@@ -184,7 +184,7 @@ def test_an_empty_batch_keeps_its_producers_sequence(memory_disk: str) -> None:
     for name in world.names():
         if name.endswith(".snapshot"):
             world.files.unlink(f"{world.log.directory}/{name}")
-    world.known = Known(False)  # everything is read again
+    world.options = LoadOptions(False)  # everything is read again
     log = world.kill()
     producer = log.producers.get(7)
     assert producer is not None and [batch.last_sequence for batch in producer.batches] == [1, 3]
@@ -230,7 +230,7 @@ def test_a_truncation_while_it_is_under_way_brings_nothing_back(world: World, st
     kept = [o for o in (0, 1, 3, 6) if o < offset]
     half = [o for o in (0, 1, 3, 4, 5, 6) if o < offset]  # the last source lies behind what is left
     assert world.offsets() == (kept if stage == "live" else old)
-    world.known = world.known._replace(recovery_point=offset)
+    world.options = world.options._replace(recovery_point=offset)
     random = Random(offset)
     for _ in range(5):
         world.cut_power(random)
@@ -329,7 +329,9 @@ def test_what_comes_when_some_sources_have_gone(memory_disk: str, how: str) -> N
         assert world.log.segments[0].base_offset == 0
     if how != "close":
         world.work(0 if how == "kill" else 1 << 30)
-    world.known = world.known._replace(recovery_point=min(world.known.recovery_point, 20 if how == "truncate" else 60))
+    world.options = world.options._replace(
+        recovery_point=min(world.options.recovery_point, 20 if how == "truncate" else 60)
+    )
     world.kill()
     if how == "kill":
         end = list(range(52, 60))  # these segments lie behind what is left, and may be there as they were
@@ -425,7 +427,7 @@ def test_a_name_that_cannot_be_given_later_is_tried_again(world: World, after: i
         world.stop()
     elif then == "truncate":
         world.log.truncate_to(8)
-        world.known = world.known._replace(recovery_point=8)
+        world.options = world.options._replace(recovery_point=8)
     assert then == "kill" or ".swap" not in world.suffixes()
     world.kill()
     found = world.offsets()

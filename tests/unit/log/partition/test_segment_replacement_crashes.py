@@ -164,7 +164,7 @@ def test_a_truncation_that_makes_it_give_way_may_end_anywhere_too(
 ) -> None:
     def deed(world: World) -> None:
         end_at, world.files.end_at = world.files.end_at - world.files.calls, 0
-        world.known = world.known._replace(recovery_point=3)
+        world.options = world.options._replace(recovery_point=3)
         world.replace([2, 4, 6], [3])
         world.work(1)
         assert ".swap" in world.suffixes()

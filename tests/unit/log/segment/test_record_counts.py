@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.recovery.log_loader import Known
+from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.segment.record_count_file import Identity, decode_entries, encode_entry, identity_of
 from kafkalite.log.segment.record_counting import Tally, count
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
@@ -115,7 +115,7 @@ def test_what_a_torn_end_loses_does_not_count(disk: Disk) -> None:
     path = Path(disk.log.segments[-1].path)
     disk.log.abandon()
     os.truncate(path, path.stat().st_size - 5)
-    disk.known = Known(clean=False)
+    disk.options = LoadOptions(clean=False)
     disk.log = disk._open()
     assert disk.check().live_records == 3
 
@@ -211,7 +211,7 @@ def test_of_a_segment_that_is_indexed_up_to_a_damage_no_part_is_told(disk: Disk)
     data[second + 16] = 9  # the magic of its second batch
     path.write_bytes(data)
     os.unlink(path.with_suffix(".timeindex"))
-    disk.known = Known(clean=False, recovery_point=recovery_point)
+    disk.options = LoadOptions(clean=False, recovery_point=recovery_point)
     disk.log = disk._open()
     counts = disk.log.counts()
     assert counts.segments[0].size_bytes == len(data)
@@ -238,7 +238,7 @@ def test_messages_of_old_formats_count(disk: Disk, magic: int, codec: int) -> No
     new = build_batch(records(3), base_offset=5)
     Path(disk.log.segments[-1].path).write_bytes(bytes(old) + bytes(new))
     for clean in (True, False):
-        disk.known = Known(clean)
+        disk.options = LoadOptions(clean)
         disk.log = disk._open()
         assert disk.check().live_records == 8
         disk.log.abandon()

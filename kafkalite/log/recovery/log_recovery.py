@@ -1,0 +1,278 @@
+"""Recovery of a log from its batches: segments are checked, everything derived from them is built again.
+
+A batch that is torn, damaged or out of order ends the log: it and everything behind it are cut off. The sparse indexes,
+the transaction index, the leader epochs and the producer state are built from the batches that remain.
+Where a segment begins at the recovery point, the roll may have been cut short before the previous segment was sealed:
+the indexes of that one are built again, too.
+Source: org.apache.kafka.storage.internals.log.LogLoader (recoverLog), LogSegment.recover,
+UnifiedLog.rebuildProducerState.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection
+
+from kafkalite.common.errors import Malformed
+from kafkalite.log.segment.file_batches import is_intact
+from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.log.storage.file_names import FAILED_SYNC
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+
+class LogRecovery:
+    """Recovery of one log, which changes `segments`, `producers` and `epochs` in place. Methods raise OSError.
+
+    `has_gaps`: offsets may be missing between segments, as compaction leaves them. `on_segment_read` gets the size of
+    each segment that was read; it may raise to end the recovery. `end_offset` is known after `open_clean` or
+    `recover_unclean`; `lost_bytes` counts the bytes that were cut off, `rewritten` has the paths of files that were
+    built again.
+    """
+
+    def __init__(
+        self, directory: str, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochCache,
+        start_offset: int, now_ms: int, expiration_ms: int, files: Files, *, has_gaps: bool,
+        on_segment_read: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        self._directory = directory
+        self._segments = segments
+        self._producers = producers
+        self._epochs = epochs
+        self._start_offset = start_offset
+        self._now_ms = now_ms
+        self._expiration_ms = expiration_ms
+        self._files = files
+        self._has_gaps = has_gaps
+        self._on_segment_read = on_segment_read
+        self._recovery_point = -1
+        self._writes_again = False  # an fsync has failed: the disk may lack bytes that can still be read
+        self._producers_end = -1  # the producer state covers everything below
+        self.end_offset = -1
+        self.lost_bytes = 0
+        self.rewritten: list[str] = []
+
+    def open_clean(self, with_both_indexes: Collection[int]) -> None:
+        """Finds the end of a cleanly stopped log. A segment whose base is not in `with_both_indexes` lacks one."""
+        for segment in self._segments:
+            if segment.base_offset not in with_both_indexes:
+                logger.warning("%s lacks an index; building both again", segment.path)
+                self._rebuild_indexes(segment)
+        last = self._segments[-1]
+        try:
+            self.end_offset = last.next_offset()
+            last.rest()
+        except Malformed as error:
+            logger.warning("%s was stopped cleanly, yet %s; recovering it", last.path, error)
+            self._recover_from(len(self._segments) - 1)
+
+    def recover_unclean(
+        self, recovery_point: int, with_offset_index: Collection[int], with_time_index: Collection[int]
+    ) -> None:
+        """Checks every segment from the one with the recovery point on, or from the first that lacks its offset index.
+
+        The other segments count as sealed; their indexes are built again where they do not look so.
+        """
+        segments = self._segments
+        at = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
+        first = min([at, *(i for i, s in enumerate(segments) if s.base_offset not in with_offset_index)])
+        for i, segment in enumerate(segments[:first]):
+            # the last of them may not have been sealed: the broker died while it rolled
+            rolled = i + 1 == at and segments[at].base_offset == recovery_point
+            if segment.base_offset not in with_time_index or not self._is_sealed(i, strictly=rolled):
+                logger.warning("%s is not what a roll leaves behind; building its indexes again", segment.path)
+                self._rebuild_indexes(segment)
+        self._recovery_point = recovery_point
+        failed_sync = f"{self._directory}/{FAILED_SYNC}"
+        self._writes_again = os.path.exists(failed_sync)
+        self._recover_from(first)
+        if self._writes_again:
+            self._files.unlink_if_exists(failed_sync)
+
+    def _recover_from(self, first: int) -> None:
+        segments = self._segments
+        base = segments[first].base_offset
+        # Most of 10,000 logs may be empty, and three syncs each are a minute on a busy disk. Only where nothing ever
+        # stood there is nothing that could come back with the power: the first batch of all begins the file of epochs.
+        was_never_written = not self._epochs.was_begun and not any(one.size_bytes for one in segments)
+        self._epochs.truncate_from_end(base)  # the batches count, not the file
+        self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
+        self.end_offset = base
+        for at in range(first, len(segments)):
+            segment, following = segments[at], segments[at + 1 :]
+            size_bytes = segment.size_bytes
+            lost_bytes = self._recover_segment(segment)
+            self._on_segment_read(size_bytes)
+            if self.end_offset == self._recovery_point and not was_never_written:
+                # should it be rolled now, the next start would not read it
+                self._files.sync_all(segment.files())
+            snapshot = self._producers.take_snapshot(self.end_offset)
+            if snapshot is not None:
+                self.rewritten.append(snapshot)
+            self.lost_bytes += lost_bytes
+            if following and (lost_bytes or not self._continues(following[0])):
+                del segments[at + 1 :]
+                self._delete_behind(segment, following)
+                break
+        self._producers_end = self.end_offset
+
+    def _recover_segment(self, segment: Segment) -> int:
+        """Checks one segment, builds its indexes again and moves `end_offset`; returns the bytes that were cut off."""
+        producers, epochs = self._producers, self._epochs
+        size = segment.size_bytes
+        good = 0
+        next_offset = max(self.end_offset, segment.base_offset)
+        fault = ""
+        segment.begin_rebuild()
+        segment.txn_index.reset()
+        self.rewritten += segment.files()
+        try:
+            for position, header, batch in segment.walk():
+                _check_offsets(segment, position, header, next_offset)
+                if not is_intact(header, batch):
+                    raise Malformed(f"the checksum of the batch at position {position} is wrong")
+                segment.reindex(position, header)
+                aborted = producers.apply(header, batch)
+                if aborted is not None:
+                    segment.txn_index.append(aborted)
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
+                next_offset = header.last_offset + 1
+                good = position + header.size_bytes
+        except Malformed as error:
+            fault = str(error)
+        segment.end_rebuild(good)
+        if self._writes_again:
+            segment.write_again(good)
+        if good < size:
+            logger.warning("%s: %s; cut off the last %d of %d bytes", segment.path, fault, size - good, size)
+        self.end_offset = next_offset
+        return size - good
+
+    def _continues(self, following: Segment) -> bool:
+        """Whether the log goes on in this segment: no offset before it is missing, and none is there twice."""
+        base, end_offset = following.base_offset, self.end_offset
+        # below the recovery point missing offsets were there once, and were taken away on purpose
+        if base > end_offset >= self._recovery_point and not self._has_gaps:
+            logger.warning("%s: offsets from %d on are missing before it", following.path, end_offset)
+        elif base < end_offset:
+            # begun by a roll that failed, after which the log went on without it
+            logger.warning("%s: the segment before it goes on to offset %d", following.path, end_offset)
+        else:
+            return True
+        return False
+
+    def _delete_behind(self, last: Segment, following: list[Segment]) -> None:
+        """Deletes the segments behind `last`, and waits for the disk before anything new comes: else the next crash
+        might bring the old records back behind the new ones."""
+        for segment in reversed(following):
+            logger.warning("%s lies behind damage; deleting its %d bytes", segment.path, segment.size_bytes)
+            self.lost_bytes += segment.size_bytes
+            segment.delete_files()
+        self._files.sync_all([last.path, self._directory])
+
+    # indexes
+
+    def _is_sealed(self, at: int, *, strictly: bool) -> bool:
+        """Whether the segment at index `at` looks as sealing leaves it. `strictly`: its files may not have been
+        fsynced."""
+        segment = self._segments[at]
+        if not segment.size_bytes:
+            return True
+        if not strictly:
+            return segment.time_index.ends_in_an_entry()
+        upto = self._segments[at + 1].base_offset
+        try:
+            end_offset = segment.next_offset()
+        except Malformed:
+            return False
+        finally:
+            segment.rest()
+        return segment.was_sealed() and (end_offset == upto or (self._has_gaps and end_offset < upto))
+
+    def _rebuild_indexes(self, segment: Segment) -> None:
+        """Builds the sparse indexes of a segment again and waits for the disk: the next start will not check them.
+
+        Its batches are not in doubt, but preallocated zeros may follow.
+        """
+        segment.begin_rebuild()
+        next_offset = segment.base_offset
+        good = 0
+        try:
+            for position, header, _ in segment.walk():
+                _check_offsets(segment, position, header, next_offset)
+                segment.reindex(position, header)
+                next_offset = header.last_offset + 1
+                good = position + header.size_bytes
+        except Malformed as error:
+            logger.warning("%s is indexed up to where %s", segment.path, error)
+        behind = next((other.base_offset for other in self._segments if other.base_offset > segment.base_offset), -1)
+        segment.end_rebuild(good if next_offset == behind else segment.size_bytes)
+        self._files.sync_all([*segment.files(), self._directory])
+
+    # producers and leader epochs
+
+    def complete_producers(self, start_offset: int, end_offset: int, *, clean: bool) -> None:
+        """Makes the producer state cover the log, unless the recovery has done so."""
+        if self._producers_end != end_offset:
+            self._load_producers(start_offset, end_offset, clean=clean)
+
+    def _load_producers(self, start_offset: int, end_offset: int, *, clean: bool) -> None:
+        """Takes the newest snapshot and applies the batches between it and `end_offset`.
+
+        A cleanly stopped log without any snapshot never had a producer to remember.
+        """
+        producers = self._producers
+        had_any = bool(producers.snapshots)
+        covered = producers.restore(start_offset, end_offset, self._now_ms, self._expiration_ms)
+        if covered == end_offset or (clean and not had_any):
+            return
+        segments = self._segments
+        for at, segment in enumerate(segments):
+            next_base = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
+            if next_base <= covered or segment.base_offset >= end_offset:
+                continue
+            found = segment.find(covered)
+            try:
+                for _, header, batch in segment.walk(found[0]) if found is not None else ():
+                    if header.base_offset >= end_offset:
+                        break
+                    producers.apply(header, batch)
+            except Malformed as error:
+                logger.warning("%s: %s; producers behind it are not remembered", segment.path, error)
+            segment.rest()
+
+    def complete_epochs(self, start_offset: int, end_offset: int) -> None:
+        """Finds the epochs of the first batches again, where the epochs known begin behind the start of the log: the
+        file was lost, or a deletion at the start of the log was not on the disk yet."""
+        known = self._epochs.entries()
+        upto = known[0][1] if known else end_offset
+        found: list[tuple[int, int]] = []
+        try:
+            for segment in self._segments:
+                if segment.base_offset >= upto or start_offset >= upto:
+                    break
+                for _, header, _ in segment.walk():
+                    epoch = header.leader_epoch
+                    if epoch < 0 or header.base_offset >= upto or (known and epoch > known[0][0]):
+                        break
+                    if header.last_offset >= start_offset and (not found or epoch > found[-1][0]):
+                        found.append((epoch, max(header.base_offset, start_offset)))
+                segment.rest()
+        except Malformed as error:
+            logger.warning("%s: no leader epochs are known up to offset %d: %s", self._directory, upto, error)
+        if found:
+            self._epochs.put_in_front(found)
+
+
+def _check_offsets(segment: Segment, position: int, header: BatchHeader, next_offset: int) -> None:
+    """Raises Malformed for a batch with offsets that cannot follow `next_offset` - 1 in this segment."""
+    if header.base_offset < next_offset:
+        raise Malformed(f"offset {header.base_offset} at position {position} comes after {next_offset - 1}")
+    if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise Malformed(f"offset {header.last_offset} at position {position} is too far from the base")
