@@ -11,6 +11,8 @@ Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.config.topic_config import TopicConfig
@@ -34,7 +36,7 @@ _CODEC_MAX = len(CODEC_NAMES) - 1
 _ZSTD = CODECS["zstd"]
 _ZSTD_PRODUCE_VERSION_MIN = 7
 KEEP_CODEC = -1  # compression.type=producer: as the batch came
-_BY_THE_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+_REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest record there ever was, of format v0
 _UP_TO_MAGIC = 17  # a batch is known as one when this many bytes of it are there
@@ -98,7 +100,7 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
         or max_timestamp_ms - now_ms > rules.after_max_ms
         or (attributes & 7 >= _ZSTD and (attributes & 7 > _ZSTD or produce_version < _ZSTD_PRODUCE_VERSION_MIN))
     ):
-        raise _fault(records, header, rules, now_ms, produce_version)
+        raise _refusal(records, header, rules, now_ms, produce_version)
     if rules.reads_records:
         _check_records(records, rules, now_ms)
     return header
@@ -114,100 +116,72 @@ def _no_batch(records: memoryview) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, f"{size} bytes hold no whole record batch, and there must be one")
 
 
-def _fault(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
-    """What is wrong with the batch, in the order in which Kafka finds it."""
+def faults(
+    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int
+) -> Iterator[tuple[ErrorCode, str]]:
+    """Everything that is wrong with a batch, in the order in which Kafka looks; the first is the answer.
+
+    Invariant: there is a fault if and only if the condition in `validate` is true, which asks for all at once.
+    """
+    size = header.size_bytes
+    codec, last_delta, count = header.codec, header.last_offset_delta, header.record_count
+    requests = f"Produce requests with version {produce_version}"
+    if header.magic != MAGIC:
+        only = f"may only contain record batches with magic version 2, not {header.magic}"
+        yield ErrorCode.INVALID_RECORD, f"{requests} {only}"
+    if header.is_transactional:
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        yield code, "A transactional record batch came without a transactional id"
+    if size < HEADER_BYTES:
+        yield ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is less than its header takes"
+    if len(records) - size >= _UP_TO_MAGIC:
+        yield ErrorCode.INVALID_RECORD, f"{requests} must contain exactly one record batch per partition"
+    if codec == _ZSTD and produce_version < _ZSTD_PRODUCE_VERSION_MIN:
+        yield ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"{requests} may not use ZStandard compression"
+    if codec > _CODEC_MAX:
+        yield ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {codec}"
+    if header.base_offset != 0:
+        expected = f"The base offset of an appended record batch should be 0, but it is {header.base_offset}"
+        yield ErrorCode.INVALID_RECORD, expected
+    if size > rules.max_message_bytes:
+        yield ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes)
+    if header.crc != crc32c(records[CRC_FROM:size]):
+        yield ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
+    if size != len(records):
+        yield ErrorCode.INVALID_RECORD, f"There are {len(records) - size} bytes behind the record batch"
+    if last_delta < 0:
+        yield ErrorCode.INVALID_RECORD, f"Batch has an invalid offset range: [0, {last_delta}]"
+    if count <= 0:
+        yield ErrorCode.INVALID_RECORD, f"Invalid reported count for record batch: {count}"
+    if last_delta + 1 != count:
+        inconsistent = f"Inconsistent batch offset range [0, {last_delta}] and count of records {count}"
+        yield ErrorCode.INVALID_RECORD, inconsistent
+    if header.is_control:
+        yield ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        invalid = f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}"
+        yield ErrorCode.INVALID_RECORD, invalid
+    if header.timestamp_type != 0:
+        yield ErrorCode.INVALID_TIMESTAMP, "Invalid timestamp type: a producer should not set it to LogAppendTime"
+    if header.max_timestamp - now_ms > rules.after_max_ms:
+        late = f"it should not be later than {now_ms + rules.after_max_ms}"
+        yield ErrorCode.INVALID_TIMESTAMP, f"Timestamp {header.max_timestamp} is out of range: {late}"
+    if size > rules.segment_bytes:
+        limit = f"the maximum segment size of {rules.segment_bytes}"
+        yield ErrorCode.RECORD_LIST_TOO_LARGE, f"The record batch has {size} bytes, more than {limit}"
+
+
+def _refusal(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
+    """The error that Kafka answers a faulty batch with."""
     size = header.size_bytes
     if header.batch_length < _LENGTH_MIN or not 0 <= header.magic <= MAGIC or size > len(records):
         return _no_batch(records)
-    found: tuple[tuple[bool, ErrorCode, str], ...] = (
-        (
-            header.magic != MAGIC,
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {produce_version} may only contain record batches with magic version 2, "
-            f"not {header.magic}",
-        ),
-        (
-            header.is_transactional,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "A transactional record batch came without a transactional id",
-        ),
-        (size < HEADER_BYTES, ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is less than its header takes"),
-        (
-            len(records) - size >= _UP_TO_MAGIC,
-            ErrorCode.INVALID_RECORD,
-            f"Produce requests with version {produce_version} must contain exactly one record batch per partition",
-        ),
-        (
-            header.codec == _ZSTD and produce_version < _ZSTD_PRODUCE_VERSION_MIN,
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Produce requests with version {produce_version} may not use ZStandard compression",
-        ),
-        (
-            header.codec > _CODEC_MAX,
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"Unknown compression type id: {header.codec}",
-        ),
-        (
-            header.base_offset != 0,
-            ErrorCode.INVALID_RECORD,
-            f"The base offset of an appended record batch should be 0, but it is {header.base_offset}",
-        ),
-        (size > rules.max_message_bytes, ErrorCode.MESSAGE_TOO_LARGE, _too_large(size, rules.max_message_bytes)),
-        (
-            header.crc != crc32c(records[CRC_FROM:size]),
-            ErrorCode.CORRUPT_MESSAGE,
-            f"Record is corrupt (stored crc = {header.crc})",
-        ),
-        (
-            size != len(records),
-            ErrorCode.INVALID_RECORD,
-            f"There are {len(records) - size} bytes behind the record batch",
-        ),
-        (
-            header.last_offset_delta < 0,
-            ErrorCode.INVALID_RECORD,
-            f"Batch has an invalid offset range: [0, {header.last_offset_delta}]",
-        ),
-        (
-            header.record_count <= 0,
-            ErrorCode.INVALID_RECORD,
-            f"Invalid reported count for record batch: {header.record_count}",
-        ),
-        (
-            header.last_offset_delta + 1 != header.record_count,
-            ErrorCode.INVALID_RECORD,
-            f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count of records "
-            f"{header.record_count}",
-        ),
-        (header.is_control, ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"),
-        (
-            header.producer_id >= 0 and header.base_sequence < 0,
-            ErrorCode.INVALID_RECORD,
-            f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id}",
-        ),
-        (
-            header.timestamp_type != 0,
-            ErrorCode.INVALID_TIMESTAMP,
-            "Invalid timestamp type: a producer should not set it to LogAppendTime",
-        ),
-        (
-            header.max_timestamp - now_ms > rules.after_max_ms,
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamp {header.max_timestamp} is out of range: it should not be later than "
-            f"{now_ms + rules.after_max_ms}",
-        ),
-        (
-            size > rules.segment_bytes,
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"The record batch has {size} bytes, more than the maximum segment size of {rules.segment_bytes}",
-        ),
-    )
-    for is_wrong, code, message in found:
-        if is_wrong:
-            if code in _BY_THE_LOG and header.magic == MAGIC and size == len(records):
-                return InvalidRecords(code, message, [])  # it is a batch, and the log does not want it
-            return KafkaError(code, message)
-    raise AssertionError(f"nothing is wrong with {header}")
+    fault = next(faults(records, header, rules, now_ms, produce_version), None)
+    assert fault is not None, f"nothing is wrong with {header}"
+    code, message = fault
+    if code in _REFUSED_BY_LOG and header.magic == MAGIC and size == len(records):
+        return InvalidRecords(code, message, [])  # it is a batch, and the log does not want it
+    return KafkaError(code, message)
 
 
 def _too_large(size: int, limit: int) -> str:

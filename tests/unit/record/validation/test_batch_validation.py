@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -12,7 +13,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc, parse_header
 from kafkalite.record.compression import CODECS
 from kafkalite.record.record import read_records
-from kafkalite.record.validation.batch_validation import InvalidRecords, Rules, rewrite, validate
+from kafkalite.record.validation.batch_validation import InvalidRecords, Rules, faults, rewrite, validate
 
 NOW_MS = 1_700_000_000_000
 Change = Callable[[bytearray], bytearray]
@@ -67,6 +68,7 @@ def test_what_stock_clients_send_is_taken() -> None:
         (patch(">i", 57, 1), ErrorCode.INVALID_RECORD),
         (patch(">i", 57, 0), ErrorCode.INVALID_RECORD),
         (patch(">i", 57, -2), ErrorCode.INVALID_RECORD),
+        (lambda d: patch(">i", 23, -1)(patch(">i", 57, 0)(d)), ErrorCode.INVALID_RECORD),
         (patch(">i", 23, -1), ErrorCode.INVALID_RECORD),
         (patch(">h", 21, 0x20), ErrorCode.INVALID_RECORD),
         (patch(">q", 43, 7), ErrorCode.INVALID_RECORD),
@@ -77,6 +79,28 @@ def test_what_stock_clients_send_is_taken() -> None:
 )
 def test_what_is_refused(change: Change, code: ErrorCode) -> None:
     assert verdict(change(batch())) == code
+
+
+HEADER_FIELDS = [(">q", 0), (">b", 16), (">h", 21), (">i", 23), (">q", 43), (">h", 51), (">i", 53), (">i", 57)]
+HEADER_CHANGES = [
+    *((form, at, value) for (form, at), value in product(HEADER_FIELDS, range(-3, 40))),
+    *((">q", 35, NOW_MS + ahead_ms) for ahead_ms in (499, 500, 501)),
+]
+
+
+@pytest.mark.parametrize(("limit", "version"), [(1 << 20, 9), (1 << 20, 6), (80, 9)])
+def test_a_batch_is_refused_if_and_only_if_it_has_a_fault(limit: int, version: int) -> None:
+    rules = Rules(TopicConfig(max_message_bytes=limit, message_timestamp_after_max_ms=500))
+    for (form, at, value), crc in product(HEADER_CHANGES, (True, False)):
+        data = memoryview(patch(form, at, value, crc=crc)(batch()))
+        found = list(faults(data, parse_header(data), rules, NOW_MS, version))
+        try:
+            validate(data, rules, NOW_MS, version)
+        except KafkaError as error:
+            assert found, (form, at, value)
+            assert (error.code, error.message) == found[0] or not 0 <= data[16] <= 2
+        else:
+            assert not found, (form, at, value)
 
 
 def test_zstd_needs_a_client_that_knows_it() -> None:
