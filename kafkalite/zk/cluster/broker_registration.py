@@ -44,8 +44,8 @@ class BrokerRegistration:
     ) -> None:
         self._session = session
         self._own_sessions = own_sessions
-        self._path = znode_paths.broker(broker_id)
-        self._broker_id = broker_id
+        self.path = znode_paths.broker(broker_id)
+        self.broker_id = broker_id
         self._clock = clock
         self._gone = gone
         self.endpoints: tuple[ListenerConfig, ...] | None = None
@@ -57,7 +57,7 @@ class BrokerRegistration:
 
     async def clear_old(self) -> None:
         """Take away what own old sessions left: the registration, and the controller's office."""
-        held = [self._path, znode_paths.CONTROLLER]
+        held = [self.path, znode_paths.CONTROLLER]
         for path, node in zip(held, await self._session.read(held), strict=True):
             if node is not None and self._is_old(node):
                 await self._clear(path, node)
@@ -65,7 +65,7 @@ class BrokerRegistration:
     async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
         """Before anything is made on the disk: raises ConfigError when the node is another broker's, one with other
         addresses than ours are going to be."""
-        (node,) = await self._session.read([self._path])
+        (node,) = await self._session.read([self.path])
         if node is not None and not self._is_ours(node) and not _says(node, endpoints):
             raise self._taken(node)
 
@@ -80,9 +80,9 @@ class BrokerRegistration:
         await self.remember_session()
         while self.endpoints is not None:
             with suppress(NodeExists):
-                await self._session.write([Create(self._path, data, ephemeral=True)])
-                logger.info("broker %d is registered at %s", self._broker_id, _addresses(broker.endpoints))
-            (node,) = await self._session.read([self._path])
+                await self._session.write([Create(self.path, data, ephemeral=True)])
+                logger.info("broker %d is registered at %s", self.broker_id, _addresses(broker.endpoints))
+            (node,) = await self._session.read([self.path])
             if node is None:
                 continue
             if node.ephemeral_owner == self._session.session_id:
@@ -90,29 +90,29 @@ class BrokerRegistration:
                     node = await self._renew(node, data)
                 return node
             if self._is_old(node):
-                await self._clear(self._path, node)
+                await self._clear(self.path, node)
             elif patience_ms and _says(node, broker.endpoints):
                 logger.warning(
                     "%s was left by a session 0x%x that names this broker's own addresses; waiting for its end",
-                    self._path,
+                    self.path,
                     node.ephemeral_owner,
                 )
-                if not await self._gone(self._path, deadline_ms):
+                if not await self._gone(self.path, deadline_ms):
                     raise self._taken(node)
             else:
                 raise self._taken(node)
-        raise ConfigError(f"broker {self._broker_id} has left meanwhile")
+        raise ConfigError(f"broker {self.broker_id} has left meanwhile")
 
     async def release(self) -> None:
         """Take the node away, if it is this session's."""
         self.endpoints = None
-        (node,) = await self._session.read([self._path])
+        (node,) = await self._session.read([self.path])
         if node is not None and node.ephemeral_owner == self._session.session_id:
-            await self._clear(self._path, node)
+            await self._clear(self.path, node)
 
     async def _renew(self, node: Node, data: bytes) -> Node:
-        await self._session.write([SetData(self._path, data, node.version)])
-        (now,) = await self._session.read([self._path])
+        await self._session.write([SetData(self.path, data, node.version)])
+        (now,) = await self._session.read([self.path])
         return now or node
 
     def _is_ours(self, node: Node) -> bool:
@@ -133,9 +133,9 @@ class BrokerRegistration:
         try:
             broker = znode_data.parse_broker(node.data)
         except ValueError:
-            return ConfigError(f"broker.id={self._broker_id} is taken: {self._path} is in ZooKeeper ({owner})")
+            return ConfigError(f"broker.id={self.broker_id} is taken: {self.path} is in ZooKeeper ({owner})")
         return ConfigError(
-            f"broker.id={self._broker_id} is taken: the broker at {_addresses(broker.endpoints)} has been registered "
+            f"broker.id={self.broker_id} is taken: the broker at {_addresses(broker.endpoints)} has been registered "
             f"with it since {_date(broker.timestamp_ms)} ({owner}); give one of the two another broker.id"
         )
 

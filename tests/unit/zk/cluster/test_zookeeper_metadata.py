@@ -180,7 +180,7 @@ def test_what_may_not_be_read_is_named_once_and_the_rest_goes_on(place, tmp_path
 
 def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, tmp_path):
     async def story():
-        async with apart(place, tmp_path, patience_ms=100) as one:
+        async with apart(place, tmp_path, change_timeout_ms=100) as one:
             await one.registry.register(endpoints(1), None)
             for write in (one.registry.create_topic(topic("t")), one.registry.delete_topic("t")):
                 with pytest.raises(KafkaError, match="There is no controller; it will be seen to") as caught:
@@ -196,7 +196,7 @@ def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, 
 
 def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
     async def story():
-        async with member(place, tmp_path, patience_ms=500) as one:
+        async with member(place, tmp_path, change_timeout_ms=500) as one:
             await one.registry.create_topic(topic("t", broker=5))
             assert one.registry.topics["t"].partitions[0].leader == NO_LEADER
             with pytest.raises(KafkaError, match=r"marked for deletion, which waits for the brokers \[5\] to return"):
@@ -340,7 +340,11 @@ def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, se
         cuts = [Cut(zookeeper.connect) for _ in range(3)]
         many = [
             Member(
-                cut.connect + chroot, tmp_path / str(i), i, session={"session_timeout_ms": SHORT_MS}, patience_ms=1000
+                cut.connect + chroot,
+                tmp_path / str(i),
+                i,
+                session={"session_timeout_ms": SHORT_MS},
+                change_timeout_ms=1000,
             )
             for i, cut in enumerate(cuts)
         ]

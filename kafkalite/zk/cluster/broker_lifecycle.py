@@ -1,0 +1,292 @@
+"""Keeps this broker registered and its view of the cluster up to date, over all connections to ZooKeeper.
+
+    watches say which paths changed  ->  they are read again together  ->  the view applies them  ->  listeners
+
+One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, sees to
+this broker's own node, and reads everything again; nothing is applied from a ZooKeeper with another cluster id, such as
+one that lost its data. The states of the registration are a table in `metadata.registration_state`.
+Source: kafka.server.KafkaServer, kafka.zookeeper.ZooKeeperClient (reconnecting).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.condition_waiters import ConditionWaiters
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import Change
+from kafkalite.metadata.registration_state import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED
+from kafkalite.metadata.registration_state import RegistrationState as State
+from kafkalite.zk.client.operations import Connection, Node, OperationFailed, Unavailable
+from kafkalite.zk.client.session import ZooKeeperSession
+from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
+from kafkalite.zk.cluster import topic_ids
+from kafkalite.zk.cluster.broker_registration import BrokerRegistration
+from kafkalite.zk.cluster.cluster_id import read_cluster_id
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.view_loader import ViewReader
+
+logger = logging.getLogger(__name__)
+
+_VERIFIED_WITHIN_MS = 2_000  # a change that is asked for in the first moments of a connection waits as long
+_RETRY_DELAY_MS = 500
+
+
+class BrokerLifecycle:
+    """The session, the reader of the view, and the registration.
+
+    `tell` gets each change of the view, `applied` the paths that were read, also when the view learned nothing.
+    Use: `connect`, `cluster_found`, `follow`, `stop`.
+    """
+
+    def __init__(
+        self,
+        settings: ZooKeeperConfig,
+        view: ClusterView,
+        clock: Clock,
+        *,
+        tell: Callable[[Change, str], None],
+        applied: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._settings = settings
+        self._view = view
+        self._clock = clock
+        self._tell = tell
+        self._applied = applied
+        self.cluster_id = ""
+        self.registration_state = UNREGISTERED
+        self._member_session = 0  # the session in which this broker was registered last
+        self._waiters = ConditionWaiters(clock)
+        self._view_is_stale = False  # everything is to be read again
+        self._cluster_is_verified = False  # this connection leads to our cluster
+        self._registration_is_doubtful = False  # this broker's own node is to be looked at
+        self._wake = asyncio.Event()
+        self._last_fault = ""
+        self._follower: asyncio.Task[None] | None = None
+        self._session: ZooKeeperSession | None = None
+        self._reader: ViewReader | None = None
+        self._registration: BrokerRegistration | None = None
+
+    @property
+    def session(self) -> ZooKeeperSession:
+        """Valid after `connect`."""
+        assert self._session is not None, "not connected"
+        return self._session
+
+    @property
+    def reader(self) -> ViewReader:
+        """Valid after `connect`."""
+        assert self._reader is not None, "not connected"
+        return self._reader
+
+    @property
+    def registration(self) -> BrokerRegistration:
+        """Valid after `follow`."""
+        assert self._registration is not None, "not following"
+        return self._registration
+
+    @property
+    def is_following(self) -> bool:
+        return self._follower is not None
+
+    async def connect(self) -> None:
+        """Begin a session. Raises ConfigError."""
+        loop = asyncio.get_running_loop()
+        self._session = ZooKeeperSession(loop, self._settings, changed=self._on_paths, connection=self._on_connection)
+        self._reader = ViewReader(self._session, self._view, self._tell, self._on_applied)
+        await self._session.start()
+
+    def cluster_found(self, cluster_id: str) -> None:
+        """The present connection leads to this cluster; those to come are compared with it."""
+        self.cluster_id = cluster_id
+        self._cluster_is_verified = True
+
+    async def follow(self, registration: BrokerRegistration) -> None:
+        """Read everything, and keep up with it from now on. Raises Unavailable, OperationFailed."""
+        self._registration = registration
+        self._view_is_stale = False  # a connection that comes from here on says so again
+        await self.reader.watch()
+        await self.reader.read_all()
+        self._follower = asyncio.get_running_loop().create_task(self._follow(), name="kafkalite-zookeeper")
+
+    async def stop(self) -> None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.cancel()
+            with suppress(asyncio.CancelledError):
+                await follower
+        self._waiters.close()
+        if self._session is not None:
+            await self._session.stop()
+
+    # -- the registration
+
+    async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
+        """Raises ConfigError, which names the broker that has the number, if one has."""
+        registration = self.registration
+        registration.endpoints, registration.rack = endpoints, rack
+        try:
+            node = await registration.hold(patience_ms=self.session.session_timeout_ms)
+            await self.reader.refresh([registration.path])
+        except (Unavailable, OperationFailed) as fault:
+            registration.endpoints = None
+            raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
+        except BaseException:
+            registration.endpoints = None
+            raise
+        self._registered(node)
+
+    async def unregister(self) -> None:
+        registration = self.registration
+        if registration.endpoints is None:
+            return
+        registration.endpoints = None
+        self._enter(UNREGISTERED)
+        try:
+            await registration.release()
+            await self.reader.refresh([registration.path])
+        except (Unavailable, OperationFailed) as fault:
+            logger.warning("broker %d stays registered until its session ends: %s", registration.broker_id, fault)
+
+    def fence(self, reason: str) -> None:
+        """A broker that is connected says that this one is not among the brokers any more."""
+        if self.registration_state is DISCONNECTED:
+            logger.warning("broker %d leads nothing from now on: %s", self.registration.broker_id, reason)
+            self._enter(FENCED)
+
+    def _enter(self, state: State) -> None:
+        """Does nothing where the table has no way from the present state."""
+        if self.registration_state in ENTERED_FROM[state]:
+            level = logging.INFO if state in (MEMBER, UNREGISTERED) else logging.WARNING
+            logger.log(level, "broker %d: %s", self.registration.broker_id, state.value)
+            self.registration_state = state
+            self._tell(Change.REGISTRATION, "")
+
+    def _registered(self, node: Node) -> None:
+        """MEMBER, now that all that is known is up to date; unless `node` has changed again meanwhile."""
+        now = self._view.node(self.registration.path)
+        if now is None or now.czxid != node.czxid or node.ephemeral_owner != self.session.session_id:
+            self._registration_is_doubtful = True
+            self._clock.call_later(_RETRY_DELAY_MS, self._wake.set)
+        elif self.session.is_connected:
+            self._member_session = node.ephemeral_owner
+            self._enter(MEMBER)
+
+    def _check_own_node(self) -> None:
+        """FENCED when the node is gone: somebody took it away, or ZooKeeper did and has not said so yet."""
+        if self.registration_state is MEMBER:
+            node = self._view.node(self.registration.path)
+            if node is None or node.ephemeral_owner != self._member_session:
+                logger.warning("broker %d is not registered any more; registering again", self.registration.broker_id)
+                self._enter(FENCED)
+                self._registration_is_doubtful = True
+                self._wake.set()
+
+    # -- the view
+
+    def _on_paths(self, changed: Iterable[str]) -> None:
+        if self.reader.note(changed):
+            self._wake.set()
+
+    def _on_connection(self, connection: Connection) -> None:
+        self._cluster_is_verified = False
+        if connection is Connection.CONNECTED:
+            self._view_is_stale = True
+            self._wake.set()
+            has_expired = self.session.session_id != self._member_session
+        else:
+            has_expired = connection is Connection.EXPIRED
+        if has_expired:
+            self._enter(FENCED)
+        elif connection is not Connection.CONNECTED:
+            self._enter(DISCONNECTED)
+
+    def _on_applied(self, paths: Sequence[str]) -> None:
+        self._applied(paths)
+        self._check_own_node()
+        self._waiters.look()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                if self._view_is_stale or self._registration_is_doubtful:
+                    await self._resume()
+                else:
+                    await self.reader.refresh()
+                if self._view.without_id:
+                    await self.give_back_ids(topic_ids.remembered(self._view))
+                self._last_fault = ""
+            except ConfigError as fault:
+                self._retry_later(str(fault))
+            except (Unavailable, OperationFailed) as fault:
+                self._view_is_stale = True
+                self._retry_later(str(fault))
+            except Exception as fault:
+                logger.exception("changes in ZooKeeper could not be followed; everything is read again")
+                self._view_is_stale = True
+                self._retry_later(repr(fault))
+
+    def _retry_later(self, fault: str) -> None:
+        self._registration_is_doubtful = True
+        if self.session.is_connected:  # else the next connection wakes it
+            if fault != self._last_fault:
+                logger.error("broker %d: %s; trying again", self.registration.broker_id, fault)
+                self._last_fault = fault
+            self._clock.call_later(_RETRY_DELAY_MS, self._wake.set)
+
+    async def _resume(self) -> None:
+        """After a new connection, and whenever something may have been missed: be registered, and know everything."""
+        await self.session.sync()  # an old picture would be one of topics that are not there yet, and so of lost data
+        found = await read_cluster_id(self.session)
+        if found != self.cluster_id:
+            raise ConfigError(
+                f"zookeeper.connect={self._settings.connect} leads to the cluster {found or '(none)'} now, not to "
+                f"{self.cluster_id}: nothing of it is believed"
+            )
+        self._cluster_is_verified = True
+        self._waiters.look()
+        registration = self.registration
+        self._registration_is_doubtful = False
+        node = taken = None
+        try:
+            node = await registration.hold() if registration.endpoints is not None else None
+        except ConfigError as fault:
+            taken = fault
+        is_stale, self._view_is_stale = self._view_is_stale, False
+        await (self.reader.read_all() if is_stale else self.reader.refresh([registration.path]))
+        if taken is not None:
+            raise taken
+        if node is not None and registration.endpoints is not None:
+            self._registered(node)
+
+    async def give_back_ids(self, ids: Mapping[str, uuid.UUID]) -> None:
+        """Write ids into the nodes of topics that lost them. Raises Unavailable, OperationFailed."""
+        if ids:
+            logger.info("giving their ids back to %s", ", ".join(sorted(ids)))
+            await self.reader.refresh(await topic_ids.give_back(self.session, self._view, ids))
+
+    # -- waiting
+
+    async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Whether the condition, which looks at the view, comes true in time."""
+        return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
+
+    async def until_gone(self, path: str, deadline_ms: int) -> bool:
+        await self.reader.refresh([path])
+        return await self._waiters.until(lambda: path not in self._view.paths, deadline_ms)
+
+    async def until_verified(self) -> None:
+        """Wait for a moment until the connection, if there is one, is known to lead to our cluster: no other is to be
+        changed. Raises Unavailable."""
+        if not self.session.is_connected:
+            return
+        if not await self.until(lambda: self._cluster_is_verified, _VERIFIED_WITHIN_MS):
+            raise Unavailable(f"it has yet to be seen whether it is still that of cluster {self.cluster_id}")
