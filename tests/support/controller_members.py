@@ -131,9 +131,9 @@ def topic(name: str, replicas: list[tuple[int, ...]], with_id: bool = True) -> l
 
 async def expire(member: Member) -> None:
     """Its session ends, on the side of the servers, and the member hears of it."""
-    door = member.session._door
-    assert door is not None
-    identity = (door.session_id, door._client._session_passwd)
+    connection = member.session._connection
+    assert connection is not None
+    identity = (connection.session_id, connection._client._session_passwd)
 
     def take_over() -> None:
         thief = KazooClient(member.session.settings.servers, client_id=identity)

@@ -1,13 +1,13 @@
-"""The one place that touches kazoo: its connection thread, with our requests put in and bare answers taken out.
+"""kazoo's connection thread, with our requests put in and bare answers taken out; no other module uses kazoo.
 
-kazoo gives connecting and coming back, the session, pings, and logging in. What it does with answers, watches and
-callbacks costs two more threads and knows neither MultiRead nor watches that stay; so requests go past its methods into
-its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it looks
-for watchers. What that relies on: `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
+kazoo gives connecting and reconnecting, the session, pings, and logging in. Its treatment of answers, watches and
+callbacks costs two more threads and knows neither MultiRead nor persistent watches; so requests go past its methods
+into its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it
+looks for watchers. This relies on `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
 `ConnectionHandler._connect`, `_read_watch_event`; and the verbs of its handlers. `KazooConnection` refuses a kazoo that
 lacks one.
 
-    connection thread    state(...)  heard(path)  Reply.set(answer)  ended()       each must return at once
+    connection thread    on_state  on_watch_event(path)  Reply.set(answer)  on_end       each must return at once
     event loop           open  submit
     any other thread     close, which waits
 """
@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.client.operations import Connection
+from kafkalite.zk.client.operations import ConnectionState
 from kafkalite.zk.client.wire_requests import Answer, Request, watch_event
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
@@ -36,7 +36,7 @@ RETRY_DELAY_S = 0.1  # before the second round of dialling; half a second soon a
 RETRY_DELAY_MAX_S = 0.5
 _AUTH = 100  # the type of kazoo's request that shows credentials
 
-CLOSE_PATIENCE_S = 2.0  # for the servers' answer to "close this session"; without it they wait for its timeout
+CLOSE_TIMEOUT_S = 2.0  # for the servers' answer to "close this session"; without it they wait for its timeout
 
 
 class Reply:
@@ -62,23 +62,23 @@ class KazooConnection:
         self,
         settings: ZooKeeperConfig,
         *,
-        state: Callable[[Connection], None],
-        heard: Callable[[str], None],
-        ended: Callable[[], None],
+        on_state: Callable[[ConnectionState], None],
+        on_watch_event: Callable[[str], None],
+        on_end: Callable[[], None],
     ) -> None:
         from kazoo.client import KazooClient
         from kazoo.retry import KazooRetry
 
-        self._state = state
-        self._heard = heard
+        self._on_state = on_state
+        self._on_watch_event = on_watch_event
         self._lock = threading.Lock()  # between a request that goes in and a connection that goes away
         self._closing = threading.Lock()
         self._is_open = False
         self.session_timeout_ms = settings.session_timeout_ms  # what the servers agreed to, once they have
-        self._handler = _handler(settings, ended)
+        self._handler = _handler(settings, on_end)
         retry = KazooRetry(max_tries=-1, delay=RETRY_DELAY_S, max_delay=RETRY_DELAY_MAX_S)
         sasl = settings.sasl
-        self._said = _Muffled(logger, {})
+        self._log = _DebugLog(logger, {})
         self._client = KazooClient(
             hosts=settings.servers,
             timeout=settings.session_timeout_ms / 1000,
@@ -87,13 +87,13 @@ class KazooConnection:
             auth_data=[("digest", settings.digest)] if settings.digest is not None else None,
             sasl_options={key: value for key, value in sasl._asdict().items() if value is not None} if sasl else None,
             use_ssl=settings.tls is not None,
-            logger=self._said,
+            logger=self._log,
         )
         self._client.add_listener(self._state_changed)
-        self._reach_in()
+        self._attach()
 
-    def _reach_in(self) -> None:
-        """Put our hands on the connection's bytes. Raises ConfigError when this kazoo is built differently."""
+    def _attach(self) -> None:
+        """Hooks into the connection's bytes. Raises ConfigError when this kazoo is built differently."""
         from kazoo.version import __version__
 
         client, connection = self._client, self._client._connection
@@ -114,26 +114,26 @@ class KazooConnection:
             return read_timeout_ms, connect_timeout_ms
 
         connection._connect = connect_and_note
-        connection._read_watch_event = lambda data, offset: self._heard(watch_event(data, offset))
+        connection._read_watch_event = lambda data, offset: self._on_watch_event(watch_event(data, offset))
 
     @property
     def session_id(self) -> int:
-        """As it stands in a node's `ephemeral_owner`; 0 while there is none."""
+        """The session as a node's `ephemeral_owner` has it; 0 while there is none."""
         return self._client._session_id or 0
 
     @property
-    def trouble(self) -> str:
-        """Why the last attempt to connect came to nothing, in kazoo's words; empty when none has."""
-        return self._said.warning_text
+    def last_fault(self) -> str:
+        """Why the last attempt to connect failed, in kazoo's words; empty when none has."""
+        return self._log.warning_text
 
     def open(self) -> None:
         """Begin to connect."""
         self._client.start_async()
 
     def submit(self, request: Request, reply: Reply) -> bool:
-        """Send it over the connection that is there; False, and nothing is sent, when there is none.
+        """Send a request over the present connection; False, and nothing is sent, when there is none.
 
-        What has gone in gets its answer, or an error when the connection goes: never is it sent over a later one.
+        A request that was sent gets its answer, or an error when the connection goes; it never goes over a later one.
         """
         with self._lock:
             if not self._is_open:
@@ -145,7 +145,7 @@ class KazooConnection:
         """End the session and the thread. Waits: not for the loop."""
         with self._lock:
             was_open, self._is_open = self._is_open, False
-        hangup = threading.Timer(CLOSE_PATIENCE_S if was_open else 0, self._handler.hang_up)
+        hangup = threading.Timer(CLOSE_TIMEOUT_S if was_open else 0, self._handler.hang_up)
         hangup.daemon = True
         with self._closing:
             hangup.start()
@@ -159,27 +159,28 @@ class KazooConnection:
                 hangup.join()
 
     def _state_changed(self, _: object) -> None:
-        """kazoo's listener, on its thread. Its own word tells lost from expired from refused."""
+        """kazoo's listener, on its thread. The client's state tells a lost connection, an expired session and refused
+        credentials apart."""
         state = self._client.client_state
         connected = state == "CONNECTED"
         with self._lock:
             self._is_open = connected
             if not connected:
-                # kazoo has failed what was under way before it told us; what came in between must not wait in its
-                # queue for the next connection, where it would be done long after its caller was told of the loss
+                # kazoo has failed the requests under way before it told us; one that came in between must not wait in
+                # its queue for the next connection, where it would be done long after its caller was told of the loss
                 self._client._notify_pending(state)
         if connected:
-            self._state(Connection.CONNECTED)
+            self._on_state(ConnectionState.CONNECTED)
         elif state == "EXPIRED_SESSION":
-            self._state(Connection.EXPIRED)
+            self._on_state(ConnectionState.EXPIRED)
         elif state == "AUTH_FAILED":
-            self._state(Connection.AUTH_FAILED)
+            self._on_state(ConnectionState.AUTH_FAILED)
         elif state == "CONNECTING":
-            self._state(Connection.SUSPENDED)
+            self._on_state(ConnectionState.SUSPENDED)
 
 
-class _Muffled(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's own lines, for debugging only: what happens is told by the session, once."""
+class _DebugLog(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's own lines, for debugging only: the session logs each event once."""
 
     warning_text = ""
 
@@ -194,8 +195,8 @@ class _Muffled(logging.LoggerAdapter[logging.Logger]):
         self.log(logging.WARNING, msg, *args, **kwargs)
 
 
-def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
-    """A handler of kazoo's that has one thread and makes the sockets itself."""
+def _handler(settings: ZooKeeperConfig, on_end: Callable[[], None]) -> Any:
+    """One of kazoo's handlers that has one thread and makes the sockets itself."""
     from kazoo.handlers.threading import SequentialThreadingHandler
 
     context = settings.tls.context() if settings.tls is not None else None
@@ -215,8 +216,8 @@ def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
         def select(
             self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None
         ) -> tuple[list[Any], list[Any], list[Any]]:
-            """As select.select, for any number of open files. kazoo's own makes an epoll each time, three for each
-            message. With it, and with fewer turns of the loop, 10,000 watch events take 0.3 s of CPU instead of 0.9."""
+            """select.select for any number of open files. kazoo's own makes an epoll each time, three for each message:
+            without them, and with fewer turns of the loop, 10,000 watch events take 0.3 s of CPU instead of 0.9."""
             poll = select.poll()
             for source in rlist:
                 poll.register(source, select.POLLIN)
@@ -232,7 +233,7 @@ def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
                 except Exception:
                     logger.exception("ZooKeeper: the connection thread failed")
                 finally:
-                    ended()
+                    on_end()
 
             thread = threading.Thread(target=run, name="kafkalite-zookeeper", daemon=True)
             thread.start()
@@ -251,7 +252,7 @@ def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
             return connection
 
         def _dial(self, address: Any) -> socket.socket:
-            """`socket.create_connection`, which `hang_up` ends at once also where packets are swallowed."""
+            """Connects like `socket.create_connection`; `hang_up` ends it at once also where packets are swallowed."""
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             self._socket = connection = socket.socket(family, socket.SOCK_STREAM)
             connection.setblocking(False)
@@ -266,7 +267,7 @@ def _handler(settings: ZooKeeperConfig, ended: Callable[[], None]) -> Any:
             return connection
 
         def hang_up(self) -> None:
-            """End the connection that is there, from any thread."""
+            """End the present connection, from any thread."""
             self._hung_up = True
             if self._socket is not None:
                 with contextlib.suppress(OSError):  # it has ended by itself

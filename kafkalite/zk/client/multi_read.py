@@ -1,7 +1,7 @@
 """Many nodes, or the children of many nodes, in few requests.
 
-MultiRead carries getData or getChildren of hundreds of paths and answers each by itself: a node that is not there is
-an answer like others. The answer is taken apart on the event loop, so a batch is what may hold it up at a time: 2 ms.
+MultiRead carries getData or getChildren of hundreds of paths and answers each by itself: a missing node is an answer
+like others. An answer is decoded on the event loop, so the size of a batch bounds how long that holds the loop: 2 ms.
 
 10,000 state nodes take 90 ms and 32 ms of CPU on two slow cores that others share; kazoo's `get_async`, 200 at a time,
 takes 4 s and 2 s of CPU (tests/unit/zk/client/test_multi_read.py prints it).
@@ -40,7 +40,7 @@ _HEADERS = {kind: MULTI_HEADER.pack(kind, 0, -1) for kind in (GET_DATA, GET_CHIL
 
 
 def batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The paths in their order, in pieces that one request holds."""
+    """The paths in their order, in batches that one request holds."""
     start = size = 0
     for index, path in enumerate(paths):
         size += len(path) * 4 + 14  # a character has four bytes at most
@@ -52,7 +52,7 @@ def batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def read_request(paths: Sequence[str], chroot: str, kind: int = GET_DATA) -> Request:
-    """For one batch. `kind`: GET_DATA or GET_CHILDREN."""
+    """The request for one batch. `kind`: GET_DATA or GET_CHILDREN."""
     header = _HEADERS[kind]
     parts: list[bytes] = []
     for path in paths:
@@ -63,7 +63,7 @@ def read_request(paths: Sequence[str], chroot: str, kind: int = GET_DATA) -> Req
 
 
 def nodes(paths: Sequence[str], answer: Answer) -> list[Node | None]:
-    """What stands there, None where nothing does. Raises OperationFailed when one may not be read."""
+    """The node at each path, None where there is none. Raises OperationFailed when one may not be read."""
     data, offset = answer
     result: list[Node | None] = []
     for index, path in enumerate(paths):

@@ -1,7 +1,7 @@
-"""What is read from ZooKeeper, what can be asked of it, and how it refuses.
+"""Nodes, operations, states of the connection and errors: the values that a session takes and gives.
 
-Paths are those below the chroot, as Kafka writes them. Empty data and no data are one thing here: both are b"", and
-what is written for it is "no data", which is what Kafka writes and expects.
+Paths are below the chroot, as Kafka writes them. Empty data and no data are one thing here: both are b"", and written
+as "no data", which is what Kafka writes and expects.
 Source: org.apache.zookeeper.KeeperException.Code (numbers), org.apache.zookeeper.data.Stat.
 """
 
@@ -14,8 +14,8 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """One node as it was read. `mzxid` grows with every change of the data, `czxid` is the transaction that made it;
-    `ephemeral_owner` is the session that it lives with, 0 when it outlives sessions."""
+    """One node as it was read. `mzxid` is the transaction that changed the data last, `czxid` the one that made the
+    node; `ephemeral_owner` is the session with which the node ends, 0 when it outlives sessions."""
 
     data: bytes
     version: int
@@ -46,7 +46,7 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Do nothing, and let the whole fail unless the node has this version."""
+    """Fail the whole write unless the node has this version."""
 
     path: str
     version: int
@@ -55,8 +55,8 @@ class Check(NamedTuple):
 Operation = Create | SetData | Delete | Check
 
 
-class Connection(Enum):
-    """How the session stands with its servers."""
+class ConnectionState(Enum):
+    """The state of a session's connection."""
 
     CONNECTED = "connected, and every watch is set: all that is known must be read again"
     SUSPENDED = "the connection is lost; it may come back with the same session"
@@ -69,7 +69,7 @@ class Unavailable(Exception):
 
 
 class OperationFailed(Exception):
-    """ZooKeeper refused; nothing of the write was done. `index` tells which of the operations it was, `path` its."""
+    """ZooKeeper refused; nothing of the write was done. `index` and `path` are those of the operation that failed."""
 
     def __init__(self, path: str, index: int = 0, code: int = 0) -> None:
         reason = (type(self).__doc__ or "").rstrip(".")

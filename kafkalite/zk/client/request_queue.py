@@ -1,6 +1,6 @@
-"""Requests on their way: some at a time at the servers, the others in line, and all of them lost with the connection.
+"""Requests to ZooKeeper: a few at a time are at the servers, the others wait in a queue; all are lost with the connection.
 
-The line is ours and not kazoo's, which wakes its thread through a pipe that is full after a few hundred requests, and
+The queue is ours and not kazoo's, which wakes its thread through a pipe that is full after a few hundred requests, and
 then the event loop would wait for the thread.
 Source: zookeeper.max.in.flight.requests of kafka.zookeeper.ZooKeeperClient.
 """
@@ -17,15 +17,15 @@ from kafkalite.zk.client.wire_requests import Answer, Request
 
 _AT_SERVERS_MAX = 100  # whatever the setting says
 
-# What kazoo says when there was no answer, rather than a bad one: connection lost, timed out, expired, refused, moved.
+# kazoo's codes for no answer, rather than a bad one: connection lost, timed out, expired, refused, moved.
 _NO_ANSWER = frozenset({-4, -7, -112, -115, -118})
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection went before the answer came, or was not there."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """ZooKeeper's error for the whole request."""
 
     def __init__(self, code: int) -> None:
@@ -34,47 +34,48 @@ class Refused(Exception):
 
 
 class RequestQueue:
-    """For one connection after the other: `use` the door when one is there, `lose` all when it goes."""
+    """For one connection after the other: `use` a new one, `lose` all requests when it goes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
         self._loop = loop
         self._count_max = min(count_max, _AT_SERVERS_MAX)
-        self._door: KazooConnection | None = None
-        self._line: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
+        self._connection: KazooConnection | None = None
+        self._queue: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
         self._at_servers: dict[asyncio.Future[Answer], None] = {}
 
-    def use(self, door: KazooConnection) -> None:
-        """There is a connection."""
-        self._door = door
+    def use(self, connection: KazooConnection) -> None:
+        """Send over this connection from now on."""
+        self._connection = connection
 
     def lose(self) -> None:
-        """There is none any more. Every future fails with `Lost`."""
-        self._door = None
-        line, self._line = self._line, deque()
+        """Fail every future with `ConnectionLost`: the connection is gone."""
+        self._connection = None
+        queue, self._queue = self._queue, deque()
         at_servers, self._at_servers = self._at_servers, {}
-        for future in (*at_servers, *(future for _, future in line)):
-            _fail(future, Lost())
+        for future in (*at_servers, *(future for _, future in queue)):
+            _fail(future, ConnectionLost())
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
-        """The answer to come. The future fails with `Refused` or `Lost`; whoever loses interest calls `drop`."""
+        """The answer to come. The future fails with `RequestRefused` or `ConnectionLost`; a caller that gives up
+        calls `drop`."""
         future: asyncio.Future[Answer] = self._loop.create_future()
-        if self._door is None:
-            _fail(future, Lost())
+        if self._connection is None:
+            _fail(future, ConnectionLost())
         else:
-            self._line.append((request, future))
+            self._queue.append((request, future))
             self._send()
         return future
 
     def _send(self) -> None:
-        door = self._door
-        while door is not None and self._line and len(self._at_servers) < self._count_max:
-            request, future = self._line.popleft()
+        connection = self._connection
+        while connection is not None and self._queue and len(self._at_servers) < self._count_max:
+            request, future = self._queue.popleft()
             if future.done():
                 continue
             self._at_servers[future] = None
-            if not door.submit(request, Reply(self._reply_to(future))):
+            if not connection.submit(request, Reply(self._reply_to(future))):
                 del self._at_servers[future]
-                _fail(future, Lost())  # the loop has yet to hear of it
+                _fail(future, ConnectionLost())  # the loop has yet to hear of it
 
     def _reply_to(self, future: asyncio.Future[Answer]) -> Callable[[Answer | None, Exception | None], None]:
         def done(answer: Answer | None, error: Exception | None) -> None:
@@ -88,13 +89,13 @@ class RequestQueue:
             self._send()
         if answer is None:
             code = getattr(error, "code", -4)
-            _fail(future, Lost() if code in _NO_ANSWER else Refused(code))
+            _fail(future, ConnectionLost() if code in _NO_ANSWER else RequestRefused(code))
         elif not future.done():
             future.set_result(answer)
 
 
 def drop(future: asyncio.Future[Answer]) -> None:
-    """Nobody waits for it any more."""
+    """Forget an answer that nobody waits for any more."""
     if not future.cancel() and not future.cancelled():
         future.exception()  # asyncio would complain of one that nobody looked at
 

@@ -1,16 +1,16 @@
 """A session with ZooKeeper, as the event loop sees it: reads, writes and watches that never block.
 
-Everything of kazoo ends at `kazoo_door`; from its thread come answers, paths that changed and states of the
-connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `changed` has
-told of a write before the write returns, and of what a read shows before the read returns. While there is no connection
-nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the connection goes, at the
-latest after the session timeout.
+kazoo is used by `kazoo_connection` alone. From its thread come answers, paths that changed and states of the connection,
+all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change` has told of a
+write before the write returns, and of any change that a read shows before the read returns. While there is no
+connection nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the connection
+goes, at the latest after the session timeout.
 
     CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED with a new session
 
-Watches live in a server's memory for one connection. After each new one they are set again, before CONNECTED is told;
-what happened meanwhile nobody tells, so whoever listens reads everything again then.
-Source: kafka.zookeeper.ZooKeeperClient (states, chroot), kafka.zk.KafkaZkClient (what is asked).
+Watches live in a server's memory for one connection. After each new connection they are set again, before CONNECTED is
+told; changes in between are not told, so a listener reads everything again then.
+Source: kafka.zookeeper.ZooKeeperClient (states, chroot), kafka.zk.KafkaZkClient (requests).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkalite.zk.client import multi_read
 from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
-    Connection,
+    ConnectionState,
     Create,
     Node,
     NodeExists,
@@ -37,7 +37,7 @@ from kafkalite.zk.client.operations import (
     Unavailable,
     failure,
 )
-from kafkalite.zk.client.request_queue import Lost, Refused, RequestQueue, drop
+from kafkalite.zk.client.request_queue import ConnectionLost, RequestQueue, RequestRefused, drop
 from kafkalite.zk.client.wire_requests import GET_CHILDREN, GET_DATA, Answer, Request, Write, add_watch, sync
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes.znode_paths import with_parents
@@ -45,17 +45,16 @@ from kafkalite.zk.znodes.znode_paths import with_parents
 logger = logging.getLogger(__name__)
 
 REOPEN_DELAY_S = 1.0  # after the credentials were refused, as Kafka waits
-SETTLE_DELAY_S = 0.1
-TELL_INTERVAL_S = 0.005  # 10,000 changed nodes come in 200 pieces instead of 9,000
+WATCH_RETRY_DELAY_S = 0.1
+NOTIFY_INTERVAL_S = 0.005  # 10,000 changed nodes come in 200 pieces instead of 9,000
 T = TypeVar("T")
 
 
 class ZooKeeperSession:
-    """See the module. `changed` and `connection` are called on the loop.
+    """See the module. `on_change` and `on_state` are called on the loop.
 
-    `changed` gets paths below watched trees that were made, changed or removed, each once for all that has come in one
-    turn of the loop, or in a flood of them within milliseconds. `connection` gets each new state, CONNECTED for the
-    first time within `start`.
+    `on_change` gets paths below watched trees that were made, changed or removed, each once per turn of the loop, or
+    once per some milliseconds in a flood. `on_state` gets each new state, CONNECTED for the first time within `start`.
     """
 
     def __init__(
@@ -63,22 +62,22 @@ class ZooKeeperSession:
         loop: asyncio.AbstractEventLoop,
         settings: ZooKeeperConfig,
         *,
-        changed: Callable[[Iterable[str]], None],
-        connection: Callable[[Connection], None],
+        on_change: Callable[[Iterable[str]], None],
+        on_state: Callable[[ConnectionState], None],
     ) -> None:
         self.settings = settings
         self._loop = loop
-        self._changed = changed
-        self._connection = connection
+        self._on_change = on_change
+        self._on_state = on_state
         self._chroot = settings.chroot
-        self._door: KazooConnection | None = None
-        self._in_flight = RequestQueue(loop, settings.in_flight_max)
+        self._connection: KazooConnection | None = None
+        self._requests = RequestQueue(loop, settings.in_flight_max)
         self._connection_count = 0  # a new number whenever the connection comes or goes
         self._watched: list[str] = []
-        self._heard: deque[str] = deque()  # filled by the connection thread
-        self._tell_is_due = False
+        self._changed_paths: deque[str] = deque()  # filled by the connection thread
+        self._notify_is_due = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._first: asyncio.Future[None] = loop.create_future()  # of `start`
+        self._first_connection: asyncio.Future[None] = loop.create_future()  # of `start`
         self._was_away = False
         self._is_stopping = False
         self.is_connected = False
@@ -86,26 +85,26 @@ class ZooKeeperSession:
     @property
     def session_id(self) -> int:
         """As it stands in a node's `ephemeral_owner`; 0 before the first."""
-        return self._door.session_id if self._door is not None else 0
+        return self._connection.session_id if self._connection is not None else 0
 
     @property
     def session_timeout_ms(self) -> int:
-        """What the servers agreed to, which need not be what was asked for."""
-        return self._door.session_timeout_ms if self._door is not None else self.settings.session_timeout_ms
+        """The timeout that the servers agreed to, which need not be the one that was asked for."""
+        return (self._connection or self.settings).session_timeout_ms
 
     async def start(self) -> None:
-        """Connected, and the chroot is there. Raises ConfigError naming the servers when that cannot be."""
+        """Connect, and make the chroot. Raises ConfigError naming the servers when that cannot be."""
         connect, limit_ms = self.settings.connect, self.settings.connection_timeout_ms
         try:
             self._open()
             async with asyncio.timeout(limit_ms / 1000):
-                await self._first
+                await self._first_connection
         except TimeoutError:
-            trouble = self._door.trouble if self._door is not None else ""
+            fault = self._connection.last_fault if self._connection is not None else ""
             await self.stop()
             raise ConfigError(
                 f"zookeeper.connect={connect}: no ZooKeeper answers there within "
-                f"zookeeper.connection.timeout.ms={limit_ms}{f' ({trouble})' if trouble else ''}: start it, or correct "
+                f"zookeeper.connection.timeout.ms={limit_ms}{f' ({fault})' if fault else ''}: start it, or correct "
                 "the setting; without it this broker is a cluster by itself"
             ) from None
         except (ConfigError, OperationFailed) as fault:
@@ -121,14 +120,14 @@ class ZooKeeperSession:
         self._lose()
         for task in self._tasks:
             task.cancel()
-        door, self._door = self._door, None
-        if door is not None:
-            await self._closed(door)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await self._closed(connection)
 
     # -- reading and writing
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
-        """What stands at each path, None where nothing does. Raises Unavailable, NotAllowed."""
+        """The node at each path, None where there is none. Raises Unavailable, NotAllowed."""
         return await self._bulk(paths, GET_DATA, multi_read.nodes)
 
     async def children(self, paths: Sequence[str]) -> list[list[str] | None]:
@@ -136,27 +135,27 @@ class ZooKeeperSession:
         return await self._bulk(paths, GET_CHILDREN, multi_read.children)
 
     async def write(self, operations: Sequence[Operation]) -> list[str]:
-        """All of these or none; for each the path of what it created, else "".
+        """Do all of these or none; returns for each the path that it created, else "".
 
-        Raises OperationFailed (NodeExists, NoNode, BadVersion, NotEmpty, ...), which tells which one it was, and
-        Unavailable, after which nobody knows whether it was done. ZooKeeper takes no more than 1 MiB at a time.
+        Raises OperationFailed (NodeExists, NoNode, BadVersion, NotEmpty, ...), which names the operation, and
+        Unavailable, after which nobody knows whether they were done. ZooKeeper takes no more than 1 MiB at a time.
         """
         if not operations:
             return []
         self._check_connected()
         write = Write(operations, self._chroot, self.settings.set_acl)
         answer = await self._ask(write.request, operations[0].path)
-        self._tell_now()
+        self._notify_now()
         return write.created(answer)
 
     async def sync(self) -> None:
-        """What is read from here on is not older than this moment. Within one session nothing goes back, but the
-        server of a new one may lag behind what an earlier session has seen. Raises Unavailable."""
+        """Wait until reads from here on show nothing older than this moment. Within one session nothing goes back, but
+        the server of a new one may lag behind what an earlier session has seen. Raises Unavailable."""
         self._check_connected()
         await self._ask(sync(self._chroot), "/")
 
     async def make_paths(self, paths: Sequence[str]) -> None:
-        """See that these nodes and their parents exist; what is missing is made without data."""
+        """See that these nodes and their parents exist; missing ones are made without data."""
         every = with_parents(paths)
         for path, node in zip(every, await self.read(every), strict=True):
             if node is None:
@@ -164,8 +163,8 @@ class ZooKeeperSession:
                     await self.write([Create(path)])
 
     async def watch_tree(self, path: str) -> None:
-        """Tell `changed` of this node and all below it from now on, over every connection to come. Raises Unavailable,
-        and is set with the next connection all the same."""
+        """Tell `on_change` of this node and all below it from now on, over every connection to come. Raises
+        Unavailable, and then the watch is set with the next connection all the same."""
         if path not in self._watched:
             self._watched.append(path)
         self._check_connected()
@@ -188,26 +187,26 @@ class ZooKeeperSession:
             for batch in multi_read.batches(paths):
                 if len(under_way) == self.settings.in_flight_max:  # the requests, too, are made one by one
                     await take()
-                under_way.append((batch, self._in_flight.submit(multi_read.read_request(batch, self._chroot, kind))))
+                under_way.append((batch, self._requests.submit(multi_read.read_request(batch, self._chroot, kind))))
             while under_way:
                 await take()
         finally:
             for _, future in under_way:
                 drop(future)
-        self._tell_now()
+        self._notify_now()
         return result
 
     async def _ask(self, request: Request, path: str) -> Answer:
-        return await self._answer(self._in_flight.submit(request), path)
+        return await self._answer(self._requests.submit(request), path)
 
     async def _answer(self, future: asyncio.Future[Answer], path: str) -> Answer:
         """Raises OperationFailed for `path`, Unavailable."""
         try:
             async with asyncio.timeout(self.session_timeout_ms / 1000):
                 return await future
-        except Refused as refused:
+        except RequestRefused as refused:
             raise failure(refused.code, path) from None
-        except (TimeoutError, Lost):
+        except (TimeoutError, ConnectionLost):
             raise self._unavailable() from None
 
     def _check_connected(self) -> None:
@@ -217,83 +216,85 @@ class ZooKeeperSession:
     def _unavailable(self) -> Unavailable:
         return Unavailable(f"no connection to ZooKeeper at {self.settings.servers}")
 
-    # -- what comes from the connection thread
+    # -- from the connection thread
 
     def _open(self) -> None:
-        door: KazooConnection
+        connection: KazooConnection
 
-        def state(connection: Connection) -> None:
-            self._call_soon(self._state_changed, door, connection)
+        def on_state(state: ConnectionState) -> None:
+            self._call_soon(self._state_changed, connection, state)
 
-        def heard(path: str) -> None:
-            self._heard.append(path)
-            if not self._tell_is_due:
-                self._tell_is_due = True
-                self._call_soon(self._tell)
+        def on_watch_event(path: str) -> None:
+            self._changed_paths.append(path)
+            if not self._notify_is_due:
+                self._notify_is_due = True
+                self._call_soon(self._notify)
 
-        def ended() -> None:
-            self._call_soon(self._ended, door)
+        def on_end() -> None:
+            self._call_soon(self._ended, connection)
 
-        door = self._door = KazooConnection(self.settings, state=state, heard=heard, ended=ended)
-        door.open()
+        connection = self._connection = KazooConnection(
+            self.settings, on_state=on_state, on_watch_event=on_watch_event, on_end=on_end
+        )
+        connection.open()
 
     def _call_soon(self, function: Callable[..., None], *arguments: object) -> None:
         with suppress(RuntimeError):  # the loop is closed, nobody waits any more
             self._loop.call_soon_threadsafe(function, *arguments)
 
-    def _tell(self) -> None:
-        """The first of a flood of changes is told at once, and from then on what has come in some milliseconds."""
-        self._tell_is_due = False  # first: what the thread adds from here on is taken below, or told by another call
-        if self._tell_now():
-            self._tell_is_due = True
-            self._loop.call_later(TELL_INTERVAL_S, self._tell)
+    def _notify(self) -> None:
+        """Tells the first change of a flood at once, and from then on all that have come in some milliseconds."""
+        self._notify_is_due = False  # first: a path that the thread adds from here on is told below, or by another call
+        if self._notify_now():
+            self._notify_is_due = True
+            self._loop.call_later(NOTIFY_INTERVAL_S, self._notify)
 
-    def _tell_now(self) -> bool:
-        heard: dict[str, None] = {}
-        while self._heard:
-            heard[self._heard.popleft()[len(self._chroot) :] or "/"] = None
-        if heard and self.is_connected:  # else everything is read again anyway
-            self._changed(list(heard))
-        return bool(heard)
+    def _notify_now(self) -> bool:
+        paths: dict[str, None] = {}
+        while self._changed_paths:
+            paths[self._changed_paths.popleft()[len(self._chroot) :] or "/"] = None
+        if paths and self.is_connected:  # else everything is read again anyway
+            self._on_change(list(paths))
+        return bool(paths)
 
-    def _state_changed(self, door: KazooConnection, state: Connection) -> None:
-        if door is not self._door or self._is_stopping:
+    def _state_changed(self, connection: KazooConnection, state: ConnectionState) -> None:
+        if connection is not self._connection or self._is_stopping:
             return
-        if state is Connection.CONNECTED:
+        if state is ConnectionState.CONNECTED:
             self._connection_count += 1
-            self._in_flight.use(door)
+            self._requests.use(connection)
             self._spawn(self._connected(self._connection_count))
             return
         was_connected = self.is_connected
         self._lose()
-        if not self._first.done():
-            if state is Connection.AUTH_FAILED:
-                self._first.set_exception(
+        if not self._first_connection.done():
+            if state is ConnectionState.AUTH_FAILED:
+                self._first_connection.set_exception(
                     ConfigError("ZooKeeper refuses the credentials; correct zookeeper.sasl.* or zookeeper.digest")
                 )
             return
         servers = self.settings.servers
-        if state is Connection.EXPIRED:
+        if state is ConnectionState.EXPIRED:
             logger.warning("ZooKeeper at %s: the session has expired; beginning another", servers)
-        elif state is Connection.AUTH_FAILED:
+        elif state is ConnectionState.AUTH_FAILED:
             logger.error("ZooKeeper at %s: the credentials are refused; trying again", servers)
         elif was_connected:
             logger.warning("ZooKeeper at %s: the connection is lost; trying to get it back", servers)
         else:
             return  # lost before it was told of
         self._was_away = True
-        self._connection(state)
+        self._on_state(state)
 
     async def _connected(self, count: int) -> None:
-        """The thread has a connection: set the watches, then say so, unless it is gone again by then."""
+        """Sets the watches of a new connection, then tells of it, unless it is gone again by then."""
         while count == self._connection_count and not self.is_connected:
             try:
-                await self._settle_in(count)
-            except Unavailable:  # gone, as the loop is about to hear, and the next one does it; or slow, and once more
-                await asyncio.sleep(SETTLE_DELAY_S)
+                await self._set_watches(count)
+            except Unavailable:  # gone, as the loop is about to hear, and the next connection does it; or slow: again
+                await asyncio.sleep(WATCH_RETRY_DELAY_S)
 
-    async def _settle_in(self, count: int) -> None:
-        is_first = not self._first.done()
+    async def _set_watches(self, count: int) -> None:
+        is_first = not self._first_connection.done()
         try:
             if is_first:
                 await self._make_chroot()
@@ -303,8 +304,8 @@ class ZooKeeperSession:
                 await self._ask(add_watch(path, self._chroot), path)
         except (ConfigError, OperationFailed) as fault:
             self._connection_count += 1  # not again over this one
-            if is_first and not self._first.done():
-                self._first.set_exception(fault)
+            if is_first and not self._first_connection.done():
+                self._first_connection.set_exception(fault)
             else:
                 logger.error("ZooKeeper at %s: the watches cannot be set: %s", self.settings.servers, fault)
             return
@@ -314,12 +315,12 @@ class ZooKeeperSession:
         if self._was_away:
             logger.info("ZooKeeper at %s: the connection is back", self.settings.servers)
             self._was_away = False
-        self._connection(Connection.CONNECTED)
-        if not self._first.done():
-            self._first.set_result(None)
+        self._on_state(ConnectionState.CONNECTED)
+        if not self._first_connection.done():
+            self._first_connection.set_result(None)
 
     async def _make_chroot(self) -> None:
-        """As Kafka does; and see that the servers know how to read in bulk."""
+        """Makes the chroot, as Kafka does, and sees that the servers know how to read in bulk."""
         paths = with_parents([self._chroot]) if self._chroot else ["/"]
         try:
             answer = await self._ask(multi_read.read_request(paths, ""), paths[0])
@@ -333,37 +334,37 @@ class ZooKeeperSession:
                 with suppress(NodeExists):  # another broker starts too
                     write.created(await self._ask(write.request, path))
 
-    def _ended(self, door: KazooConnection) -> None:
-        """The thread has come to its end by itself: after refused credentials, or a fault of kazoo's."""
-        if door is not self._door or self._is_stopping:
+    def _ended(self, connection: KazooConnection) -> None:
+        """Begins anew when the thread has come to its end by itself: after refused credentials, or a fault of kazoo's."""
+        if connection is not self._connection or self._is_stopping:
             return
         was_connected = self.is_connected
         self._lose()
-        if not self._first.done():
-            self._first.set_exception(ConfigError("no connection can be made; the log says why"))
+        if not self._first_connection.done():
+            self._first_connection.set_exception(ConfigError("no connection can be made; the log says why"))
             return
         if was_connected:
             self._was_away = True
-            self._connection(Connection.EXPIRED)
-        self._spawn(self._reopen(door))
+            self._on_state(ConnectionState.EXPIRED)
+        self._spawn(self._reopen(connection))
 
-    async def _reopen(self, door: KazooConnection) -> None:
+    async def _reopen(self, connection: KazooConnection) -> None:
         await asyncio.sleep(REOPEN_DELAY_S)
-        await self._closed(door)
+        await self._closed(connection)
         if not self._is_stopping:
             self._open()
 
     def _lose(self) -> None:
-        """The connection is gone, and with it all that is under way."""
+        """Fails all that is under way: the connection is gone."""
         self.is_connected = False
         self._connection_count += 1
-        self._in_flight.lose()
+        self._requests.lose()
 
-    async def _closed(self, door: KazooConnection) -> None:
+    async def _closed(self, connection: KazooConnection) -> None:
         done = asyncio.Event()
 
         def close() -> None:
-            door.close()
+            connection.close()
             self._call_soon(done.set)
 
         thread = threading.Thread(target=close, name="kafkalite-zookeeper-close", daemon=True)

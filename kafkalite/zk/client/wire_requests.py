@@ -1,14 +1,14 @@
-"""ZooKeeper's requests and answers as bytes: the ones that change something, and the one that sets a recursive watch.
+"""ZooKeeper's requests and answers as bytes: writes, sync, and persistent recursive watches.
 
 A request is an object as kazoo's connection takes it: a `type`, and `serialize`, which gives all that follows the
-type. `deserialize` gives back the answer as it came, with the place where it begins: what it means is worked out later,
-on the event loop, so that kazoo's thread holds the interpreter for a moment only.
+type. `deserialize` returns the answer as it came, with the position where it begins: it is decoded later, on the event
+loop, so that kazoo's thread holds the interpreter for a moment only.
 
     string  4 bytes of length, UTF-8             buffer  4 bytes of length (-1: none), bytes
     multi   (type, done=0, error=-1) operation, ..., (-1, done=1, -1)
 
 Source: zookeeper.jute, org.apache.zookeeper.MultiOperationRecord and MultiResponse, ZooDefs.OpCode (types),
-kafka.zk.ZkData.defaultAcls (who may do what).
+kafka.zk.ZkData.defaultAcls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalite.zk.znodes import znode_paths
 CREATE, DELETE, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, CHECK, MULTI = 1, 2, 4, 5, 8, 9, 13, 14
 MULTI_READ, ADD_WATCH = 22, 106
 ERROR = -1
-RECURSIVE = 1  # of the two modes of a watch that stays
+RECURSIVE = 1  # of the two modes of a persistent watch
 
 MULTI_HEADER = struct.Struct("!ibi")  # type, done, error
 MULTI_END = MULTI_HEADER.pack(-1, 1, -1)
@@ -30,7 +30,7 @@ INT = struct.Struct("!i")
 STAT_SIZE = 68
 
 _EPHEMERAL, _SEQUENTIAL = 1, 2
-_ROLLED_BACK, _NOT_TRIED = 0, -2  # the errors of those that stand before and behind the one that failed
+_ROLLED_BACK, _NOT_TRIED = 0, -2  # the errors of operations before and behind the one that failed
 
 Answer = tuple[bytes, int]  # the bytes and where the answer begins in them
 
@@ -41,7 +41,7 @@ def string(text: str) -> bytes:
 
 
 def buffer(data: bytes) -> bytes:
-    """Nothing is written as "no data": Kafka takes data that is there but empty for a broken record."""
+    """Encodes b"" as "no data": Kafka takes data that is there but empty for a broken record."""
     return INT.pack(len(data)) + data if data else b"\xff\xff\xff\xff"
 
 
@@ -51,7 +51,7 @@ def absolute(chroot: str, path: str) -> str:
 
 
 class Request:
-    """What kazoo's connection sends. It knows nothing of the chroot; `body` was made with it."""
+    """A request in the form that kazoo's connection sends. `body` has the chroot in its paths already."""
 
     def __init__(self, kind: int, body: bytes) -> None:
         self.type = kind
@@ -65,7 +65,7 @@ class Request:
 
 
 def add_watch(path: str, chroot: str) -> Request:
-    """A watch on the node and everything below it that stays until the connection goes; the node need not exist."""
+    """A persistent watch on the node and everything below it, for one connection; the node need not exist."""
     return Request(ADD_WATCH, string(absolute(chroot, path)) + INT.pack(RECURSIVE))
 
 
@@ -75,7 +75,7 @@ def sync(chroot: str) -> Request:
 
 
 class Write:
-    """Operations that are done all or none. One alone travels as itself, several in a multi."""
+    """Operations that are done all or none. A single one is a request by itself, several are a multi."""
 
     def __init__(self, operations: Sequence[Operation], chroot: str, secure: bool) -> None:
         self.operations = operations
@@ -91,7 +91,7 @@ class Write:
             self.request = Request(MULTI, b"".join(parts) + MULTI_END)
 
     def created(self, answer: Answer) -> list[str]:
-        """For each operation the path of what it created, else "". Raises OperationFailed for the one that failed."""
+        """For each operation the path that it created, else "". Raises OperationFailed for the one that failed."""
         data, offset = answer
         if self._alone:
             return [self._path(data, offset)[0] if isinstance(self.operations[0], Create) else ""]
@@ -133,8 +133,8 @@ def _body(operation: Operation, chroot: str, secure: bool) -> bytes:
     return path + INT.pack(operation.version)
 
 
-def _entry(permissions: int, scheme: str, who: str) -> bytes:
-    return INT.pack(permissions) + string(scheme) + string(who)
+def _entry(permissions: int, scheme: str, identity: str) -> bytes:
+    return INT.pack(permissions) + string(scheme) + string(identity)
 
 
 _READ, _ALL = 1, 31
@@ -144,14 +144,14 @@ _CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "w
 
 
 def access_list(path: str, secure: bool) -> bytes:
-    """Who may do what to a new node: everybody everything, or with zookeeper.set.acl its creator everything and others
-    read, unless it may hold secrets."""
+    """The ACL of a new node: all rights for everybody, or with zookeeper.set.acl all for its creator and reading for the
+    others, unless it may hold secrets."""
     if not secure or znode_paths.is_open(path):
         return _OPEN
     return _CREATOR if znode_paths.is_sensitive(path) else _CREATOR_AND_READERS
 
 
 def watch_event(data: bytes, offset: int) -> str:
-    """The path of a watch event; its type and state (4 bytes each) are not looked at, everything is read again."""
+    """The path of a watch event; its type and state (4 bytes each) are skipped, since the node is read again anyway."""
     start = offset + 12
     return data[start : start + INT.unpack_from(data, offset + 8)[0]].decode()

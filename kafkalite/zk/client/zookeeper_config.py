@@ -1,8 +1,8 @@
-"""What a session with ZooKeeper needs to know, out of the broker's settings; checked before anything is dialled.
+"""The settings of a session with ZooKeeper, taken from the broker's and checked before anything is dialled.
 
 Kafka takes credentials from a JAAS file, which Python has not; the zookeeper.digest and zookeeper.sasl.* settings are
 kafkalite's own. Keys and certificates are PEM files: a Java key store is converted once with keytool and openssl.
-Source: org.apache.kafka.server.config.ZkConfigs, kafka.server.KafkaServer.initZkClient (what goes with what).
+Source: org.apache.kafka.server.config.ZkConfigs, kafka.server.KafkaServer.initZkClient (settings that need each other).
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class TlsConfig(NamedTuple):
     check_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Trusts the trust store, or without one whom the system trusts. Raises ConfigError naming a bad file."""
-        context = ssl.create_default_context(cafile=None) if self.truststore is None else _bare_context()
+        """Trusts the trust store, or without one the system's authorities. Raises ConfigError naming a bad file."""
+        context = ssl.create_default_context() if self.truststore is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.check_host
-        _limit_versions(context, self.protocols)
+        versions = [ssl.TLSVersion.TLSv1_3 if each == "TLSv1.3" else ssl.TLSVersion.TLSv1_2 for each in self.protocols]
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
         if self.truststore is not None:
             try:
                 context.load_verify_locations(self.truststore)
@@ -69,13 +70,13 @@ class ZooKeeperConfig(NamedTuple):
 
     @property
     def chroot(self) -> str:
-        """Begins with a slash and does not end with one; empty when everything stands at the top."""
+        """The chroot with a slash before it and none behind it; empty when the cluster's nodes are at the top."""
         parts = [part for part in self.connect.partition("/")[2].split("/") if part]
         return "".join(f"/{part}" for part in parts)
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ZooKeeperConfig:
-        """Raises ConfigError when settings do not go together or name what is not there."""
+        """The session's settings. Raises ConfigError for settings that exclude each other, and for missing files."""
         assert config.zookeeper_connect is not None
         settings = cls(
             config.zookeeper_connect,
@@ -91,7 +92,7 @@ class ZooKeeperConfig(NamedTuple):
         return settings
 
     def check(self) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError, which names the setting that is missing or wrong."""
         if self.digest is not None and ":" not in self.digest:
             raise ConfigError("zookeeper.digest must be user:password")
         has_key = self.tls is not None and self.tls.keystore is not None
@@ -128,15 +129,6 @@ def _tls(config: BrokerConfig) -> TlsConfig | None:
         config.zookeeper_ssl_enabled_protocols or (config.zookeeper_ssl_protocol, "TLSv1.3"),
         config.zookeeper_ssl_endpoint_identification_algorithm.upper() == "HTTPS",
     )
-
-
-def _bare_context() -> ssl.SSLContext:
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _limit_versions(context: ssl.SSLContext, protocols: tuple[str, ...]) -> None:
-    versions = [ssl.TLSVersion.TLSv1_3 if each == "TLSv1.3" else ssl.TLSVersion.TLSv1_2 for each in protocols]
-    context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 
 def _bad_file(setting: str, path: str, fault: OSError) -> ConfigError:

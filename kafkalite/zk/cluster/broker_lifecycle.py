@@ -23,7 +23,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.registration_state import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED
 from kafkalite.metadata.registration_state import RegistrationState as State
-from kafkalite.zk.client.operations import Connection, Node, OperationFailed, Unavailable
+from kafkalite.zk.client.operations import ConnectionState, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster import topic_ids
@@ -98,7 +98,7 @@ class BrokerLifecycle:
     async def connect(self) -> None:
         """Begin a session. Raises ConfigError."""
         loop = asyncio.get_running_loop()
-        self._session = ZooKeeperSession(loop, self._settings, changed=self._on_paths, connection=self._on_connection)
+        self._session = ZooKeeperSession(loop, self._settings, on_change=self._on_paths, on_state=self._on_connection)
         self._reader = ViewReader(self._session, self._view, self._tell, self._on_applied)
         await self._session.start()
 
@@ -194,17 +194,17 @@ class BrokerLifecycle:
         if self.reader.note(changed):
             self._wake.set()
 
-    def _on_connection(self, connection: Connection) -> None:
+    def _on_connection(self, connection: ConnectionState) -> None:
         self._cluster_is_verified = False
-        if connection is Connection.CONNECTED:
+        if connection is ConnectionState.CONNECTED:
             self._view_is_stale = True
             self._wake.set()
             has_expired = self.session.session_id != self._member_session
         else:
-            has_expired = connection is Connection.EXPIRED
+            has_expired = connection is ConnectionState.EXPIRED
         if has_expired:
             self._enter(FENCED)
-        elif connection is not Connection.CONNECTED:
+        elif connection is not ConnectionState.CONNECTED:
             self._enter(DISCONNECTED)
 
     def _on_applied(self, paths: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kafkalite.zk.client.operations import Connection
+from kafkalite.zk.client.operations import ConnectionState
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
@@ -20,10 +20,10 @@ class Visit:
 
     def __init__(self, settings: ZooKeeperConfig) -> None:
         self.heard: list[list[str]] = []
-        self.states: list[Connection] = []
+        self.states: list[ConnectionState] = []
         self._news = asyncio.Event()
         self.session = ZooKeeperSession(
-            asyncio.get_running_loop(), settings, changed=self._changed, connection=self._connection
+            asyncio.get_running_loop(), settings, on_change=self._changed, on_state=self._connection
         )
 
     @property
@@ -37,7 +37,7 @@ class Visit:
                 self._news.clear()
                 await self._news.wait()
 
-    async def until_states(self, *states: Connection) -> None:
+    async def until_states(self, *states: ConnectionState) -> None:
         await self.until(lambda: tuple(self.states) == states)
 
     def forget(self) -> None:
@@ -48,7 +48,7 @@ class Visit:
         self.heard.append(list(paths))
         self._news.set()
 
-    def _connection(self, state: Connection) -> None:
+    def _connection(self, state: ConnectionState) -> None:
         self.states.append(state)
         self._news.set()
 

@@ -21,7 +21,7 @@ from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     BadVersion,
     Check,
-    Connection,
+    ConnectionState,
     Create,
     Delete,
     NodeExists,
@@ -38,7 +38,7 @@ from tests.support.places import ROOT
 from tests.support.zk.visits import Visit, settings_for, visit
 from tests.support.zookeeper import ZooKeeper, free_port
 
-CONNECTED, SUSPENDED, EXPIRED = Connection.CONNECTED, Connection.SUSPENDED, Connection.EXPIRED
+CONNECTED, SUSPENDED, EXPIRED = ConnectionState.CONNECTED, ConnectionState.SUSPENDED, ConnectionState.EXPIRED
 
 
 def door_threads() -> list[str]:
@@ -250,7 +250,7 @@ def test_however_often_it_is_cut_it_comes_back_with_all_that_it_promised(zookeep
             one.forget()
             await witness.session.write([SetData("/n", b"1")])
             # the last cut may be noticed only now: then it is told that everything is to be read again
-            await one.until(lambda: "/n" in one.paths or Connection.CONNECTED in one.states)
+            await one.until(lambda: "/n" in one.paths or ConnectionState.CONNECTED in one.states)
 
     asyncio.run(story())
 
@@ -337,9 +337,9 @@ def test_a_fault_of_the_connection_thread_ends_the_session_and_begins_another(pl
     async def story():
         async with visit(place) as one:
             before = one.session.session_id
-            door = one.session._door
-            assert door is not None
-            door.submit(Poison(), kazoo_connection.Reply(lambda *_: None))  # type: ignore[arg-type]
+            connection = one.session._connection
+            assert connection is not None
+            connection.submit(Poison(), kazoo_connection.Reply(lambda *_: None))  # type: ignore[arg-type]
             await one.until(lambda: one.states[-2:] == [EXPIRED, CONNECTED])
             assert one.session.session_id != before
             await one.session.write([Create("/n")])
@@ -351,7 +351,7 @@ def test_a_fault_of_the_connection_thread_ends_the_session_and_begins_another(pl
 
 @pytest.mark.parametrize("how", ["connected", "cut", "silent"])
 def test_stop_leaves_no_thread_and_takes_the_ephemeral_nodes_along(zookeeper, cut, chroot, how, monkeypatch):
-    monkeypatch.setattr(kazoo_connection, "CLOSE_PATIENCE_S", 0.2)
+    monkeypatch.setattr(kazoo_connection, "CLOSE_TIMEOUT_S", 0.2)
 
     async def story():
         async with visit(zookeeper.connect + chroot) as witness:
@@ -414,7 +414,7 @@ def test_a_server_that_swallows_packets_holds_up_no_stop():
 def test_a_server_that_cannot_read_in_bulk_is_too_old(place, monkeypatch):
     from kazoo.exceptions import UnimplementedError
 
-    def refuse(door: KazooConnection, request: object, reply: kazoo_connection.Reply) -> bool:
+    def refuse(connection: KazooConnection, request: object, reply: kazoo_connection.Reply) -> bool:
         reply.set_exception(UnimplementedError())
         return True
 
@@ -501,7 +501,7 @@ def test_another_kazoo_is_refused_and_not_found_out_later(monkeypatch):
 
     monkeypatch.delattr(ConnectionHandler, "_read_watch_event")
     with pytest.raises(ConfigError, match="_read_watch_event"):
-        KazooConnection(settings_for("127.0.0.1:1"), state=print, heard=print, ended=print)
+        KazooConnection(settings_for("127.0.0.1:1"), on_state=print, on_watch_event=print, on_end=print)
 
 
 def test_kazoo_is_imported_only_for_a_session():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.zk.client.operations import Connection, Create, NotAllowed
+from kafkalite.zk.client.operations import ConnectionState, Create, NotAllowed
 from kafkalite.zk.client.zookeeper_config import SaslConfig, TlsConfig
 from tests.support.zk.visits import Visit, settings_for, visit
 from tests.support.zookeeper import Cut, ZooKeeper, free_port, without_zookeeper
@@ -156,12 +156,16 @@ def test_credentials_that_are_refused_later_are_tried_again(fortress, chroot, mo
             async with visit(cut.connect + chroot, sasl=SaslConfig("DIGEST-MD5", "kafka", "secret")) as one:
                 before = one.session.session_id
                 one.forget()
-                assert one.session._door is not None
-                one.session._door._client._connection.sasl_options["password"] = "wrong"  # until there is another door
+                assert one.session._connection is not None
+                one.session._connection._client._connection.sasl_options["password"] = (
+                    "wrong"  # until there is another connection
+                )
                 cut.cut()
                 await one.until(lambda: one.states)
                 cut.mend()
-                await one.until_states(Connection.SUSPENDED, Connection.AUTH_FAILED, Connection.CONNECTED)
+                await one.until_states(
+                    ConnectionState.SUSPENDED, ConnectionState.AUTH_FAILED, ConnectionState.CONNECTED
+                )
                 assert one.session.session_id != before
 
     asyncio.run(story())

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.common.clock import ManualClock
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.registration_state import DISCONNECTED, FENCED, MEMBER, UNREGISTERED
-from kafkalite.zk.client.operations import Connection, Node
+from kafkalite.zk.client.operations import ConnectionState, Node
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 from kafkalite.zk.cluster.cluster_view import ClusterView
@@ -39,8 +39,8 @@ class Scene:
         self.view.apply([(PATH, node)])
         self.lifecycle._registered(node)
 
-    def hear(self, connection: Connection, session_id: int = OLD_SESSION) -> None:
-        self.session.session_id, self.session.is_connected = session_id, connection is Connection.CONNECTED
+    def hear(self, connection: ConnectionState, session_id: int = OLD_SESSION) -> None:
+        self.session.session_id, self.session.is_connected = session_id, connection is ConnectionState.CONNECTED
         self.lifecycle._on_connection(connection)
 
 
@@ -50,7 +50,7 @@ def scene() -> Scene:
 
 
 def test_a_broker_that_is_not_registered_hears_nothing_of_connections(scene):
-    for connection in Connection:
+    for connection in ConnectionState:
         scene.hear(connection)
     scene.lifecycle.fence("somebody said so")
     assert scene.lifecycle.registration_state is UNREGISTERED and not scene.told
@@ -58,24 +58,24 @@ def test_a_broker_that_is_not_registered_hears_nothing_of_connections(scene):
 
 def test_a_connection_that_comes_back_with_its_session_leads_back_to_a_member(scene):
     scene.register()
-    scene.hear(Connection.SUSPENDED)
+    scene.hear(ConnectionState.SUSPENDED)
     assert scene.lifecycle.registration_state is DISCONNECTED
-    scene.hear(Connection.CONNECTED)
+    scene.hear(ConnectionState.CONNECTED)
     assert scene.lifecycle.registration_state is DISCONNECTED, "the view is to be read first"
     scene.register()
     assert scene.lifecycle.registration_state is MEMBER
     assert scene.told == [Change.REGISTRATION] * 3
 
 
-@pytest.mark.parametrize("connection", [Connection.EXPIRED, Connection.CONNECTED])
+@pytest.mark.parametrize("connection", [ConnectionState.EXPIRED, ConnectionState.CONNECTED])
 def test_a_session_that_has_ended_fences_until_the_next_registration(scene, connection):
     scene.register()
-    scene.hear(Connection.SUSPENDED)
+    scene.hear(ConnectionState.SUSPENDED)
     scene.hear(connection, NEW_SESSION)
     assert scene.lifecycle.registration_state is FENCED
-    scene.hear(Connection.SUSPENDED, NEW_SESSION)
+    scene.hear(ConnectionState.SUSPENDED, NEW_SESSION)
     assert scene.lifecycle.registration_state is FENCED
-    scene.hear(Connection.CONNECTED, NEW_SESSION)
+    scene.hear(ConnectionState.CONNECTED, NEW_SESSION)
     scene.register(NEW_SESSION)
     assert scene.lifecycle.registration_state is MEMBER
 
@@ -84,7 +84,7 @@ def test_only_a_disconnected_broker_is_fenced_by_others(scene):
     scene.register()
     scene.lifecycle.fence("broker 2 does not list it")
     assert scene.lifecycle.registration_state is MEMBER
-    scene.hear(Connection.SUSPENDED)
+    scene.hear(ConnectionState.SUSPENDED)
     scene.lifecycle.fence("broker 2 does not list it")
     assert scene.lifecycle.registration_state is FENCED
 
