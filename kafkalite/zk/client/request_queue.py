@@ -1,4 +1,4 @@
-"""Requests to ZooKeeper: a few at a time are at the servers, the others wait in a queue; all are lost with the connection.
+"""Requests to ZooKeeper: a few at a time are at the servers, the others wait; all are lost with the connection.
 
 The queue is ours and not kazoo's, which wakes its thread through a pipe that is full after a few hundred requests, and
 then the event loop would wait for the thread.

@@ -1,8 +1,8 @@
 """A session with ZooKeeper, as the event loop sees it: reads, writes and watches that never block.
 
-kazoo is used by `kazoo_connection` alone. From its thread come answers, paths that changed and states of the connection,
-all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change` has told of a
-write before the write returns, and of any change that a read shows before the read returns. While there is no
+kazoo is used by `kazoo_connection` alone. From its thread come answers, paths that changed and states of the
+connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change` has
+told of a write before the write returns, and of any change that a read shows before the read returns. While there is no
 connection nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the connection
 goes, at the latest after the session timeout.
 
@@ -335,7 +335,7 @@ class ZooKeeperSession:
                     write.created(await self._ask(write.request, path))
 
     def _ended(self, connection: KazooConnection) -> None:
-        """Begins anew when the thread has come to its end by itself: after refused credentials, or a fault of kazoo's."""
+        """Reopens after the thread has ended by itself: after refused credentials, or a fault of kazoo's."""
         if connection is not self._connection or self._is_stopping:
             return
         was_connected = self.is_connected

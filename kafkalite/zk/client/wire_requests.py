@@ -144,8 +144,8 @@ _CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "w
 
 
 def access_list(path: str, secure: bool) -> bytes:
-    """The ACL of a new node: all rights for everybody, or with zookeeper.set.acl all for its creator and reading for the
-    others, unless it may hold secrets."""
+    """The ACL of a new node: all rights for everybody, or with zookeeper.set.acl all for its creator and reading for
+    the others, unless it may hold secrets."""
     if not secure or znode_paths.is_open(path):
         return _OPEN
     return _CREATOR if znode_paths.is_sensitive(path) else _CREATOR_AND_READERS

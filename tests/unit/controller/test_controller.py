@@ -194,8 +194,8 @@ def test_a_former_controller_is_fenced(tell: Tell) -> None:
         async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(1,), (2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
-            hear = one.session._changed
-            one.session._changed = lambda changed: None
+            hear = one.session._on_change
+            one.session._on_change = lambda changed: None
             await two.session.write([Delete(znode_paths.CONTROLLER)])
             await two.until(lambda: two.is_controller, "a new controller")
             one.view.brokers.pop(2)
