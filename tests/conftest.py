@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +15,34 @@ from tests.support.process_reaper import none_outlive_this_process
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
 
 _numbers = itertools.count()
+_MEMORY = Path("/dev/shm")
+_MEMORY_BYTES_MIN = 4 << 30
+_made: list[Path] = []
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     none_outlive_this_process()
+    if config.option.basetemp is None and not hasattr(config, "workerinput") and _has_room(_MEMORY):
+        # no test but those about the disk waits for one: others may keep it busy for longer than a test can wait
+        _made.append(Path(tempfile.mkdtemp(prefix="kafkalite-tests-", dir=_MEMORY)))
+        config.option.basetemp = str(_made[0] / "tests")
+
+
+def pytest_unconfigure() -> None:
+    for path in _made:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _has_room(path: Path) -> bool:
+    return os.access(path, os.W_OK) and shutil.disk_usage(path).free >= _MEMORY_BYTES_MIN
+
+
+@pytest.fixture
+def disk_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory on a real disk, for tests about the page cache, fsync or room on it; tmp_path is in memory."""
+    path = Path(tempfile.mkdtemp(prefix="kafkalite-tests-", dir="/var/tmp" if Path("/var/tmp").is_dir() else None))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

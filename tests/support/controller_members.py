@@ -21,8 +21,9 @@ from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_data, znode_paths
+from tests.support.wait import DEADLINE_S
 
-PATIENCE_S = 30.0
+PATIENCE_S = DEADLINE_S
 ENDPOINTS = (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092),)  # nobody dials them
 
 

@@ -22,10 +22,11 @@ from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd
 
 IDS = (1, 2, 3)
-LIMIT_S = 20
+LIMIT_S = DEADLINE_S
 
 
 class ThreeBrokers:

@@ -11,8 +11,11 @@ import pytest
 
 T = TypeVar("T")
 
+DEADLINE_S = 60.0
+"""The one deadline of all waits that are expected to succeed: generous, for a machine that has other things to do."""
 
-def until(probe: Callable[[], T], what: str, seconds: float = 60.0) -> T:
+
+def until(probe: Callable[[], T], what: str, seconds: float = DEADLINE_S) -> T:
     """Ask again and again until the answer is true, and return it; `what` names what was awaited in vain."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()

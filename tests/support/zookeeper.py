@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, what_is_missing
+from tests.support.wait import DEADLINE_S
 
 TICK_MS = 100  # sessions from 200 ms on
 START_LIMIT_S = 60.0
@@ -143,7 +144,7 @@ class ZooKeeper:
             process.send_signal(signal.SIGCONT)
             process.send_signal(how)
             try:
-                process.wait(20)
+                process.wait(DEADLINE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -25,11 +25,11 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 
 ELSEWHERE = "KAFKALITE_TEST_BOOTSTRAP"
 OVERRIDES = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1000, "num_partitions": 3}
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = DEADLINE_S
 
 LOG = logging.getLogger("librdkafka")  # what a client logs while its broker is away would bury the failure that matters
 LOG.addHandler(logging.NullHandler())
@@ -272,7 +272,7 @@ def create_topic() -> Callable[..., str]:
         admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])[name].result(DEADLINE_SECONDS)
 
         def led() -> bool:
-            found = admin.list_topics(name, timeout=5).topics[name]
+            found = admin.list_topics(name, timeout=DEADLINE_S).topics[name]
             return len(found.partitions) == partitions and all(p.leader >= 0 for p in found.partitions.values())
 
         until(led, f"a leader for each of {partitions} partitions of {name}")
@@ -291,7 +291,7 @@ def topic(bootstrap: str, create_topic: Callable[..., str]) -> str:
 def shortest_session_ms(bootstrap: str) -> int:
     """The shortest session timeout that the broker grants a group member."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
-    broker = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=5).brokers))))
+    broker = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=DEADLINE_S).brokers))))
     config = admin.describe_configs([broker])[broker].result(DEADLINE_SECONDS)
     return int(config["group.min.session.timeout.ms"].value)
 

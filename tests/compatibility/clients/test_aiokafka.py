@@ -16,6 +16,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 
+from tests.support.wait import DEADLINE_S
+
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 LARGE = bytes(range(256)) * (900 * 4)
 
@@ -47,7 +49,7 @@ async def write(
 
 
 async def take(consumer: aiokafka.AIOKafkaConsumer, count: int) -> list[int]:
-    return [int((await asyncio.wait_for(consumer.getone(), 15)).value) for _ in range(count)]
+    return [int((await asyncio.wait_for(consumer.getone(), DEADLINE_S)).value) for _ in range(count)]
 
 
 @pytest.mark.parametrize("settings", [{"acks": 1}, {"acks": "all"}, {"enable_idempotence": True}], ids=str)

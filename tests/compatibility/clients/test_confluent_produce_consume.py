@@ -10,6 +10,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from tests.support.wait import DEADLINE_S
+
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
@@ -99,11 +101,11 @@ def test_the_end_of_a_partition_is_told_and_new_records_arrive_after_it(topic: s
 def test_watermarks(topic: str, confluent: Any) -> None:
     consumer = confluent.consumer()
     partition = TopicPartition(topic, 0)
-    assert consumer.get_watermark_offsets(partition, timeout=10) == (0, 0)
+    assert consumer.get_watermark_offsets(partition, timeout=DEADLINE_S) == (0, 0)
     confluent.send(topic, numbered(42))
-    assert consumer.get_watermark_offsets(partition, timeout=10) == (0, 42)
+    assert consumer.get_watermark_offsets(partition, timeout=DEADLINE_S) == (0, 42)
     with pytest.raises(KafkaException) as refused:
-        consumer.get_watermark_offsets(TopicPartition(topic, 9), timeout=5)
+        consumer.get_watermark_offsets(TopicPartition(topic, 9), timeout=DEADLINE_S)
     assert refused.value.args[0].code() in (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
@@ -114,7 +116,7 @@ def test_offsets_for_times(topic: str, confluent: Any) -> None:
     consumer = confluent.consumer()
 
     def offset_at(timestamp_ms: int) -> int:
-        return consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=10)[0].offset
+        return consumer.offsets_for_times([TopicPartition(topic, 0, timestamp_ms)], timeout=DEADLINE_S)[0].offset
 
     assert offset_at(0) == 0
     assert offset_at(START_MS) == 0
@@ -132,7 +134,7 @@ def test_the_admin_lists_offsets_of_every_kind(topic: str, confluent: Any) -> No
 
     def listed(spec: Any) -> tuple[int, int]:
         partition = TopicPartition(topic, 0)
-        told = admin.list_offsets({partition: spec})[partition].result(10)
+        told = admin.list_offsets({partition: spec})[partition].result(DEADLINE_S)
         return told.offset, told.timestamp
 
     assert listed(OffsetSpec.earliest()) == (0, -1)
@@ -147,7 +149,9 @@ def test_assign_with_manual_commit(topic: str, confluent: Any, unique: Callable[
     group = unique("manual")
     reader = confluent.consumer(group_id=group)
     reader.assign([TopicPartition(topic, 0)])
-    assert reader.committed([TopicPartition(topic, 0)], timeout=10)[0].offset == OFFSET_INVALID, "nothing committed yet"
+    assert reader.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)[0].offset == OFFSET_INVALID, (
+        "nothing committed yet"
+    )
     taken = confluent.take(reader, 12)
 
     by_message = reader.commit(message=taken[9], asynchronous=False)
@@ -155,7 +159,7 @@ def test_assign_with_manual_commit(topic: str, confluent: Any, unique: Callable[
     by_offset = reader.commit(offsets=[TopicPartition(topic, 0, 12, "after the twelfth")], asynchronous=False)
 
     assert by_offset[0].error is None
-    told = confluent.consumer(group_id=group).committed([TopicPartition(topic, 0)], timeout=10)[0]
+    told = confluent.consumer(group_id=group).committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)[0]
     assert (told.offset, told.metadata) == (12, "after the twelfth")
     heir = confluent.consumer(group_id=group)
     heir.assign([TopicPartition(topic, 0)])

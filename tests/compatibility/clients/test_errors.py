@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from tests.support.wait import DEADLINE_S
+
 
 def error_of(confluent: Any, topic: str, **settings: Any) -> KafkaError | None:
     """What a producer is told of one record."""
@@ -28,18 +30,18 @@ def test_writing_creates_the_topic_with_the_brokers_partitions(
     by_confluent, by_kafka_python, by_aiokafka = unique("born"), unique("born"), unique("born")
 
     confluent.send(by_confluent, [{"value": b"first"}])
-    kafka_python.producer().send(by_kafka_python, b"first").get(timeout=15)
+    kafka_python.producer().send(by_kafka_python, b"first").get(timeout=DEADLINE_S)
 
     async def write() -> None:
         async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
             await producer.send_and_wait(by_aiokafka, b"first")
 
-    asyncio.run(asyncio.wait_for(write(), 20))
+    asyncio.run(asyncio.wait_for(write(), DEADLINE_S))
 
     admin = confluent.admin()
-    cluster = admin.list_topics(timeout=10)
+    cluster = admin.list_topics(timeout=DEADLINE_S)
     broker = ConfigResource(ResourceType.BROKER, str(next(iter(cluster.brokers))))
-    count = int(admin.describe_configs([broker])[broker].result(10)["num.partitions"].value)
+    count = int(admin.describe_configs([broker])[broker].result(DEADLINE_S)["num.partitions"].value)
     for name in (by_confluent, by_kafka_python, by_aiokafka):
         assert len(cluster.topics[name].partitions) == count
         consumer = confluent.consumer()
@@ -56,7 +58,7 @@ def test_a_reader_that_may_not_create_is_told_that_the_topic_is_unknown(
     message = consumer.poll(15)
     assert message is not None and message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert kafka_python.consumer(allow_auto_create_topics=False).partitions_for_topic(name) in (None, set())
-    assert name not in confluent.admin().list_topics(timeout=10).topics
+    assert name not in confluent.admin().list_topics(timeout=DEADLINE_S).topics
 
 
 def test_a_broker_that_does_not_create_topics_says_unknown(
@@ -96,8 +98,8 @@ def test_a_message_larger_than_the_topic_takes_is_refused_and_the_next_is_not(
         producer.flush(15)
     assert answers == [KafkaError.MSG_SIZE_TOO_LARGE, None]
     with pytest.raises(kafka.errors.MessageSizeTooLargeError):
-        kafka_python.producer().send(topic, b"x" * 20_000).get(timeout=15)
-    compressed = kafka_python.producer(compression_type="gzip").send(topic, b"x" * 20_000).get(timeout=15)
+        kafka_python.producer().send(topic, b"x" * 20_000).get(timeout=DEADLINE_S)
+    compressed = kafka_python.producer(compression_type="gzip").send(topic, b"x" * 20_000).get(timeout=DEADLINE_S)
     assert compressed.offset == 1, "the limit is on what travels"
     assert [m.value()[:4] for m in confluent.read(topic, 2)] == [b"fits", b"xxxx"]
 

@@ -17,6 +17,8 @@ import aiokafka
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
+from tests.support.wait import DEADLINE_S
+
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 HEADERS = [("trace", b"7f"), ("trace", b"80"), ("empty", b"")]
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
@@ -53,7 +55,7 @@ def written_by_kafka_python(kafka_python: Any, topic: str, codec: str) -> None:
         for r in story("kafka-python")
     ]
     for future in sent:
-        future.get(timeout=15)
+        future.get(timeout=DEADLINE_S)
 
 
 def written_by_aiokafka(bootstrap: str, topic: str, codec: str) -> None:
@@ -70,7 +72,7 @@ def written_by_aiokafka(bootstrap: str, topic: str, codec: str) -> None:
             ]
             await asyncio.gather(*sent)
 
-    asyncio.run(asyncio.wait_for(write(), 20))
+    asyncio.run(asyncio.wait_for(write(), DEADLINE_S))
 
 
 def written_by_kcat(kcat: Any, topic: str, codec: str) -> None:
@@ -98,7 +100,7 @@ def seen_by_aiokafka(bootstrap: str, topic: str, count: int) -> list[Seen]:
             records = [await consumer.getone() for _ in range(count)]
         return [Seen(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
 
-    return asyncio.run(asyncio.wait_for(read(), 20))
+    return asyncio.run(asyncio.wait_for(read(), DEADLINE_S))
 
 
 def seen_by_kcat(kcat: Any, topic: str, count: int) -> list[Seen]:
@@ -158,5 +160,5 @@ def test_the_append_time_of_the_broker_replaces_the_time_that_a_client_claims(
     assert as_seen == times == [record.timestamp for record in seen_by_kcat(kcat, topic, count)]
     assert times == [record.timestamp for record in seen_by_aiokafka(bootstrap, topic, count)]
     producer = kafka_python.producer()
-    answer = producer.send(topic, b"now", timestamp_ms=START_MS).get(timeout=15)
+    answer = producer.send(topic, b"now", timestamp_ms=START_MS).get(timeout=DEADLINE_S)
     assert answer.timestamp >= times[-1], "the produce answer tells the append time"

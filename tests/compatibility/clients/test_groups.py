@@ -20,6 +20,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from confluent_kafka import KafkaError, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor as RangeOfKafkaPython
 
+from tests.support.wait import DEADLINE_S
+
 PARTITIONS = 6
 
 
@@ -144,7 +146,7 @@ def test_three_join_one_after_another_and_one_leaves(
     records |= produce(confluent, topic, "two-again")
     group.sees(records, [ann, bob, eve])
 
-    told = confluent.admin().describe_consumer_groups([settings["group_id"]])[settings["group_id"]].result(10)
+    told = confluent.admin().describe_consumer_groups([settings["group_id"]])[settings["group_id"]].result(DEADLINE_S)
     assert told.state == confluent_kafka.ConsumerGroupState.STABLE
     assert told.partition_assignor == strategy
     owned = {m.client_id: {p.partition for p in m.assignment.topic_partitions} for m in told.members}
@@ -203,7 +205,7 @@ def test_three_libraries_share_one_group(
         finally:
             await in_asyncio.stop()
 
-    asyncio.run(asyncio.wait_for(story(), 40))
+    asyncio.run(asyncio.wait_for(story(), DEADLINE_S))
 
 
 def test_a_static_member_comes_back_without_a_rebalance(
@@ -229,7 +231,7 @@ def test_a_static_member_comes_back_without_a_rebalance(
 
     assert returned.owned == owned_by_bob
     assert ann.rebalances == rebalances_of_ann
-    told = confluent.admin().describe_consumer_groups([group_id])[group_id].result(10)
+    told = confluent.admin().describe_consumer_groups([group_id])[group_id].result(DEADLINE_S)
     assert {m.group_instance_id for m in told.members} == {"ann", "bob"}
 
 
@@ -288,9 +290,9 @@ def test_the_generation_protects_the_offsets_of_a_group(
         [confluent_kafka.ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0, 5)])]
     )[group_id]
     with pytest.raises(confluent_kafka.KafkaException):
-        partitions = changed.result(10).topic_partitions
+        partitions = changed.result(DEADLINE_S).topic_partitions
         raise confluent_kafka.KafkaException(partitions[0].error)
     with pytest.raises(confluent_kafka.KafkaException) as not_empty:
-        confluent.admin().delete_consumer_groups([group_id])[group_id].result(10)
+        confluent.admin().delete_consumer_groups([group_id])[group_id].result(DEADLINE_S)
     assert not_empty.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     assert member.commit(asynchronous=False)[0].error is None

@@ -13,6 +13,8 @@ import pytest
 from kafka import IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 
+from tests.support.wait import DEADLINE_S
+
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
@@ -23,7 +25,7 @@ def write(kafka_python: Any, topic: str, count: int, first: int = 0, **settings:
         producer.send(topic, b"%d" % n, partition=0, timestamp_ms=START_MS + 1000 * n)
         for n in range(first, first + count)
     ]
-    return [future.get(timeout=15) for future in sent]
+    return [future.get(timeout=DEADLINE_S) for future in sent]
 
 
 def values(records: list[Any]) -> list[int]:
@@ -47,7 +49,7 @@ def test_acks(topic: str, kafka_python: Any, acks: int | str) -> None:
 
 def test_a_large_value_goes_through(topic: str, kafka_python: Any) -> None:
     large = bytes(900 * 1024)
-    kafka_python.producer().send(topic, large, key=b"").get(timeout=15)
+    kafka_python.producer().send(topic, large, key=b"").get(timeout=DEADLINE_S)
     (record,) = kafka_python.take(kafka_python.consumer(topic), 1)
     assert (record.key, record.value) == (b"", large)
 

@@ -20,6 +20,8 @@ import aiokafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.support.wait import DEADLINE_S
+
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 0, 1, 2, 3, 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, INIT_PRODUCER_ID, DESCRIBE_CLUSTER = 11, 12, 13, 14, 22, 60
 Asked = dict[int, int]  # correlation id -> API key
@@ -43,7 +45,7 @@ class Wire:
         self.thread = threading.Thread(target=self.loop.run_until_complete, args=(self.serve(),), name="wire")
         self.listening = threading.Event()
         self.thread.start()
-        assert self.listening.wait(5), "the wire does not listen"
+        assert self.listening.wait(DEADLINE_S), "the wire does not listen"
 
     @property
     def bootstrap(self) -> str:
@@ -54,7 +56,7 @@ class Wire:
 
     def close(self) -> None:
         self.loop.call_soon_threadsafe(self.ended.set)
-        self.thread.join(5)
+        self.thread.join(DEADLINE_S)
         assert not self.thread.is_alive(), "the wire's thread goes on"
         self.loop.close()
 
@@ -168,7 +170,7 @@ def test_librdkafka_writes_once_though_answers_are_lost(
     assert written == [(b"%d" % n, n) for n in range(60)]
     assert acknowledged == written, "a repeated batch is acknowledged with the offset it was first given"
     consumer = confluent.consumer()
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 60)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (0, 60)
 
 
 def test_a_pipeline_of_batches_whose_answers_are_lost_is_written_once(
@@ -183,7 +185,7 @@ def test_a_pipeline_of_batches_whose_answers_are_lost_is_written_once(
         assert producer.flush(15) == 0
     assert wire.lost[PRODUCE] == 5
     assert [m.value() for m in confluent.read(topic, 5000)] == [b"%d" % n for n in range(5000)]
-    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 5000)
+    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (0, 5000)
 
 
 def test_without_idempotence_a_lost_answer_does_write_twice(
@@ -209,11 +211,11 @@ def test_kafka_python_writes_once_though_answers_are_lost(
     for n in range(20):
         if n in (0, 7, 8):
             wire.lose(PRODUCE)
-        offsets.append(producer.send(topic, b"%d" % n).get(timeout=15).offset)
+        offsets.append(producer.send(topic, b"%d" % n).get(timeout=DEADLINE_S).offset)
     assert wire.lost[PRODUCE] == 3
     assert offsets == list(range(20))
     assert [m.value() for m in confluent.read(topic, 20)] == [b"%d" % n for n in range(20)]
-    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 20)
+    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (0, 20)
 
 
 def test_aiokafka_writes_once_though_answers_are_lost(topic: str, wire: Wire, confluent: Any) -> None:
@@ -228,11 +230,11 @@ def test_aiokafka_writes_once_though_answers_are_lost(topic: str, wire: Wire, co
                 offsets.append((await producer.send_and_wait(topic, b"%d" % n)).offset)
         return offsets
 
-    offsets = asyncio.run(asyncio.wait_for(story(), 30))
+    offsets = asyncio.run(asyncio.wait_for(story(), DEADLINE_S))
     assert wire.lost[PRODUCE] == 3
     assert offsets == list(range(20))
     assert [m.value() for m in confluent.read(topic, 20)] == [b"%d" % n for n in range(20)]
-    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 20)
+    assert confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (0, 20)
 
 
 def test_the_broker_knows_a_repeated_batch_even_after_a_restart(
@@ -316,11 +318,11 @@ def test_any_answer_may_be_lost_once(
 
     until(story_told, "20 records")
     if api == LIST_OFFSETS:
-        consumer.get_watermark_offsets(partition, timeout=10)
+        consumer.get_watermark_offsets(partition, timeout=DEADLINE_S)
     consumer.commit(asynchronous=False)
     until(lambda: consumer.poll(0.05) is None and wire.lost[api] == 1, "the answer to be lost")
     assert seen == [b"%d" % n for n in range(20)]
-    assert consumer.committed([partition], timeout=10)[0].offset == 20
+    assert consumer.committed([partition], timeout=DEADLINE_S)[0].offset == 20
 
 
 def test_a_member_that_falls_silent_is_replaced_when_its_session_ends(
@@ -344,7 +346,7 @@ def test_a_member_that_falls_silent_is_replaced_when_its_session_ends(
 
     patience = 3 * shortest_session_ms / 1000 + 10
     until(lambda: heir.poll(0.05) or heir.assignment(), "the partition to pass on", seconds=patience)
-    told = confluent.admin().describe_consumer_groups([group])[group].result(10)
+    told = confluent.admin().describe_consumer_groups([group])[group].result(DEADLINE_S)
     assert len(told.members) == 1
     wire.silent = False
     until(lambda: silent.poll(0.05) is None and not silent.assignment(), "the silent member to learn that it is out")

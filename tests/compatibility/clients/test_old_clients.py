@@ -17,6 +17,8 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import TopicPartition
 from kafka.admin import NewTopic
 
+from tests.support.wait import DEADLINE_S
+
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
 
 
@@ -28,11 +30,12 @@ def test_kafka_python_speaks_as_of(
     producer = kafka_python.producer(**pinned, compression_type="lz4", enable_idempotence=False)
     headers = [("h", b"1")]
     answers = [
-        producer.send(topic, b"%d" % n, b"key", headers, timestamp_ms=START_MS + n).get(timeout=15) for n in range(20)
+        producer.send(topic, b"%d" % n, b"key", headers, timestamp_ms=START_MS + n).get(timeout=DEADLINE_S)
+        for n in range(20)
     ]
     assert [a.offset for a in answers] == list(range(20))
     idempotent = kafka_python.producer(**pinned, enable_idempotence=True, acks="all")
-    assert idempotent.send(topic, b"20").get(timeout=15).offset == 20
+    assert idempotent.send(topic, b"20").get(timeout=DEADLINE_S).offset == 20
 
     partition = TopicPartition(topic, 0)
     consumer = kafka_python.consumer(topic, **pinned, group_id=unique("old"))
@@ -67,7 +70,7 @@ def test_librdkafka_that_does_not_ask(version: str, topic: str, confluent: Any, 
     assert messages[0].headers() == [("h", b"1")]
     assert messages[5].timestamp() == (1, START_MS + 5)
     consumer.commit(asynchronous=False)
-    told = confluent.consumer(**pinned, group_id=group).committed(consumer.assignment(), timeout=10)
+    told = confluent.consumer(**pinned, group_id=group).committed(consumer.assignment(), timeout=DEADLINE_S)
     assert told[0].offset == 101
 
 

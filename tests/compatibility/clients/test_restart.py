@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from tests.support.wait import DEADLINE_S
+
 QUICK = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 200}
 
 
@@ -34,7 +36,7 @@ def test_a_group_goes_on_where_it_committed(
     clients.take(first, 60)
     first.commit(offsets=[TopicPartition(topic, 0, 60)], asynchronous=False)
     before = [(m.offset(), m.key(), m.value(), m.headers(), m.timestamp()) for m in clients.read(topic, 100)]
-    cluster_id = clients.admin().list_topics(timeout=10).cluster_id
+    cluster_id = clients.admin().list_topics(timeout=DEADLINE_S).cluster_id
     clients.close()
 
     broker.restart()
@@ -46,9 +48,9 @@ def test_a_group_goes_on_where_it_committed(
     assert after == before
     assert clients.send(topic, [{"value": b"next"}])[0].offset() == 100
     admin = clients.admin()
-    assert admin.list_topics(timeout=10).cluster_id == cluster_id
+    assert admin.list_topics(timeout=DEADLINE_S).cluster_id == cluster_id
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    assert admin.describe_configs([resource])[resource].result(10)["retention.ms"].value == "123456789"
+    assert admin.describe_configs([resource])[resource].result(DEADLINE_S)["retention.ms"].value == "123456789"
 
 
 @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
@@ -141,20 +143,20 @@ def test_topics_created_deleted_and_grown_stay_so(
     clients.send(kept, [{"value": b"%d" % n, "partition": n % 2} for n in range(20)])
     clients.send(gone, [{"value": b"x"}])
     admin = clients.admin()
-    admin.delete_topics([gone])[gone].result(10)
+    admin.delete_topics([gone])[gone].result(DEADLINE_S)
     partition = TopicPartition(kept, 1, 4)
-    admin.delete_records([partition])[partition].result(10)
-    until(lambda: gone not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    admin.delete_records([partition])[partition].result(DEADLINE_S)
+    until(lambda: gone not in admin.list_topics(timeout=DEADLINE_S).topics, "the topic to be gone")
 
     broker.restart()
     broker.restart()  # a start that only loads must leave everything as it was
 
-    topics = clients.admin().list_topics(timeout=10).topics
+    topics = clients.admin().list_topics(timeout=DEADLINE_S).topics
     assert gone not in topics
     assert len(topics[kept].partitions) == 2
     consumer = clients.consumer()
-    assert consumer.get_watermark_offsets(TopicPartition(kept, 0), timeout=10) == (0, 10)
-    assert consumer.get_watermark_offsets(TopicPartition(kept, 1), timeout=10) == (4, 10)
+    assert consumer.get_watermark_offsets(TopicPartition(kept, 0), timeout=DEADLINE_S) == (0, 10)
+    assert consumer.get_watermark_offsets(TopicPartition(kept, 1), timeout=DEADLINE_S) == (4, 10)
 
 
 def test_many_small_segments_read_as_one_log(broker: Any, clients: Any, create_topic: Callable[..., str]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
 
 import pytest
 
@@ -22,9 +24,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafkalite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
-    with kafkalite_broker(tmp_path_factory.mktemp("kafkalite")) as address:
-        yield address
+def kafkalites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
+    """A broker for each family of stories: what one family leaves is not seen by another, in whatever order."""
+    with contextlib.ExitStack() as stack:
+        yield cache(lambda family: stack.enter_context(kafkalite_broker(tmp_path_factory.mktemp(family))))
+
+
+@pytest.fixture
+def kafkalite(family: str, kafkalites: Callable[[str], tuple[str, int]]) -> tuple[str, int]:
+    return kafkalites(family)
 
 
 @pytest.fixture(scope="session")

@@ -30,9 +30,10 @@ from kafkalite.protocol.messages.group_membership import HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
+from tests.support.wait import DEADLINE_S
 
-ANSWER_SECONDS = 15.0
-PATIENCE_SECONDS = 20.0
+ANSWER_SECONDS = DEADLINE_S
+PATIENCE_SECONDS = DEADLINE_S
 CLIENT_ID = "differ"
 CLOSED = "closed"
 SILENT = "no answer"

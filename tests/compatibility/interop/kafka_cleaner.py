@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compatibility.interop.java_tools import java_command
+from tests.support.wait import DEADLINE_S
 
 VERSION = "3.9.1"
 PROGRAM = Path(__file__).parent / "java" / "KafkaCleaner.java"
@@ -95,7 +96,7 @@ def kafka_cleaner(home: Path) -> Iterator[KafkaCleaner]:
         assert process.stdin is not None
         process.stdin.close()
         try:
-            process.wait(30)
+            process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

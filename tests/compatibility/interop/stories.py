@@ -23,6 +23,7 @@ from kafkalite.record.batch import parse_header
 from tests.compatibility.clients.conftest import Confluent
 from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.strangers import Member, Seen, Stranger, position
+from tests.support.wait import DEADLINE_S
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention
@@ -63,7 +64,7 @@ def story(author: str, first: int = 0, empties: bool = True) -> list[Seen]:
 def create_topic(confluent: Confluent, stem: str, partitions: int, **config: str) -> str:
     name = f"{stem}-{uuid.uuid4().hex[:8]}"
     topic = NewTopic(name, partitions, 1, config=config)
-    confluent.admin().create_topics([topic])[name].result(20)
+    confluent.admin().create_topics([topic])[name].result(DEADLINE_S)
     return name
 
 
@@ -191,7 +192,7 @@ class Encounter:
         admin = self.confluent.admin()
 
         def described() -> bool:
-            told = admin.describe_consumer_groups([group], request_timeout=10)[group].result(20)
+            told = admin.describe_consumer_groups([group], request_timeout=DEADLINE_S)[group].result(DEADLINE_S)
             owned = [{p.partition for p in m.assignment.topic_partitions if p.topic == topic} for m in told.members]
             disjoint = len(set().union(*owned)) == sum(map(len, owned))
             settled = ConsumerGroupState.STABLE if wanted else ConsumerGroupState.EMPTY
@@ -201,7 +202,9 @@ class Encounter:
 
     def committed(self, group: str, topic: str, partitions: int) -> list[int]:
         asked = [TopicPartition(topic, number) for number in range(partitions)]
-        return [answer.offset for answer in self.confluent.consumer(group_id=group).committed(asked, timeout=20)]
+        return [
+            answer.offset for answer in self.confluent.consumer(group_id=group).committed(asked, timeout=DEADLINE_S)
+        ]
 
     def administration(self, *untold: str) -> None:
         """The stranger creates, changes, looks at and deletes; what it finds and what confluent-kafka finds agree.
@@ -216,12 +219,15 @@ class Encounter:
         for step, expected in ADMINISTERED.items():
             if step not in untold:
                 assert facts.get(step) == expected, f"{step}: {facts.get(step)!r} instead of {expected!r}"
-        metadata = self.confluent.admin().list_topics(timeout=10)
+        metadata = self.confluent.admin().list_topics(timeout=DEADLINE_S)
         assert topic in metadata.topics and f"{topic}-new" not in metadata.topics
         start = 0 if "start after the cut" in untold else 3
-        assert self.confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (start, 10)
+        assert self.confluent.consumer().get_watermark_offsets(TopicPartition(topic, 0), timeout=DEADLINE_S) == (
+            start,
+            10,
+        )
         if "group still listed" not in untold:
-            listed = self.confluent.admin().list_consumer_groups(request_timeout=10).result(20)
+            listed = self.confluent.admin().list_consumer_groups(request_timeout=DEADLINE_S).result(DEADLINE_S)
             assert group not in {found.group_id for found in listed.valid}
 
 

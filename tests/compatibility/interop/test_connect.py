@@ -17,6 +17,7 @@ import pytest
 
 from bench.reference.kafka import free_port
 from tests.compatibility.interop.java_tools import JavaTools, Running, java_command
+from tests.support.wait import DEADLINE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
@@ -105,7 +106,7 @@ class Connect:
         kind = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self.rest_port}{path}", data, kind)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
                 return json.load(answer)
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return None

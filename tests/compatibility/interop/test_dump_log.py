@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compatibility.interop.java_dump_log import VERSION, Verdict, files_of, judge, weigh
+from tests.support.wait import DEADLINE_S
 
 ECOSYSTEM = "Apache Kafka"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -53,7 +54,7 @@ def fill(bootstrap: str) -> dict[str, int]:
     for future in admin.create_topics(
         [NewTopic(topic, 2, 1, config=config) for topic, config in kinds.items()]
     ).values():
-        future.result(20)
+        future.result(DEADLINE_S)
     for codec in CODECS:
         # few records in a batch: many entries in the indexes
         settings = {"compression.type": codec, "enable.idempotence": codec != "gzip", "batch.num.messages": 7}
@@ -68,7 +69,7 @@ def fill(bootstrap: str) -> dict[str, int]:
                 producer.produce(topic, value, key, partition=number % 2, timestamp=time_ms, headers=headers)
             producer.poll(0)
         assert producer.flush(60) == 0
-    admin.delete_records([TopicPartition("cut-short", 0, 700)])[TopicPartition("cut-short", 0)].result(20)
+    admin.delete_records([TopicPartition("cut-short", 0, 700)])[TopicPartition("cut-short", 0)].result(DEADLINE_S)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe(list(kinds))
     seen = 0

@@ -33,6 +33,7 @@ from kafkalite.log.storage.files import Files
 from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.java_tools import java_command, tool_class
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
+from tests.support.wait import DEADLINE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -77,7 +78,7 @@ def create_topics(kafka: ZooKeeperKafka) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     made = admin.create_topics([NewTopic(name, 2, 1, config=config) for name, config in TOPICS.items()])
     for future in made.values():
-        future.result(30)
+        future.result(DEADLINE_S)
 
 
 def produce(kafka: ZooKeeperKafka, topic: str, count: int, *, keys: int, codec: str = "none", first: int = 0) -> None:
@@ -108,7 +109,7 @@ def delete_before(kafka: ZooKeeperKafka, topic: str, offsets: dict[int, int]) ->
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     asked = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
     for future in admin.delete_records(asked).values():
-        future.result(30)
+        future.result(DEADLINE_S)
 
 
 def await_cleaning(kafka: ZooKeeperKafka, topic: str, upto: int) -> None:
@@ -266,8 +267,8 @@ def test_kafkas_files_are_counted_to_the_record_and_kafka_does_not_mind_our_note
 
     kafka.start()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    until(lambda: set(TOPICS) <= set(admin.list_topics(timeout=10).topics), "the topics to be known again")
+    until(lambda: set(TOPICS) <= set(admin.list_topics(timeout=DEADLINE_S).topics), "the topics to be known again")
     for future in admin.delete_topics(list(TOPICS)).values():
-        future.result(30)
+        future.result(DEADLINE_S)
     until(lambda: not list(data_dir.glob(f"*/{RECORD_COUNTS}")), "the directories to be gone", 90)
     kafka.stop()

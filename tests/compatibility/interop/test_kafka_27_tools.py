@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from tests.compatibility.interop.conftest import BrokerProcess, run_command
 from tests.compatibility.interop.java_tools import JavaTools, java_command
 from tests.compatibility.interop.zookeeper_broker import broker_on
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import read_tree, zookeeper_client
 from tests.support.zookeeper import ZooKeeper
 
@@ -66,14 +66,14 @@ def tell(proved: Callable[..., None]) -> Callable[[str], None]:
 
 def partitions_of(admin: AdminClient, topic: str) -> dict[int, int]:
     """Who leads each, as the broker tells it."""
-    found = admin.list_topics(topic, timeout=20).topics.get(topic)
+    found = admin.list_topics(topic, timeout=DEADLINE_S).topics.get(topic)
     return {} if found is None or found.error else {number: one.leader for number, one in found.partitions.items()}
 
 
 def setting_of(admin: AdminClient, topic: str, name: str) -> tuple[str, bool]:
     """Its value, and whether it was set for this topic."""
     resource = ConfigResource("topic", topic)
-    found = admin.describe_configs([resource])[resource].result(20)[name]
+    found = admin.describe_configs([resource])[resource].result(DEADLINE_S)[name]
     return found.value, not found.is_default
 
 
@@ -157,7 +157,7 @@ def test_the_tools_read_what_the_broker_made(
     tell("kafka-topics and kafka-configs: describe what was made with an admin client")
     topic = unique("t")
     new = NewTopic(topic, 2, 1, config={"cleanup.policy": "compact", "segment.bytes": "1048576"})
-    admin.create_topics([new])[topic].result(20)
+    admin.create_topics([new])[topic].result(DEADLINE_S)
     described = tool("TopicCommand", "--describe", "--topic", topic)
     assert "PartitionCount: 2\tReplicationFactor: 1" in described
     assert "cleanup.policy=compact" in described and "segment.bytes=1048576" in described
@@ -165,8 +165,8 @@ def test_the_tools_read_what_the_broker_made(
     configs = tool("ConfigCommand", "--describe", "--entity-type", "topics", "--entity-name", topic)
     assert "cleanup.policy=compact" in configs and "segment.bytes=1048576" in configs
     with pytest.raises(KafkaException):
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
-    admin.delete_topics([topic])[topic].result(20)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
+    admin.delete_topics([topic])[topic].result(DEADLINE_S)
     assert topic not in tool("TopicCommand", "--list")
 
 
@@ -176,7 +176,7 @@ def test_settings_are_changed(
 ) -> None:  # fmt: skip
     tell("kafka-configs: settings of topics are obeyed; those of clients, users and brokers are left as they are")
     topic = unique("t")
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
 
     def alter(kind: str, name: str, *words: str) -> None:
         tool("ConfigCommand", "--alter", "--entity-type", kind, "--entity-name", name, *words)

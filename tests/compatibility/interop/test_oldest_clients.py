@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compatibility.interop.conftest import kcat_version
 from tests.compatibility.interop.old_clients import KAFKA, old_java_program, python_with
+from tests.support.wait import DEADLINE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ECOSYSTEM = "Before 0.11"
@@ -63,7 +64,7 @@ class Today:
 def today(broker: Any, unique: Callable[[str], str]) -> Today:
     topic = unique("old")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(DEADLINE_S)
     return Today(broker.bootstrap, topic)
 
 

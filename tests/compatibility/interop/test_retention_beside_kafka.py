@@ -19,6 +19,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.compatibility.differential import asking
 from tests.compatibility.interop.conftest import BrokerProcess, until
+from tests.support.wait import DEADLINE_S
 
 ECOSYSTEM = "Apache Kafka"
 VERSION = "3.9.1"
@@ -84,7 +85,7 @@ class Line:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
         self._stream = self._socket.makefile("rb")
 
     def ask(self, request: Message, version: int) -> Any:

@@ -25,7 +25,7 @@ from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, Offset
 from tests.compatibility.interop.conftest import BrokerProcess
 from tests.compatibility.interop.old_clients import KAFKA, old_java_program, python_with
 from tests.compatibility.interop.zookeeper_broker import broker_on
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import zookeeper_client
 from tests.support.zookeeper import ZooKeeper
 
@@ -65,7 +65,7 @@ class Topic:
 
     def __init__(self, broker: BrokerProcess, name: str) -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(20)
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(DEADLINE_S)
         self.name = name
         self.count = 0
         self._producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})

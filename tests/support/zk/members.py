@@ -20,9 +20,10 @@ from kafkalite.metadata.cluster_metadata import Change, PartitionRecord, TopicRe
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
+from tests.support.wait import DEADLINE_S
 from tests.support.zk.visits import settings_for
 
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 
 
 def endpoints(broker_id: int, host: str = "here") -> tuple[ListenerConfig, ...]:
@@ -106,7 +107,7 @@ async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
     heard = asyncio.Event()
     caplog.handler.addFilter(lambda record: words not in record.getMessage() or heard.set() or True)
     if words not in caplog.text:
-        await asyncio.wait_for(heard.wait(), 20)
+        await asyncio.wait_for(heard.wait(), DEADLINE_S)
 
 
 async def contents(session: ZooKeeperSession, *wanted: str) -> list[object]:

@@ -10,9 +10,10 @@ from typing import Any
 from kafkalite.zk.client.operations import ConnectionState
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
+from tests.support.wait import DEADLINE_S
 
 SESSION_TIMEOUT_MS = 4_000
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 
 
 class Visit:

@@ -29,12 +29,12 @@ from kafkalite.protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from tests.compatibility.differential.asking import APPEND, DELETE, SET, TOPIC, change, create, new_topic
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_tree import Tree, zookeeper_client
 
 BROKER = 4  # of what kind the thing is that has settings
 NOT_YET = (3, 5, 6, 7, 14, 15, 16, 41)  # nobody knows it, leads it, or coordinates it so far
-ANSWER_S = 30.0
+ANSWER_S = DEADLINE_S
 NO_LEADER = -1
 IN_HAND = ("/admin/delete_topics/", "/admin/preferred_replica_election", "/isr_change_notification/")
 """What a controller takes away when it is done with it."""

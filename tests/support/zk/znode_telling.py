@@ -17,13 +17,13 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkalite.server.broker import Broker
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zk.znode_comparison import ALLOWED, ALLOWED_FROM, Allowed, differences
 from tests.support.zk.znode_story import SETTINGS, Stage, Story, is_at_rest
 from tests.support.zk.znode_tree import Tree, read_tree, zookeeper_client
 
 REST_S = 0.5  # a Kafka that has been quiet for this long has nothing left to do
-PATIENCE_S = 10.0
+PATIENCE_S = DEADLINE_S
 IMPATIENCE_S = 1.0  # once something is wrong the rest need not be waited for
 
 

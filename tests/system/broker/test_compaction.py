@@ -26,6 +26,7 @@ from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.files import Files
 from kafkalite.record.record import Record, read_records
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 
 HOUR_MS = 3_600_000
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.01"}
@@ -54,7 +55,7 @@ class Scene:
         def create() -> None:
             admin = AdminClient(self._client)
             for done in admin.create_topics([NewTopic(topic, 1, 1, config=own)]).values():
-                done.result(20)
+                done.result(DEADLINE_S)
 
         await asyncio.to_thread(create)
 
@@ -119,7 +120,7 @@ class Scene:
         while not done.done() and self.clock is not None:
             self.clock.advance(0)
             await asyncio.wait({done}, timeout=0.01)
-        return await asyncio.wait_for(done, 60)
+        return await asyncio.wait_for(done, DEADLINE_S)
 
     async def until(self, probe: Callable[[], bool]) -> None:
         """A process is at work: let the loop turn until it is so."""

@@ -24,6 +24,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc, iterate
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential import asking
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Asker
 
 NOW_MS = 1_700_000_000_000
@@ -67,7 +68,7 @@ class Scene:
     async def until(self, probe: Callable[[], Awaitable[bool]]) -> None:
         """Other threads are at work, and their outcomes are heard when the loop turns: ask until it is so, while the
         clock goes on a little."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             while not await probe():
                 self.clock.advance(100)
 
@@ -348,7 +349,7 @@ def test_an_idle_process_wakes_fewer_than_twice_a_second(tmp_path: Path) -> None
             each.close()
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(DEADLINE_S)
 
 
 def switches(pid: int) -> int:

@@ -7,7 +7,7 @@ are run by themselves.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from tests.support.zookeeper import ZooKeeper, without_zookeeper
 from tests.system.cluster.members import Cluster
 
-RUNNING = pytest.StashKey[contextlib.ExitStack]()
+RUNNING = pytest.StashKey[tuple[Cluster, contextlib.ExitStack]]()
 MEASURED = pytest.StashKey[list[str]]()
 MANY = pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(7200)])
 
@@ -26,33 +26,34 @@ def rounds(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(scope="session")
-def one_cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Cluster]:
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Cluster:
+    """One for all stories that follow each other; whole, whatever the story before left."""
     missing = without_zookeeper()
     if missing is not None:
         pytest.skip(missing)
-    home = tmp_path_factory.mktemp("cluster")
-    with contextlib.ExitStack() as stack:
+    if RUNNING not in pytestconfig.stash:
+        home = tmp_path_factory.mktemp("cluster")
+        stack = contextlib.ExitStack()
         zookeeper = stack.enter_context(ZooKeeper(home / "zookeeper"))
-        cluster = Cluster(home, zookeeper)
-        stack.callback(cluster.close)
-        pytestconfig.stash[RUNNING] = stack
-        yield cluster
+        made = Cluster(home, zookeeper)
+        stack.callback(made.close)
+        pytestconfig.stash[RUNNING] = (made, stack)
+    running, _ = pytestconfig.stash[RUNNING]
+    for cut in running.cuts.values():
+        cut.mend()
+    running.start()
+    return running
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """The cluster goes with the last story of this folder: tests of others count the descriptors of this process."""
+    """The cluster goes when another folder's tests follow: these may count the descriptors of this process."""
+    if RUNNING not in item.config.stash:
+        return
     if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
-        item.config.stash.get(RUNNING, contextlib.ExitStack()).close()
-
-
-@pytest.fixture
-def cluster(one_cluster: Cluster) -> Cluster:
-    """Whole, whatever the story before left."""
-    for cut in one_cluster.cuts.values():
-        cut.mend()
-    one_cluster.start()
-    return one_cluster
+        _, stack = item.config.stash[RUNNING]
+        del item.config.stash[RUNNING]
+        stack.close()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.support.zookeeper import Cut, ZooKeeper
 from tests.system.crash.conftest import environment
 from tests.system.crash.crash_line import Line
@@ -133,13 +133,13 @@ class Member:
             return 0
         process.send_signal(how)
         try:
-            code = process.wait(30)
+            code = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(DEADLINE_S)
             pytest.fail(f"broker {self.broker_id} did not end within 30 s of {how.name}; it said: {self.said()}")
         assert self._listener is not None and process.stdout is not None
-        self._listener.join(5)
+        self._listener.join(DEADLINE_S)
         process.stdout.close()
         return code
 

@@ -13,6 +13,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
+from tests.support.wait import DEADLINE_S
 from tests.support.zookeeper import Cut, ZooKeeper
 
 Story = Callable[[ThreeBrokers, dict[int, Cut]], Awaitable[None]]
@@ -64,7 +65,7 @@ def test_one_who_is_apart_gives_way_and_whoever_waits_there_is_told(tell):
         await cluster.until(lambda: standing(cluster, 3) is RegistrationState.DISCONNECTED)
         assert (await cluster.fetch(3, T, index)).error_code == 0
         await cluster.until(lambda: standing(cluster, 3) is RegistrationState.FENCED)
-        answer = await asyncio.wait_for(parked, 10)
+        answer = await asyncio.wait_for(parked, DEADLINE_S)
         assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         refused = await cluster.produce(3, T, index)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

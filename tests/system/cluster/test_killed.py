@@ -16,7 +16,7 @@ from collections.abc import Callable
 import confluent_kafka
 from confluent_kafka import TopicPartition
 
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG, Answer, Load, p99_ms
 from tests.system.cluster.members import SESSION_TIMEOUT_MS, Cluster, exists, text_at
 
@@ -107,7 +107,7 @@ def assert_usable(cluster: Cluster, topic: str) -> None:
         consumer = confluent_kafka.Consumer(settings, logger=LOG)
         number = time.time_ns() // 1_000_000
         consumer.commit(offsets=[TopicPartition(topic, 0, number)], asynchronous=False)
-        assert consumer.committed([TopicPartition(topic, 0)], timeout=20)[0].offset == number
+        assert consumer.committed([TopicPartition(topic, 0)], timeout=DEADLINE_S)[0].offset == number
         consumer.close()
     for said in (cluster.said_by(i) for i in cluster.members):
         assert set(said.leaders.values()) <= cluster.members.keys(), f"every partition is led: {said}"

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.local_cluster.zookeeper_process import what_is_missing
 from kafkalite.server.broker import Broker
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG
 from tests.system.crash.conftest import environment
 
@@ -81,7 +81,7 @@ def test_three_brokers_are_one_cluster_that_stops_as_one(tmp_path: Path) -> None
     with serving(tmp_path) as served:
         assert len(served.bootstrap.split(",")) == 3
         create(served.bootstrap, "kept", 6)
-        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics(timeout=20)
+        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics(timeout=DEADLINE_S)
         assert set(metadata.brokers) == {0, 1, 2}
         led = {partition.leader for partition in metadata.topics["kept"].partitions.values()}
         assert led == {0, 1, 2}, "each broker leads some"
@@ -147,7 +147,9 @@ def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(t
         until(lambda: creates(served.bootstrap, f"new-{uuid.uuid4().hex[:8]}"), "a topic to be created again")
         os.kill(served.pids("broker 2")[-1], signal.SIGTERM)
         until(lambda: "broker 2 was told to stop, and stays away" in served.said(), "broker 2 to stop")
-        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics("kept", timeout=20)
+        metadata = AdminClient({"bootstrap.servers": served.bootstrap}, logger=LOG).list_topics(
+            "kept", timeout=DEADLINE_S
+        )
         led = [one.id for one in metadata.topics["kept"].partitions.values() if one.leader in (0, 1)]
         write(served.bootstrap, "kept", led[:1])
         served.process.send_signal(signal.SIGTERM)
@@ -206,7 +208,7 @@ def all_gone(directory: Path) -> bool:
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)  # let go, it cancels what it was asked
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(DEADLINE_S)
 
 
 def creates(bootstrap: str, topic: str) -> bool:

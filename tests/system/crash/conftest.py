@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.wait import DEADLINE_S
+
 PACKAGE_PARENT = str(Path(importlib.util.find_spec("kafkalite").origin).parents[1])  # type: ignore[union-attr,arg-type]
 PATIENCE_SECONDS = 120.0  # with a machine that has other things to do; how long a start took is told at the end
 READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
@@ -153,13 +155,13 @@ class Daemon:
             return 0
         process.send_signal(how)
         try:
-            code = process.wait(30)
+            code = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait(DEADLINE_S)
             pytest.fail(f"the daemon did not end within 30 s of {how.name}; it said: {self.said()}")
         assert self.listener is not None
-        self.listener.join(5)
+        self.listener.join(DEADLINE_S)
         assert process.stdout is not None
         process.stdout.close()
         return code

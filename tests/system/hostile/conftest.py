@@ -19,6 +19,7 @@ import pytest
 from bench import wire
 from bench.usage import Memory, ProcessTree
 from tests.support.places import ROOT
+from tests.support.wait import DEADLINE_S
 from tests.system.hostile.fuzz_golden import SETTINGS
 
 READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
@@ -58,7 +59,9 @@ class Neighbour:
         except BrokenPipeError:
             told = ""
         if not told:
-            pytest.fail(f"the well-behaved client was not served: {self.process.communicate(timeout=10)[1][-2000:]}")
+            pytest.fail(
+                f"the well-behaved client was not served: {self.process.communicate(timeout=DEADLINE_S)[1][-2000:]}"
+            )
         return dict(json.loads(told))
 
     def observe(self, seconds: float) -> dict[str, float]:
@@ -68,7 +71,7 @@ class Neighbour:
         return self.figures()
 
     def leave(self) -> None:
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=DEADLINE_S)
 
 
 class Victim:
@@ -132,7 +135,7 @@ class Victim:
         return self.neighbours[-1]
 
     def dial(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
 
     def descriptors(self) -> dict[str, int]:
         """How many it has open, by kind: sockets, files of logs, others."""
@@ -197,7 +200,7 @@ class Victim:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(DEADLINE_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

@@ -81,7 +81,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalite.Broke
             connection.create_topic("written", 2)
             connection.create_topic("silent")
             for index in (0, 1):
-                connection.produce(wire.produce_frame("written", index, record_batch(3, 300)))
+                connection.produce(wire.produce_frame("written", index, record_batch(300, 100)))  # one for each visit
         yield broker
 
 

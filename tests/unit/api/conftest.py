@@ -13,6 +13,7 @@ import uvloop
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 
 
 class Asker:
@@ -26,7 +27,7 @@ class Asker:
     async def ask(self, request: Message, version: int) -> Any:
         self._correlation_id += 1
         self._writer.write(request_frame(request, version, self._correlation_id, "asker"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             size = int.from_bytes(await self._reader.readexactly(4), "big")
             frame = await self._reader.readexactly(size)
         correlation_id, response = decode_response(type(request), version, memoryview(frame))
@@ -38,7 +39,7 @@ class Asker:
         await self._writer.drain()
 
     async def is_closed(self) -> bool:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             try:
                 return await self._reader.read(1) == b""
             except ConnectionError:
@@ -69,7 +70,7 @@ class Crowd:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
 

@@ -38,6 +38,7 @@ from kafkalite.protocol.messages.topics import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import scene
 
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -124,7 +125,7 @@ async def lose(broker: Any, tmp_path: Path, name: str) -> None:
     logs.when_offline = noted
     (tmp_path / name).rename(tmp_path / f"{name}-unplugged")
     logs.checkpoint()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         await found_out.wait()
 
 

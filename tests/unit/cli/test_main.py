@@ -20,6 +20,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.config.properties import read_environment
 from tests.support.places import GOLDEN, ROOT
+from tests.support.wait import DEADLINE_S
 
 COMMAND = [sys.executable, "-m", "kafkalite"]
 
@@ -59,7 +60,7 @@ def test_a_broker_says_when_it_is_ready_and_stops_when_told(tmp_path):
         assert re.fullmatch(ready, line), process.stderr.read()
         assert (tmp_path / "kafkalite-data").is_dir()
         process.send_signal(signal.SIGTERM)
-        rest, log = process.communicate(timeout=30)
+        rest, log = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode, rest) == (0, ""), log
         assert "Traceback" not in log
 
@@ -75,7 +76,7 @@ def test_kafkas_directories_are_taken_over_and_it_says_what(tmp_path):
         second = run("serve", "--port", "0", "--adopt", directories, "--log-level", "error")
         assert (second.returncode, second.stderr.count("\n")) == (1, 1) and "/one is in use" in second.stderr
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
 
 

@@ -38,6 +38,7 @@ from kafkalite.protocol.messages.topics import (
 )
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 
 METADATA = 3
 Said = tuple[int, list[str], list[str]]
@@ -149,7 +150,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(10)
+        thread.join(DEADLINE_S)
 
 
 def hang_up(connection: socket.socket) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.controller_members import Place
+from tests.support.wait import DEADLINE_S
 from tests.support.zookeeper import ZooKeeper
 
 Story = Callable[[Place], Awaitable[None]]
@@ -21,7 +22,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Tell:
 
     def run(story: Story) -> None:
         async def bounded() -> None:
-            async with asyncio.timeout(100):
+            async with asyncio.timeout(DEADLINE_S):
                 await story(Place(zookeeper.connect + chroot, tmp_path))
 
         asyncio.run(bounded())

@@ -17,6 +17,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
+from tests.support.wait import DEADLINE_S
 from tests.support.zk.members import Member
 
 ME = 0
@@ -95,7 +96,7 @@ def test_everything_is_there_after_a_restart(kept):
             assert registry.topics["orders"].partitions[1].leader_epoch == 4
         async with kept.open() as registry:
             assert registry.cluster_id == cluster_id
-            await asyncio.wait_for(leads(registry, "orders"), 20)
+            await asyncio.wait_for(leads(registry, "orders"), DEADLINE_S)
             assert memory_of(registry) == before
             found = registry.topics["orders"]
             assert found.topic_id == orders.topic_id and list(registry.topics) == ["orders"]

@@ -16,8 +16,9 @@ import uvloop
 from kafkalite.common.clock import ManualClock
 from kafkalite.network.client_connection import Answer, ClientConnection
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
+from tests.support.wait import DEADLINE_S
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = DEADLINE_S
 
 
 def frame(payload: bytes) -> bytes:

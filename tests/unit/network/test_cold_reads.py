@@ -21,6 +21,7 @@ import pytest
 from kafkalite.common.region import FileRegion, OpenFile, Part
 from kafkalite.network.cold_reads import THREADS, ColdReads
 from kafkalite.network.sender import COPIED_REGION_BYTES, TURN_BYTES
+from tests.support.wait import DEADLINE_S
 
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World
@@ -30,9 +31,9 @@ SIZE = 6 * MIB
 
 
 @pytest.fixture
-def segment(tmp_path: Path) -> OpenFile:
-    (tmp_path / "segment").write_bytes(random.Random(3).randbytes(SIZE))
-    return OpenFile(str(tmp_path / "segment"), os.O_RDONLY)
+def segment(disk_path: Path) -> OpenFile:
+    (disk_path / "segment").write_bytes(random.Random(3).randbytes(SIZE))
+    return OpenFile(str(disk_path / "segment"), os.O_RDONLY)
 
 
 class SlowDisk:
@@ -289,7 +290,7 @@ class TestTheSystem:
 
         def sendfile(out_fd: int, in_fd: int, position: int, size: int) -> int:
             at_work.release()
-            assert go_on.wait(30)
+            assert go_on.wait(DEADLINE_S)
             read.append(position)
             return size
 
@@ -297,7 +298,7 @@ class TestTheSystem:
             for number in range(1000):
                 cold_reads.warm(FileRegion(segment, number, MIB), lambda: None)
             for _ in range(THREADS):
-                assert at_work.acquire(timeout=30)
+                assert at_work.acquire(timeout=DEADLINE_S)
             shutdown = cold_reads._executor.shutdown
 
             def shut_down(**how: Any) -> None:

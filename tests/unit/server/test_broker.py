@@ -16,10 +16,11 @@ from kafkalite import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.wait import DEADLINE_S
 
 
 def answers(port: int) -> bool:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         connection.sendall(request_frame(ApiVersionsRequest(), 0, 7, "test"))
         return connection.recv(8)[4:8] == (7).to_bytes(4, "big")
 

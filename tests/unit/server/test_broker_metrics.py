@@ -28,6 +28,7 @@ from kafkalite.server.broker import Broker
 from kafkalite.server.broker_metrics import broker_metrics
 from tests.support.places import ROOT
 from tests.support.prometheus import Family, parse, value
+from tests.support.wait import DEADLINE_S
 
 
 def create(client: BlockingClient, name: str, partition_count: int, policy: str = "delete") -> None:
@@ -46,7 +47,7 @@ def produce(client: BlockingClient, topic: str, partition: int, count: int) -> N
 
 
 def get(broker: Broker, path: str) -> str:
-    with urllib.request.urlopen(f"http://{broker.metrics_address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{broker.metrics_address}{path}", timeout=DEADLINE_S) as answer:
         return str(answer.read().decode())
 
 

@@ -15,6 +15,7 @@ from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.fencing_check import who_misses_us
+from tests.support.wait import DEADLINE_S
 
 US, PEER, OTHER = 1, 2, 3
 EPOCH = 100  # of our registration
@@ -79,7 +80,7 @@ def ask(*answers: Answer) -> int | None:
     """What we learn from peers that answer like this, numbered from PEER on."""
 
     async def story() -> int | None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             return await with_peers(list(answers), [])
 
     async def with_peers(left: list[Answer], brokers: list[BrokerRecord]) -> int | None:
@@ -151,7 +152,7 @@ def test_a_peer_that_is_silent_is_waited_for_no_longer_than_said() -> None:
             await asyncio.sleep(0)
             assert not question.done()
             clock.advance(1)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE_S):
                 assert await question is None
 
     asyncio.run(story())

@@ -11,6 +11,7 @@ import uvloop
 from kafkalite.common.errors import ConfigError
 from kafkalite.server import metrics_endpoint
 from kafkalite.server.metrics_endpoint import CONNECTIONS_MAX, MetricsEndpoint
+from tests.support.wait import DEADLINE_S
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n\r\n"
 
@@ -26,7 +27,7 @@ def play(story: Callable[[MetricsEndpoint], Awaitable[None]], one: MetricsEndpoi
         served = one or endpoint()
         await served.start()
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE_S):
                 await story(served)
         finally:
             await served.stop()

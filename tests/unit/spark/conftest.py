@@ -82,3 +82,9 @@ def spark() -> Iterator[Any]:
             yield session
         finally:
             session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))  # one JVM for all of them, in a parallel run too

@@ -28,6 +28,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.wait import DEADLINE_S
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
 FETCH_VERSIONS = range(5, APIS[1].max_version + 1)
@@ -234,7 +235,7 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         if again:
             await topics(broker, "t")
         partition.retire()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while len(heard) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert heard[0] == heard[1]
@@ -257,7 +258,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     for index in (0, 1):
         for waiter in tuple(broker._running.topics.partition("t", index).waiters):
             waiter.wake()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
     return [heard[reply] for reply in replies]
@@ -276,7 +277,7 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
         heard: list[Any] = []
         waiting.heard = heard.append
         Client(broker).ask(produce(batch(b"news")), 9)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while not heard:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert joined(heard[0]) == Client(broker).ask(fetch(0), 12, 5)
@@ -290,7 +291,7 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
         orphan = veteran.ask(fetch(1), 12, 6)
         orphan.heard = heard.append
         await broker._running.topic_admin.delete("t")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while len(heard) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert joined(heard[1]) == Client(broker).ask(fetch(1), 12, 6)
@@ -354,7 +355,7 @@ def test_a_parked_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Cal
         heard: list[Any] = []
         waiting.heard = heard.append
         Client(broker).ask(produce(batch(bytes(3000))), 9)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE_S):
             while not heard:  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0)
         assert len(joined(heard[0])) > 3000

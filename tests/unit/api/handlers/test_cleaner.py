@@ -29,6 +29,7 @@ from kafkalite.protocol.messages.log_dirs import (
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.wait import DEADLINE_S
 
 STATS = CleanStats(bytes_read=100, bytes_kept=10, records_read=9, records_kept=1, map_utilization=0.25, seconds=1.5)
 
@@ -311,7 +312,7 @@ def test_a_frame_that_is_cut_off_anywhere_closes_its_connection(tell: Callable[.
         for length in range(1, len(whole)):
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             writer.write(struct.pack(">i", length) + whole[:length])
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE_S):
                 assert await reader.read() == b""
             writer.close()
         assert cleaner.asked == []

@@ -19,6 +19,7 @@ from kafkalite.log.segment import timestamp_lookup
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Asker, Crowd, until
 
 LATEST, MAX_TIMESTAMP = -1, -3
@@ -37,7 +38,7 @@ class Gate:
         def gated(fd: int, position: int, end: int) -> Iterator[Any]:
             for batch in walk(fd, position, end):
                 self.threads.append(threading.current_thread().name)
-                assert self._open or self._pass.acquire(timeout=30)
+                assert self._open or self._pass.acquire(timeout=DEADLINE_S)
                 yield batch
 
         monkeypatch.setattr(timestamp_lookup, "walk", gated)

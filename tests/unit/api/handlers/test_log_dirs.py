@@ -30,6 +30,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.wait import DEADLINE_S
 
 VERSIONS = range(5)
 TOTAL_SINCE = 4
@@ -115,7 +116,7 @@ def test_a_volume_that_does_not_answer_is_told_as_such(
 
 async def counted(asker: Any, version: int, count_records: int = COUNTS_OF_SEGMENTS) -> dict[tuple[str, int], Any]:
     """What is told of every partition, when nothing is left to be counted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             answer = await asker.ask(DescribeLogDirsRequest(topics=None, count_records=count_records), version)
             assert answer.counts_records

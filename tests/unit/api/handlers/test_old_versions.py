@@ -27,6 +27,7 @@ from kafkalite.record.compression import GZIP, compress
 from kafkalite.record.message_set import build_message, build_set, entry_header, read_messages
 from kafkalite.record.record import Record, read_records
 from tests.support import places
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd, until
 
 GOLDEN = places.GOLDEN / "log" / "legacy"
@@ -227,7 +228,7 @@ class Gate:
         def gated(*how: Any) -> Any:
             thread = threading.current_thread()
             self.threads.append(thread)
-            assert thread is threading.main_thread() or self._open.wait(30)
+            assert thread is threading.main_thread() or self._open.wait(DEADLINE_S)
             return convert(*how)
 
         monkeypatch.setattr(down_conversion, "to_old_format", gated)

@@ -36,6 +36,7 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server import broker_server
 from kafkalite.server.broker import Broker
+from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd, until
 
 VERSIONS = range(3, APIS[0].max_version + 1)
@@ -58,7 +59,7 @@ class Gate:
             size = os.fstat(fd).st_size
             of_log = path.endswith(".log") and self.where in path
             if of_log and threading.current_thread().name.startswith("kafkalite-flush"):
-                assert self._open.wait(30)
+                assert self._open.wait(DEADLINE_S)
                 if self.fault is not None:
                     raise self.fault
                 self.synced_bytes.append(size)

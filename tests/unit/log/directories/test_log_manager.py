@@ -30,6 +30,7 @@ from kafkalite.log.storage import io_executor
 from kafkalite.log.storage.files import Files
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.wait import DEADLINE_S
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")
@@ -477,7 +478,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
     count, wait = record_counts.count, SerialExecutor.wait
 
     def slow_count(*how: Any) -> Tally:
-        assert stops.wait(30)
+        assert stops.wait(DEADLINE_S)
         counted.append(count(*how))
         return counted[-1]
 

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.log.storage.files import Done, Job
 from kafkalite.log.storage.io_executor import FlushThreadPool, SerialExecutor
+from tests.support.wait import DEADLINE_S
 
 
 class Workers:
@@ -134,7 +135,7 @@ def test_jobs_run_side_by_side_up_to_so_many_and_one_that_fails_harms_nobody() -
         """What a job holds."""
 
     hands = FlushThreadPool(2, "test-hands")
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=DEADLINE_S)
     held = Held()
     is_gone = threading.Event()
     weakref.finalize(held, is_gone.set)
@@ -149,7 +150,7 @@ def test_jobs_run_side_by_side_up_to_so_many_and_one_that_fails_harms_nobody() -
     del held
     for _ in range(5):
         hands.run(job)
-    assert is_gone.wait(30), "nothing is held longer than it is needed"
+    assert is_gone.wait(DEADLINE_S), "nothing is held longer than it is needed"
     hands.close()
     assert names == {"test-hands_0", "test-hands_1"}
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-hands")]
