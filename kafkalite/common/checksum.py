@@ -12,17 +12,22 @@ from importlib.machinery import ExtensionFileLoader, PathFinder
 EXTENSION = "crc32c._crc32c"
 
 
-def _load() -> Callable[[bytes | bytearray | memoryview], int]:
+Checksum = Callable[[bytes | bytearray | memoryview], int]
+
+
+def _load() -> Checksum:
     package = PathFinder.find_spec("crc32c")
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec(EXTENSION, places) if places is not None else None
     if spec is None or not isinstance(spec.loader, ExtensionFileLoader):  # laid out in another way: by the front door
         import crc32c as whole
 
-        return whole.crc32c
+        checksum: Checksum = whole.crc32c
+        return checksum
     module = spec.loader.create_module(spec)
     spec.loader.exec_module(module)
-    return module.crc32c  # type: ignore[no-any-return]
+    found: Checksum = module.crc32c
+    return found
 
 
 crc32c = _load()

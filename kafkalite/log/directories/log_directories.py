@@ -252,7 +252,7 @@ def _distinct(data_dirs: Sequence[str | Path]) -> list[str]:
     for data_dir in data_dirs:
         path = os.path.abspath(data_dir)
         other = paths.setdefault(os.path.realpath(path), path)
-        if other != path or list(map(os.path.abspath, data_dirs)).count(path) > 1:
+        if other != path or [os.path.abspath(each) for each in data_dirs].count(path) > 1:
             raise ConfigError(f"log.dirs names one directory twice: {other} and {path}")
     return list(paths.values())
 

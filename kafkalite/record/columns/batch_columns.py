@@ -150,7 +150,9 @@ def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
     if rows[-1] + HEADER_BYTES > len(view):
         raise Malformed(f"no record batch at position {rows[-1]}: it is shorter than its header")
     # every position seen as a header, of which those in `rows` are copied: one memcpy of 61 bytes each
-    everywhere = np.ndarray((len(view) - HEADER_BYTES + 1,), f"V{HEADER_BYTES}", view, strides=(1,))
+    everywhere: npt.NDArray[np.void] = np.ndarray(
+        (len(view) - HEADER_BYTES + 1,), f"V{HEADER_BYTES}", view, strides=(1,)
+    )
     heads: npt.NDArray[np.void] = everywhere[rows].view(_HEAD)
     wrong = heads["batch_length"] < HEADER_BYTES - PREFIX_BYTES
     if wrong.any():

@@ -140,7 +140,7 @@ def read_varints(data: Bytes, at: Array, bits: int = 32) -> tuple[Signed, Array]
     return _unzigzag(value, np.int64), at
 
 
-def _unzigzag(value: npt.NDArray[Any], signed: type[np.signedinteger]) -> Signed:
+def _unzigzag(value: npt.NDArray[Any], signed: type[np.signedinteger[Any]]) -> Signed:
     result: Signed = (value >> 1).view(signed) ^ -(value & 1).view(signed)
     return result
 

@@ -164,8 +164,8 @@ class ClusterView:
                 topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool that knows no ids
             if before is not None and before.node.czxid != node.czxid:
                 self._forget_beside(name)
-            elif before is not None and before.value.topic_id not in (None, topic.topic_id):
-                raise ValueError(f"its id was {format_uuid(before.value.topic_id)}, and a topic keeps its id")
+            elif before is not None and (known := before.value.topic_id) is not None and known != topic.topic_id:
+                raise ValueError(f"its id was {format_uuid(known)}, and a topic keeps its id")
             _check_assignment(topic, before.value if before is not None else None)
             self.assignments[name] = Known(topic, node)
             (self.without_id.discard if has_id else self.without_id.add)(name)
