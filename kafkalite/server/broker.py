@@ -3,7 +3,7 @@
     with Broker(data_dir="data", port=0) as broker:         # on an event loop in a thread of its own
     async with Broker(data_dir="data", port=0) as broker:   # in the running loop
 
-What it consists of is in `broker_rooms`. Nothing is kept at module level; many brokers live in one process.
+Its parts are in `broker_server`. Nothing is kept at module level; many brokers live in one process.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        return self._require().registry.cluster_id
+        return self._require().metadata.cluster_id
 
     @property
     def adopted(self) -> Adopted | None:

@@ -61,12 +61,15 @@ class ThreeBrokers:
         return await self.crowds[number].ask(request, version)
 
     def topics(self, number: int) -> ReplicaManager:
-        return self.rooms(number).topics
+        return self.server(number).topics
 
     def topic_admin(self, number: int) -> TopicAdmin:
-        return self.rooms(number).topic_admin
+        return self.server(number).topic_admin
 
-    def rooms(self, number: int) -> Any:
+    def metadata(self, number: int) -> Any:
+        return self.server(number).metadata
+
+    def server(self, number: int) -> Any:
         running = self.brokers[number]._running
         assert running is not None
         return running
@@ -74,7 +77,7 @@ class ThreeBrokers:
     def leaders(self, topic: str, seen_by: int | None = None) -> dict[int, int]:
         """The leader of each partition, as one broker sees it; the first that runs if none is named."""
         number = next(iter(self.crowds)) if seen_by is None else seen_by
-        record = self.rooms(number).registry.topics.get(topic)
+        record = self.metadata(number).topics.get(topic)
         return {} if record is None else {index: state.leader for index, state in record.partitions.items()}
 
     async def create(self, name: str, partitions: int, at: int = 1) -> None:
@@ -112,7 +115,7 @@ class ThreeBrokers:
         wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
         called: dict[str, Any] = {"topic": topic}
         if version >= 13:
-            called = {"topic_id": self.rooms(number).registry.topics[topic].topic_id}
+            called = {"topic_id": self.metadata(number).topics[topic].topic_id}
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,

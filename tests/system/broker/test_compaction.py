@@ -351,7 +351,7 @@ class TestUnderWay:
 
 def test_the_settings_take_effect_while_it_runs(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
-        change = scene.running._reconfigure
+        change = scene.running.dynamic_config.change
         await change("0", lambda old: {"log.cleaner.threads": "2", "log.cleaner.backoff.ms": "200"}, False)
         assert scene.cleaner._config.log_cleaner_threads == 2
         with pytest.raises(

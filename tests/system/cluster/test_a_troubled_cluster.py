@@ -173,7 +173,7 @@ async def suffer(cluster: ThreeBrokers, wires: dict[int, Cut], trouble: Trouble)
             wire.silence()
         case Kind.UNREGISTERED:
             with contextlib.suppress(OperationFailed, Unavailable):  # there is none, or the helper is in trouble
-                await cluster.rooms(trouble.helper).registry.session.write([Delete(znode_paths.broker(trouble.broker))])
+                await cluster.metadata(trouble.helper).session.write([Delete(znode_paths.broker(trouble.broker))])
     try:
         await asyncio.sleep(trouble.lasts_s)
     finally:
@@ -185,7 +185,7 @@ def is_whole(cluster: ThreeBrokers) -> bool:
     """All are members, and of one mind about both topics."""
     passing = [PASSING in cluster.topics(number).by_name for number in IDS]
     return (
-        all(cluster.rooms(number).registry.registration_state is RegistrationState.MEMBER for number in IDS)
+        all(cluster.metadata(number).registration_state is RegistrationState.MEMBER for number in IDS)
         and cluster.is_led(T, PARTITION_COUNT)
         and (not any(passing) or cluster.is_led(PASSING, PASSING_COUNT))
     )
@@ -217,7 +217,7 @@ def live(zookeeper: ZooKeeper, chroot: str, tmp_path: Path, monkeypatch: pytest.
             "log_retention_ms": -1,  # the records are of 1970
         }
         async with three_brokers("", tmp_path, own, **settings) as cluster:
-            await cluster.until(lambda: all(len(cluster.rooms(each).registry.brokers) == 3 for each in IDS))
+            await cluster.until(lambda: all(len(cluster.metadata(each).brokers) == 3 for each in IDS))
             await cluster.create(T, PARTITION_COUNT)
             load = Load(cluster, seed)
             async with asyncio.TaskGroup() as group:

@@ -269,7 +269,7 @@ def test_acks_of_all_keeps_what_min_insync_replicas_promises(together: Callable[
     replica asks for no more than that one, as in Kafka."""
 
     async def story(cluster: ThreeBrokers) -> None:
-        session = cluster.rooms(1).registry.session
+        session = cluster.metadata(1).session
         config = znode_data.config_json({"min.insync.replicas": "2"})
         for name, replicas in (("wide", (1, 2)), ("narrow", (1,))):
             topic = znode_data.TopicNode({0: replicas})
@@ -377,9 +377,7 @@ def test_a_broker_that_stops_takes_only_its_own_partitions_along_and_brings_them
         gone = next(index for index, leader in leaders.items() if leader == 1)  # the controller, too
         waiting = cluster.crowds[2]
         await cluster.stop(1)
-        await cluster.until(
-            lambda: cluster.leaders("t")[gone] == -1 and cluster.rooms(2).registry.controller_id in (2, 3)
-        )
+        await cluster.until(lambda: cluster.leaders("t")[gone] == -1 and cluster.metadata(2).controller_id in (2, 3))
         for number in (2, 3):
             answer = await cluster.ask(number, MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)
             assert sorted(broker.node_id for broker in answer.brokers) == [2, 3]
@@ -453,7 +451,7 @@ def test_each_group_lives_where_its_partition_is_led_and_moves_with_it(together:
             assert await committed(cluster, home, group) == (NONE, 5)
             assert (await committed(cluster, away, group))[0] == ErrorCode.NOT_COORDINATOR
         for number in IDS:
-            owned = cluster.rooms(number).groups.owned
+            owned = cluster.server(number).groups.owned
             assert owned == set(cluster.topics(number).by_name[GROUP_METADATA_TOPIC].partitions)
         moved = next(group for group, home in homes.items() if home == 3)
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
@@ -469,7 +467,7 @@ def test_each_group_lives_where_its_partition_is_led_and_moves_with_it(together:
         stays = next(group for group, home in homes.items() if home == 1)
         assert (await coordinator(cluster, stays, 2)).error_code == NONE
         await cluster.start(3)
-        await cluster.until(lambda: cluster.is_led(GROUP_METADATA_TOPIC, 6) and not cluster.rooms(3).groups.loading)
+        await cluster.until(lambda: cluster.is_led(GROUP_METADATA_TOPIC, 6) and not cluster.server(3).groups.loading)
         assert await committed(cluster, 3, moved) == (NONE, 5)
         beat = HeartbeatRequest(group_id=moved, generation_id=joined.generation_id, member_id=joined.member_id)
         assert (await cluster.ask(3, beat, 3)).error_code in (

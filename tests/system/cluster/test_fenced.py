@@ -29,7 +29,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Callable[[Story],
                 own = {number: {"zookeeper_connect": wires[number].connect + chroot} for number in IDS}
                 async with three_brokers("", tmp_path, own, zookeeper_session_timeout_ms=1_000) as cluster:
                     try:
-                        await cluster.until(lambda: all(len(cluster.rooms(each).registry.brokers) == 3 for each in IDS))
+                        await cluster.until(lambda: all(len(cluster.metadata(each).brokers) == 3 for each in IDS))
                         await cluster.create(T, 3)
                         await story(cluster, wires)
                     finally:
@@ -42,7 +42,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Callable[[Story],
 
 
 def standing(cluster: ThreeBrokers, number: int) -> RegistrationState:
-    found = cluster.rooms(number).registry.registration_state
+    found = cluster.metadata(number).registration_state
     assert isinstance(found, RegistrationState)
     return found
 
@@ -83,22 +83,22 @@ def test_when_zookeeper_is_away_for_all_nobody_gives_way_to_one_who_knew_less(te
     async def story(cluster, wires):
         index = index_led_by(cluster, 3)
         await cluster.stop(3)
-        await cluster.until(lambda: 3 not in cluster.rooms(1).registry.brokers)
+        await cluster.until(lambda: 3 not in cluster.metadata(1).brokers)
         wires[1].cut()
         await cluster.until(lambda: standing(cluster, 1) is RegistrationState.DISCONNECTED)
-        await cluster.until(lambda: 1 not in cluster.rooms(2).registry.brokers)  # and is the controller
+        await cluster.until(lambda: 1 not in cluster.metadata(2).brokers)  # and is the controller
         await cluster.start(3)
-        await cluster.until(lambda: 3 in cluster.rooms(2).registry.brokers)
+        await cluster.until(lambda: 3 in cluster.metadata(2).brokers)
         asked = []
-        doubt = cluster.rooms(3)._member._doubt
-        ask_peers = doubt._ask_peers
+        fencing = cluster.server(3)._member._fencing
+        find_witness = fencing._find_witness
 
         async def ask():
-            witness = await ask_peers()
+            witness = await find_witness()
             asked.append(witness)
             return witness
 
-        doubt._ask_peers = ask
+        fencing._find_witness = ask
         wires[2].cut()
         wires[3].cut()
         await cluster.until(lambda: len(asked) == 2)

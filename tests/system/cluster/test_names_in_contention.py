@@ -65,7 +65,7 @@ async def change(cluster: ThreeBrokers, random: Random, broker: int, name: str) 
 
 def is_settled(cluster: ThreeBrokers, name: str) -> bool:
     """Whether all brokers know the same of the topic, and have what belongs to it and nothing else."""
-    first, *others = [cluster.rooms(number).registry.topics.get(name) for number in IDS]
+    first, *others = [cluster.metadata(number).topics.get(name) for number in IDS]
     if any(other != first for other in others):
         return False
     if first is None:
@@ -75,14 +75,14 @@ def is_settled(cluster: ThreeBrokers, name: str) -> bool:
     led = {number: {index for index, state in first.partitions.items() if state.leader == number} for number in IDS}
     return all(
         logs_of(cluster, number, name) == dict.fromkeys(led[number], first.topic_id)
-        and not cluster.rooms(number).registry.is_deletion_ordered(name)
+        and not cluster.metadata(number).is_deletion_ordered(name)
         for number in IDS
     )
 
 
 def logs_of(cluster: ThreeBrokers, number: int, name: str) -> dict[int, object]:
     """The id of the topic that each of the broker's logs of that name belongs to."""
-    logs = cluster.rooms(number).logs.logs
+    logs = cluster.server(number).logs.logs
     return {index: log.topic_id for (topic, index), log in logs.items() if topic == name}
 
 
@@ -103,7 +103,7 @@ Contest = Callable[[int, int], Counter[ErrorCode]]
 def contest(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Contest:
     async def life(seed: int, rounds: int) -> Counter[ErrorCode]:
         async with three_brokers(zookeeper.connect + chroot, tmp_path) as cluster:
-            await cluster.until(lambda: all(len(cluster.rooms(each).registry.brokers) == 3 for each in IDS))
+            await cluster.until(lambda: all(len(cluster.metadata(each).brokers) == 3 for each in IDS))
             changes: Counter[ErrorCode] = Counter()
             async with asyncio.TaskGroup() as group:
                 for number in range(TASKS):

@@ -56,7 +56,7 @@ def tell(zookeeper: ZooKeeper, chroot: str, tmp_path: Path) -> Callable[[Story],
         async def life() -> None:
             connect = zookeeper.connect + chroot
             async with three_brokers(connect, tmp_path) as cluster, visit(connect) as visitor:
-                await cluster.until(lambda: all(len(cluster.rooms(each).registry.brokers) == 3 for each in IDS))
+                await cluster.until(lambda: all(len(cluster.metadata(each).brokers) == 3 for each in IDS))
                 await cluster.create(T, 3)
                 assert sorted(cluster.leaders(T).values()) == list(IDS)
                 for index, leader in cluster.leaders(T).items():
@@ -117,7 +117,7 @@ def test_a_topic_made_anew_after_that_can_be_deleted_and_no_order_outlives_its_t
             await cluster.until(lambda: is_gone(cluster))
             await cluster.create(T, 3, at=3)
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 0, 3)
-        assert [T in cluster.rooms(number).registry._lifecycle.reader.ordered for number in IDS] == [False] * 3
+        assert [T in cluster.metadata(number)._lifecycle.reader.ordered for number in IDS] == [False] * 3
         await hand.remove(znode_paths.topic(T))
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (6, 3, 0)
@@ -129,11 +129,9 @@ def test_an_order_that_is_taken_back_counts_no_more(tell):
     async def story(cluster, hand):
         await cluster.stop(3)
         await hand.session.write([Create(znode_paths.delete_topic(T))])
-        await cluster.until(lambda: all(T in cluster.rooms(each).registry._lifecycle.reader.ordered for each in (1, 2)))
+        await cluster.until(lambda: all(T in cluster.metadata(each)._lifecycle.reader.ordered for each in (1, 2)))
         await hand.session.write([Delete(znode_paths.delete_topic(T))])
-        await cluster.until(
-            lambda: not any(T in cluster.rooms(each).registry._lifecycle.reader.ordered for each in (1, 2))
-        )
+        await cluster.until(lambda: not any(T in cluster.metadata(each)._lifecycle.reader.ordered for each in (1, 2)))
         await cluster.start(3)
         await all_is_there(cluster)
         await hand.remove(znode_paths.topic(T))
@@ -147,7 +145,7 @@ def test_deleted_while_a_broker_is_away_it_goes_when_that_returns(tell):
     async def story(cluster, hand):
         await cluster.stop(2)
         await hand.session.write([Create(znode_paths.delete_topic(T))])
-        await cluster.until(lambda: T in cluster.rooms(1).registry.view.deletions)
+        await cluster.until(lambda: T in cluster.metadata(1).view.deletions)
         await cluster.start(2)
         await cluster.until(lambda: is_gone(cluster))
         assert (hand.logs("-delete"), hand.logs("-stray"), hand.logs("")) == (3, 0, 0)
@@ -157,9 +155,9 @@ def test_deleted_while_a_broker_is_away_it_goes_when_that_returns(tell):
 
 def test_an_id_that_a_tool_leaves_out_comes_back(tell):
     async def story(cluster, hand):
-        before = cluster.rooms(1).registry.topics[T].topic_id
+        before = cluster.metadata(1).topics[T].topic_id
         await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
-        views = [cluster.rooms(each).registry.view for each in IDS]
+        views = [cluster.metadata(each).view for each in IDS]
         await cluster.until(lambda: all(view.node(znode_paths.topic(T)).version == 2 for view in views))
         (node,) = await hand.session.read([znode_paths.topic(T)])
         assert json.loads(node.data)["topic_id"] == format_uuid(before)
@@ -171,12 +169,12 @@ def test_an_id_that_a_tool_leaves_out_comes_back(tell):
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1)])
 def test_an_id_that_is_left_out_while_nobody_runs_comes_back(tell, order):
     async def story(cluster, hand):
-        before = cluster.rooms(1).registry.topics[T].topic_id
+        before = cluster.metadata(1).topics[T].topic_id
         await cluster.topic_admin(1).change_overrides(T, lambda _: {"retention.ms": "86400001"})
         await stop_all(cluster)
         await hand.change(znode_paths.topic(T), lambda topic: topic.pop("topic_id"))
         await start_all(cluster, *order)
-        assert cluster.rooms(1).registry.topics[T].topic_id == before
+        assert cluster.metadata(1).topics[T].topic_id == before
         await all_is_there(cluster)
         logs = [cluster.topics(leader).partition(T, index).log for index, leader in cluster.leaders(T).items()]
         assert [log.config.retention_ms for log in logs] == [86_400_001] * 3
@@ -189,15 +187,15 @@ def test_one_who_has_nothing_of_a_topic_gives_it_no_id(tell):
     async def story(cluster, hand):
         await cluster.create("single", 1)
         (leader,) = cluster.leaders("single").values()
-        before = cluster.rooms(1).registry.topics["single"].topic_id
+        before = cluster.metadata(1).topics["single"].topic_id
         await cluster.produce(leader, "single", 0)
         await stop_all(cluster)
         await hand.change(znode_paths.topic("single"), lambda topic: topic.pop("topic_id"))
         others = [number for number in IDS if number != leader]
         await start_all(cluster, *others)
-        assert all("single" not in cluster.rooms(number).registry.topics for number in others)
+        assert all("single" not in cluster.metadata(number).topics for number in others)
         await cluster.start(leader)
-        assert cluster.rooms(leader).registry.topics["single"].topic_id == before
+        assert cluster.metadata(leader).topics["single"].topic_id == before
         await cluster.until(lambda: cluster.is_led("single", 1))
         assert (await cluster.fetch(leader, "single", 0)).high_watermark == 1
 
@@ -212,7 +210,7 @@ def test_topics_of_before_there_were_ids_get_one(tell, tmp_path):
             metadata.unlink()
         await start_all(cluster)
         await all_is_there(cluster)
-        topic_id = cluster.rooms(1).registry.topics[T].topic_id
+        topic_id = cluster.metadata(1).topics[T].topic_id
         kept = [each.read_text() for each in tmp_path.glob(f"*/{T}-*/partition.metadata")]
         assert len(kept) == 3 and all(format_uuid(topic_id) in text for text in kept)
 
@@ -226,13 +224,13 @@ def test_nonsense_in_a_topics_node_takes_nothing_away_and_is_forgotten_when_mend
         await hand.session.write([SetData(znode_paths.topic(T), nonsense)])
         version = good.version + 1
         await cluster.until(
-            lambda: all(cluster.rooms(each).registry.view.node(znode_paths.topic(T)).version == version for each in IDS)
+            lambda: all(cluster.metadata(each).view.node(znode_paths.topic(T)).version == version for each in IDS)
         )
         await all_is_there(cluster)
         await cluster.stop(2)
         await cluster.start(2)
         assert hand.logs("-stray") + hand.logs("-delete") == 0
-        assert [log.config.retention_ms for log in cluster.rooms(2).logs.logs.values() if log.topic == T] == [-1]
+        assert [log.config.retention_ms for log in cluster.server(2).logs.logs.values() if log.topic == T] == [-1]
         await hand.session.write([SetData(znode_paths.topic(T), good.data)])
         await all_is_there(cluster)
         assert cluster.topics(2).by_name[T].config.retention_ms > 0
@@ -262,9 +260,7 @@ def test_nonsense_in_a_state_makes_nobody_resign_and_is_forgotten_when_mended(te
         (good,) = await hand.session.read([path])
         await hand.session.write([SetData(path, nonsense)])
         version = good.version + 1
-        await cluster.until(
-            lambda: all(cluster.rooms(each).registry.view.node(path).version == version for each in IDS)
-        )
+        await cluster.until(lambda: all(cluster.metadata(each).view.node(path).version == version for each in IDS))
         await all_is_there(cluster)
         moved = json.loads(good.data)
         moved["leader_epoch"] += 4

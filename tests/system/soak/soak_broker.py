@@ -45,19 +45,19 @@ def descriptors() -> dict[str, int]:
 
 def count(broker: kafkalite.Broker) -> dict[str, Any]:
     """What the broker holds at this moment."""
-    rooms = broker._require()
-    processors = rooms.server.processors
-    logs = rooms.logs.logs.values()
-    groups = rooms.groups.groups.values()
-    partitions = [partition for topic in rooms.topics for partition in topic.partitions.values()]
+    server = broker._require()
+    processors = server.server.processors
+    logs = server.logs.logs.values()
+    groups = server.groups.groups.values()
+    partitions = [partition for topic in server.topics for partition in topic.partitions.values()]
     return {
         "tasks": len(asyncio.all_tasks()),
-        "connections": rooms.server.connection_count,
+        "connections": server.server.connection_count,
         "parked": sum(len(processor.parked) for processor in processors),
         "requests": sum(processor.requests for processor in processors),
         "megabytes_in": sum(processor.bytes_in for processor in processors) >> 20,
         "waiters": sum(len(partition.waiters) for partition in partitions),
-        "group_timers": len(rooms.groups._timers),
+        "group_timers": len(server.groups._timers),
         "groups": len(groups),
         "members": sum(len(group.members) for group in groups),
         "group_states": dict(Counter(group.state.value for group in groups)),

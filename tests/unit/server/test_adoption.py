@@ -159,7 +159,7 @@ def test_kafkas_records_commits_and_ids_are_there(kafkas: Path) -> None:
         assert len(set(ids)) == 1
         assert topics["orders"].partitions[2].log.start_offset == 13
         assert broker.adopted.new == list(topics)
-        assert broker._running.registry._next_producer_id == FIRST_PRODUCER_ID
+        assert broker._running.metadata._next_producer_id == FIRST_PRODUCER_ID
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         asked = OffsetFetchRequest(
             group_id="readers", topics=[OffsetFetchRequestTopic(name="orders", partition_indexes=[0, 1, 2])]
@@ -183,7 +183,7 @@ def test_producer_ids_begin_far_above_kafkas_also_where_it_had_no_topics(kafkas:
 
     async def story(broker: Any) -> None:
         assert broker.adopted.lines() == ["0 topics with 0 partitions"]
-        assert (await broker._running.registry.next_producer_id_block()).start == FIRST_PRODUCER_ID
+        assert (await broker._running.metadata.next_producer_id_block()).start == FIRST_PRODUCER_ID
 
     live(kafkas, story, adopt=True)
 

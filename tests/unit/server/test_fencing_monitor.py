@@ -11,10 +11,12 @@ import pytest
 from kafkalite.common.clock import ManualClock, SystemClock
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.fencing_check import who_misses_us
+from kafkalite.server.fencing_monitor import FencingMonitor, find_witness
+from tests.support.memory_cluster import ClusterMemory, MemoryRegistry
 from tests.support.wait import DEADLINE_S
 
 US, PEER, OTHER = 1, 2, 3
@@ -87,7 +89,7 @@ def ask(*answers: Answer) -> int | None:
         if left:
             async with peer(left[0], PEER + len(brokers)) as one:
                 return await with_peers(left[1:], [*brokers, one])
-        return await who_misses_us(
+        return await find_witness(
             BrokerRecord(US, (), None, EPOCH), CLUSTER, brokers, SystemClock(asyncio.get_running_loop()), 10_000
         )
 
@@ -130,7 +132,7 @@ def test_it_asks_where_brokers_ask_each_other_or_else_everywhere(listener: str |
 
         async with peer(answer, PEER, "OUTSIDE", "INSIDE") as one:
             us, clock = BrokerRecord(US, (), None, EPOCH), SystemClock(asyncio.get_running_loop())
-            assert await who_misses_us(us, CLUSTER, [one], clock, 10_000, listener=listener) is None
+            assert await find_witness(us, CLUSTER, [one], clock, 10_000, listener=listener) is None
         assert len(questions) == asked
 
     asyncio.run(story())
@@ -145,7 +147,7 @@ def test_a_peer_that_is_silent_is_waited_for_no_longer_than_said() -> None:
         clock = ManualClock()
         async with peer(says_nothing) as silent:
             question = asyncio.ensure_future(
-                who_misses_us(BrokerRecord(US, (), None, EPOCH), CLUSTER, [silent], clock, 2000)
+                find_witness(BrokerRecord(US, (), None, EPOCH), CLUSTER, [silent], clock, 2000)
             )
             await asyncio.sleep(0)
             clock.advance(1999)
@@ -156,3 +158,93 @@ def test_a_peer_that_is_silent_is_waited_for_no_longer_than_said() -> None:
                 assert await question is None
 
     asyncio.run(story())
+
+
+SESSION_TIMEOUT_MS = 6_000
+
+
+class Scene:
+    """A broker with a monitor, and the witnesses that it finds, one after another."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.clock = ManualClock()
+        self.metadata: MemoryRegistry = ClusterMemory().registry(1)
+        self.answers = list(answers)
+        self.asked = 0
+        self.monitor = FencingMonitor(self.metadata, self.clock, SESSION_TIMEOUT_MS, self._ask, self.metadata.fence)
+        self.monitor.start()
+        self.metadata.stand(RegistrationState.MEMBER)
+
+    async def _ask(self) -> int | None:
+        self.asked += 1
+        return self.answers.pop(0)
+
+    async def pass_ms(self, duration_ms: int) -> None:
+        self.clock.advance(duration_ms)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+def play(story: Callable[[], Awaitable[None]]) -> None:
+    async def one() -> None:
+        await story()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(one())
+
+
+def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_way_to_a_witness() -> None:
+    async def story() -> None:
+        scene = Scene(None, None, 3)
+        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
+        assert scene.asked == 0
+        await scene.pass_ms(1)
+        assert (scene.asked, scene.metadata.registration_state) == (1, RegistrationState.DISCONNECTED)
+        await scene.pass_ms(1_000)
+        await scene.pass_ms(1_000)
+        assert (scene.asked, scene.metadata.registration_state) == (3, RegistrationState.FENCED)
+        await scene.pass_ms(60_000)
+        assert scene.asked == 3
+        await scene.monitor.stop()
+
+    play(story)
+
+
+def test_a_connection_that_comes_back_ends_the_questions() -> None:
+    async def story() -> None:
+        scene = Scene(2)
+        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
+        scene.metadata.stand(RegistrationState.MEMBER)
+        await scene.pass_ms(60_000)
+        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
+        assert (scene.asked, scene.metadata.registration_state) == (0, RegistrationState.DISCONNECTED)
+        await scene.monitor.stop()
+        await scene.pass_ms(60_000)
+        assert scene.asked == 0
+
+    play(story)
+
+
+def test_an_answer_that_comes_too_late_fences_nobody() -> None:
+    async def story() -> None:
+        scene = Scene()
+        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        scene.monitor._find_witness = lambda: answer
+        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        await scene.pass_ms(SESSION_TIMEOUT_MS)
+        scene.metadata.stand(RegistrationState.MEMBER)
+        answer.cancelled() or answer.set_result(2)
+        await scene.pass_ms(0)
+        assert scene.metadata.registration_state is RegistrationState.MEMBER
+        scene.metadata.stand(RegistrationState.DISCONNECTED)  # and it is asked again when it is time
+        scene.answers = [2]
+        scene.monitor._find_witness = scene._ask
+        await scene.pass_ms(SESSION_TIMEOUT_MS)
+        assert scene.metadata.registration_state is RegistrationState.FENCED
+        await scene.monitor.stop()
+
+    play(story)

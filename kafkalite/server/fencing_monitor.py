@@ -1,0 +1,181 @@
+"""Notices, without ZooKeeper, that the cluster has gone on without this broker, by asking the other brokers.
+
+A broker that is cut off from ZooKeeper does not see its own session expire. If the others still reach ZooKeeper, they
+have removed it from their list of brokers by then, and say so. If ZooKeeper is down for everybody, their list is the
+old one with this broker in it. So one broker that misses this one, a witness, is reason enough to stop leading;
+silence, or a list with this broker in it, is none.
+
+An answer counts only if it comes from this cluster, from a broker that is in its own list, and from one that knows
+everything up to this broker's registration: a broker that lost ZooKeeper before that has not got this one in its list
+either. (The ordinary answer does not do: it lists the brokers that have the listener on which it was asked.)
+Kafka has nothing like it: its brokers go on leading, on their own, until ZooKeeper tells them.
+Source: Metadata, with a tagged field of our own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import Malformed
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.cluster_metadata import BrokerRecord, Change
+from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.protocol.header import decode_response, request_frame
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Timer
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+
+logger = logging.getLogger(__name__)
+
+_ASK_AGAIN_MS = 1_000
+_BROKERS_MAX = 32  # one witness is enough
+_RESPONSE_BYTES_MAX = 1 << 20  # some thousand brokers and no topic
+_VERSION = 9  # the first with tagged fields
+_CORRELATION_ID = 1
+
+FindWitness = Callable[[], Awaitable[int | None]]
+"""Finds another broker that says that this one is no member; None if none does."""
+
+
+class FencingMonitor:
+    """Calls `find_witness` when ZooKeeper has been out of reach for `session_timeout_ms`, and every second from then
+    on; if there is one, `fence` with the reason to lead nothing any more."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        clock: Clock,
+        session_timeout_ms: int,
+        find_witness: FindWitness,
+        fence: Callable[[str], None],
+    ) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._metadata = metadata
+        self._clock = clock
+        self._find_witness = find_witness
+        self._fence = fence
+        self._timer: Timer | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._unlisten: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        self._unlisten = self._metadata.listen(self._on_change)
+
+    async def stop(self) -> None:
+        self._unlisten()
+        self._unlisten = lambda: None
+        asking = self._asking
+        self._cancel()
+        if asking is not None:
+            await asyncio.wait({asking})
+
+    def _is_disconnected(self) -> bool:
+        return self._metadata.registration_state is RegistrationState.DISCONNECTED
+
+    def _on_change(self, change: Change, name: str) -> None:
+        if change is not Change.REGISTRATION:
+            return
+        if not self._is_disconnected():
+            self._cancel()
+        elif self._timer is None and self._asking is None:
+            self._timer = self._clock.call_later(self.session_timeout_ms, self._begin_asking)
+
+    def _begin_asking(self) -> None:
+        self._timer = None
+        self._asking = asyncio.ensure_future(self._ask())
+
+    async def _ask(self) -> None:
+        try:
+            witness = await self._find_witness()
+        finally:
+            self._asking = None
+        if not self._is_disconnected():
+            return
+        if witness is not None:
+            self._fence(f"it cannot reach ZooKeeper, and broker {witness} says that the cluster has gone on without it")
+        else:
+            self._timer = self._clock.call_later(_ASK_AGAIN_MS, self._begin_asking)
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._asking is not None:
+            self._asking.cancel()
+
+
+async def find_witness(
+    us: BrokerRecord,
+    cluster_id: str,
+    others: Iterable[BrokerRecord],
+    clock: Clock,
+    timeout_ms: float,
+    *,
+    listener: str | None = None,
+) -> int | None:
+    """The first of `others`, as they were last known, that says that `us` is no member of `cluster_id`; None if none
+    says so within `timeout_ms`. All are asked at the same time, at their `listener` if they have it, else at every
+    address of theirs. Raises nothing but CancelledError."""
+    addresses = [(each.broker_id, endpoint) for each in others for endpoint in _endpoints(each, listener)]
+    questions: dict[asyncio.Future[Any], int] = {
+        asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint)): broker_id
+        for broker_id, endpoint in addresses[:_BROKERS_MAX]
+    }
+    timeout: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(timeout_ms, lambda: None if timeout.done() else timeout.set_result(None))
+    pending = set(questions)
+    try:
+        while pending and not timeout.done():
+            done, _ = await asyncio.wait({*pending, timeout}, return_when=asyncio.FIRST_COMPLETED)
+            pending -= done
+            for question in done & questions.keys():
+                if question.result():
+                    return questions[question]
+        return None
+    finally:
+        timer.cancel()
+        timeout.cancel()
+        for question in pending:
+            question.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _endpoints(broker: BrokerRecord, listener: str | None) -> list[ListenerConfig]:
+    plain = [each for each in broker.endpoints if each.protocol == "PLAINTEXT"]
+    wanted = [each for each in plain if listener is not None and each.name == listener.upper()]
+    return wanted or plain
+
+
+async def _misses(us: BrokerRecord, cluster_id: str, broker_id: int, endpoint: ListenerConfig) -> bool:
+    """Whether the broker there knows the cluster and has no such broker in it. False if it cannot be asked."""
+    try:
+        response = await _ask_metadata(us.broker_id, endpoint)
+    except (OSError, EOFError, Malformed, ValueError) as error:
+        logger.debug("broker %d at %s cannot say whether we are a member: %r", broker_id, endpoint.address, error)
+        return False
+    return response.cluster_id == cluster_id and response.missing_at >= us.epoch
+
+
+async def _ask_metadata(broker_id: int, endpoint: ListenerConfig) -> MetadataResponse:
+    """All brokers and no topic. Raises OSError, EOFError, Malformed, or ValueError for a response that is too long."""
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    try:
+        request = MetadataRequest(topics=[], is_missing=broker_id)
+        writer.write(request_frame(request, _VERSION, _CORRELATION_ID, "kafkalite-peer"))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > _RESPONSE_BYTES_MAX:
+            raise ValueError(f"a response of {size} bytes")
+        frame = memoryview(await reader.readexactly(size))
+        correlation_id, response = decode_response(MetadataRequest, _VERSION, frame)
+        if correlation_id != _CORRELATION_ID:
+            raise ValueError("a response to another request")
+        assert isinstance(response, MetadataResponse)
+        return response
+    finally:
+        writer.close()

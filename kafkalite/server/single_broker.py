@@ -1,0 +1,66 @@
+"""A broker without a cluster: its metadata are in a journal in its first data directory, and it leads everything.
+
+It has the methods of a `ClusterMember`, so that `BrokerServer` starts both alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
+from kafkalite.server.adoption import Adopted, adopt
+from kafkalite.zk.cluster.session_file import check_is_no_member
+
+if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.log.directories.log_directories import LogDirectories
+    from kafkalite.metadata.cluster_metadata import TopicRecord
+    from kafkalite.replication.metadata_applier import MetadataApplier
+
+
+class SingleBroker:
+    """`adopted` says after the start of `metadata` which topics were taken over from another broker; None if none."""
+
+    assign = None  # every new partition comes here
+
+    def __init__(self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool) -> None:
+        """Raises ConfigError if the directories are those of a member of a cluster and nobody `adopts` them."""
+        online = [directory.path for directory in directories.online]
+        if not adopts:
+            check_is_no_member(online)
+        self.adopted: Adopted | None = None
+        self.broker_id = config.broker_id
+        self._config = config
+        self._directories = directories
+        self.metadata = StandaloneMetadata(
+            journal_directory(online, {directory.path: directory.failure or "" for directory in directories.offline}),
+            cluster_id=directories.stored_cluster_id,
+            first_topics=self._adopt,
+            takes_over=adopts or directories.was_used_by_another,
+            broker_id=config.broker_id,
+        )
+
+    async def claim(self) -> None:
+        """No other broker can have this one's id."""
+
+    async def join(self, applier: MetadataApplier, ports: Mapping[str, int]) -> None:
+        await self.metadata.register(self._config.listeners, self._config.broker_rack)
+
+    async def leave(self) -> None:
+        """There is nobody to be told."""
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def legacy_offsets(self) -> None:
+        """There are none without ZooKeeper."""
+
+    def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
+        """The topics that another broker left in the directories. It need not have had any."""
+        directories = self._directories
+        directories.take_back({record.topic_id: name for name, record in known.items()})
+        adopted = adopt(directories.stored_topics(), known, self.broker_id, some_are_offline=bool(directories.offline))
+        if directories.stored_cluster_id is not None or adopted.records or adopted.gone:
+            self.adopted = adopted
+        return adopted.records
