@@ -23,7 +23,7 @@ from kafkalite.coordinator.group.record_codec import (
     read_offset_value,
 )
 from kafkalite.protocol.records.group_records import GroupMetadataValue
-from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iterate
+from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iter_batches
 from kafkalite.record.compression import NONE
 from kafkalite.record.message_set import entry_header, read_messages
 from kafkalite.record.record import Record, read_body, read_records
@@ -63,7 +63,7 @@ class StoredGroups:
                 if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of v0 or v1: always one alone
                     self._read_batch(entry_header(data), data)
                     continue
-                for header, batch in iterate(data):
+                for header, batch in iter_batches(data):
                     self._read_batch(header, batch)
             except Malformed as fault:
                 logger.error("passed over up to %d bytes of __consumer_offsets: %s", len(data), fault)

@@ -1,12 +1,12 @@
-"""Record batches, format v2: the 61 bytes in front, the checksum, and how a batch is made.
+"""Record batches, format v2: the header of 61 bytes, the checksum, and how a batch is built.
 
     0 base offset i64    8 length i32 (of what follows)  12 leader epoch i32   16 magic i8 = 2   17 crc u32
     21 attributes i16   23 last offset delta i32         27 base timestamp i64 35 max timestamp i64
     43 producer id i64  51 producer epoch i16            53 base sequence i32  57 record count i32   61 records
 
 The CRC-32C covers byte 21 to the end. Base offset and leader epoch lie before it, so a broker stamps both into the
-memory that it received and never touches a record. `parse_header`, `stamp` and `iterate` are on the way of every
-produce: one struct call and one tuple each.
+memory that it received and never touches a record. `parse_header`, `stamp` and `iter_batches` are on the hot
+path: one struct call and one tuple each.
 Source: org.apache.kafka.common.record.DefaultRecordBatch, DefaultRecord; KIP-98.
 """
 
@@ -24,7 +24,7 @@ Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str | bytes, bytes | None]]
 
 HEADER_BYTES = 61
-PREFIX_BYTES = 12  # base offset and length: what `batch_length` does not count
+PREFIX_BYTES = 12  # base offset and length, which `batch_length` does not count
 CRC_FROM = 21  # the checksum covers everything from here on
 MAGIC = 2
 
@@ -45,7 +45,7 @@ _BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The first 61 bytes of a batch as they stand; nothing is checked but that they are there."""
+    """The first 61 bytes of a batch; their number is checked, and nothing else."""
 
     base_offset: int
     batch_length: int
@@ -63,7 +63,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Also right when compaction took the last record: the delta stays."""
+        """The offset of the last record, also when compaction removed that: the delta stays."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -114,13 +114,13 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch its place in the log, in place. The checksum stays right."""
+    """Write the batch's offset and leader epoch into it, in place. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(data, 0, base_offset)
     _LEADER_EPOCH.pack_into(data, 12, leader_epoch)
 
 
 def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
-    """Make `now_ms` the time of every record, in place, and the checksum right again."""
+    """Make `now_ms` the timestamp of every record, in place, and correct the checksum."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, 21)
     _ATTRIBUTES.pack_into(data, 21, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(data, 35, now_ms)
@@ -132,10 +132,10 @@ def compute_crc(data: Buffer) -> int:
     return crc32c(memoryview(data)[CRC_FROM:])
 
 
-def iterate(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The whole batches in `data`, front to back. Ends quietly at a batch that is cut off.
+def iter_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The whole batches in `data`, front to back, up to a batch that is cut off.
 
-    Raises Malformed where no v2 batch can begin. Checksums are the caller's business.
+    Raises Malformed where no v2 batch can begin. Checksums are not verified.
     """
     view = memoryview(data)
     size = len(view)
@@ -156,7 +156,7 @@ def iterate(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 class RecordLike(Protocol):
-    """What a batch is built of: `NewRecord`, or a `Record` that was read elsewhere (its offset is not looked at)."""
+    """A `NewRecord`, or a `Record` that was read elsewhere, whose offset is ignored."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -196,7 +196,7 @@ def build_batch(
     """One batch of `records`, checksum included, in memory that may be stamped.
 
     Offsets count up from `base_offset` unless `offset_deltas` says otherwise (compaction leaves gaps). Without records
-    it is the header that compaction keeps to remember a producer by.
+    it is the header alone, which compaction keeps to remember a producer by.
     """
     timestamps = [record.timestamp for record in records]
     base_timestamp = timestamps[0] if timestamps else -1
@@ -207,18 +207,24 @@ def build_batch(
         last_offset_delta = deltas[-1] if records else 0
     attributes = (codec if records else NONE) | timestamp_type << 3
     attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-    out = bytearray(HEADER_BYTES + len(packed))
-    _HEADER.pack_into(
-        out, 0, base_offset, len(out) - PREFIX_BYTES, leader_epoch, MAGIC, 0, attributes, last_offset_delta,
-        base_timestamp, max(timestamps, default=-1), producer_id, producer_epoch, base_sequence, len(records),
+    header = BatchHeader(
+        base_offset, 0, leader_epoch, MAGIC, 0, attributes, last_offset_delta, base_timestamp,
+        max(timestamps, default=-1), producer_id, producer_epoch, base_sequence, len(records),
     )  # fmt: skip
+    return assemble(header, packed)
+
+
+def assemble(header: BatchHeader, packed: Buffer) -> bytearray:
+    """The batch of `header`, whose length and checksum are computed, and of records that are compressed already."""
+    out = bytearray(HEADER_BYTES + len(packed))
+    _HEADER.pack_into(out, 0, header[0], len(out) - PREFIX_BYTES, *header[2:])
     out[HEADER_BYTES:] = packed
     _CRC.pack_into(out, 17, compute_crc(out))
     return out
 
 
 def encode_records(records: Iterable[RecordLike], deltas: Iterable[int], base_timestamp: int) -> bytearray:
-    """The records of a batch as they lie behind its header, before compression."""
+    """The records of a batch as they follow its header, before compression."""
     out = bytearray()
     for record, delta in zip(records, deltas, strict=True):
         body = bytearray(1)  # attributes of a record: none are in use

@@ -1,10 +1,10 @@
 """The five codecs of a record batch, each bounded in what it may unpack to.
 
-A few bytes can claim to be gigabytes, so nothing here asks for more memory than `max_bytes` (and the codec's window):
-sizes that the data declares are checked before they are believed, the rest is unpacked piece by piece. Snappy wears
-xerial's framing, as Kafka's clients write it: a 16-byte head, then blocks of `size i32` and raw snappy; bare snappy is
-read too. lz4 is the frame format with independent 64 KiB blocks and no content size, which is all that old readers
-understand. The libraries are imported when a codec is first met.
+A few bytes can claim to be gigabytes, so no function allocates more memory than `max_bytes` (and the codec's window):
+sizes that the data declare are compared with it, everything else is decompressed piece by piece. Snappy has xerial's
+framing, as Kafka's clients write it: a 16-byte head, then blocks of `size i32` and raw snappy; bare snappy is read too.
+lz4 is the frame format with independent 64 KiB blocks and no content size, which is all that old readers understand.
+The libraries are imported when a codec is first used.
 Source: org.apache.kafka.common.compress, org.xerial.snappy.SnappyOutputStream.
 """
 
@@ -21,7 +21,7 @@ CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 CODECS = {name: codec for codec, name in enumerate(CODEC_NAMES)}
 
 UNPACKED_BYTES_MAX = 512 << 20
-"""What one batch may unpack to when the caller has no better limit."""
+"""The limit for one batch when the caller has no better one."""
 
 _PIECE_BYTES = 64 << 10
 _PIECE_BYTES_MAX = 8 << 20
@@ -37,12 +37,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` packed as Kafka's own producer would. `level` is the codec's; None is its default."""
+    """`data` compressed as Kafka's own producer would. `level` is the codec's; None is its default."""
     return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> bytes:
-    """The inverse. Malformed when `data` is not of that codec, is cut off, or unpacks to more than `max_bytes`."""
+    """The inverse. Raises Malformed when `data` is not of that codec, is cut off, or unpacks to more than
+    `max_bytes`."""
     if not 0 <= codec < len(_DECOMPRESS):
         raise Malformed(f"there is no codec {codec}")
     return _DECOMPRESS[codec](data, max_bytes)
@@ -72,7 +73,7 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
 
 
 def _gunzip(data: Buffer, max_bytes: int) -> bytes:
-    """Members may follow one another. Fed in slices: zlib copies what follows a member, and there may be many."""
+    """Several members may follow one another. Fed in slices: zlib copies the rest behind each member."""
     view = memoryview(data)
     pieces: list[bytes] = []
     left = max_bytes
@@ -175,7 +176,7 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
     pieces: list[bytes] = []
     left = max_bytes
     rest: Buffer = data
-    # the library takes memory for all of the limit that it is given at once, so the limit follows the input
+    # the library allocates all of the limit that it is given at once, so the limit follows the input
     piece_bytes = max(_PIECE_BYTES, min(4 * len(data), _PIECE_BYTES_MAX))
     while not unpacker.eof:
         try:
@@ -201,7 +202,8 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
 
 
 def _unzstd(data: Buffer, max_bytes: int) -> bytes:
-    """Frames may follow one another. The library says nothing of a frame that is cut off: its end is sought first."""
+    """Several frames may follow one another. The library does not notice a frame that is cut off, so its end is found
+    first."""
     import zstandard
 
     view = memoryview(data)
@@ -228,7 +230,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memoryview], int]) -> int:
-    """Where the frame at `position` ends: hop from block to block. Source: RFC 8878, 3.1.1."""
+    """The end of the frame at `position`, found by the sizes of its blocks. Source: RFC 8878, 3.1.1."""
     descriptor = position + 4
     if len(view) - position < 8:
         raise _not_of(ZSTD)

@@ -1,13 +1,13 @@
-"""Message sets, formats v0 and v1: what producers sent and disks hold from before Kafka 0.11.
+"""Message sets, formats v0 and v1: from producers and on disks of before Kafka 0.11.
 
     0 offset i64   8 size i32 (of what follows)   12 crc u32   16 magic i8 = 0, 1   17 attributes i8
     v1 only: 18 timestamp i64      then: key size i32 (-1 is null), key, value size i32, value
 
 An entry is one message, with a checksum (CRC-32, from the magic on) and an offset of its own. A compressed entry is a
-wrapper: its value is a whole set, packed; it carries the offset and the timestamp of the last and the latest message
-inside. Offsets inside are absolute in v0; in v1 they count from 0 and end at the wrapper's, so the first offset of a
-wrapper is known to those only who unpack it. Where the wrapper says LogAppendTime, its timestamp is that of all.
-lz4 inside v0 has a wrong checksum in its frame's header: the producers of then took it over too many bytes.
+wrapper: its value is a whole set, compressed; it has the offset of the last message inside and the latest timestamp.
+Offsets inside are absolute in v0; in v1 they count from 0 and end at the wrapper's, so the first offset of a wrapper is
+known only after decompression. Where the wrapper has LogAppendTime, its timestamp holds for all messages inside.
+lz4 inside v0 has a wrong checksum in its frame's header: producers of that age computed it over too many bytes.
 Source: org.apache.kafka.common.record.LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder; KIP-31, KIP-32,
 KIP-57.
 """
@@ -25,8 +25,8 @@ from kafkalite.record.compression import CODEC_NAMES, LZ4, NONE, ZSTD, compress,
 from kafkalite.record.record import RECORDS_BYTES_MAX, RECORDS_MAX, Record
 
 V0, V1 = 0, 1
-MESSAGE_BYTES_MIN = 14  # what an empty message of v0 says of its size
-HEAD_BYTES = 26  # where what `entry_header` wants to know ends: behind a timestamp
+MESSAGE_BYTES_MIN = 14  # the size field of an empty message of v0
+HEAD_BYTES = 26  # the bytes that `entry_header` needs: up to and with a timestamp
 CRC_FROM = 16  # the checksum covers everything from here on
 UNKNOWN_COUNT = -1
 
@@ -43,7 +43,7 @@ _NULL = _SIZE.pack(-1)
 
 
 class WrongChecksum(Malformed):
-    """A message is not what its CRC-32 says."""
+    """A message does not have the CRC-32 that it names."""
 
 
 class TooManyMessages(Malformed):
@@ -54,9 +54,9 @@ class TooManyMessages(Malformed):
 
 
 class Message(NamedTuple):
-    """One message as it lies in its set: inside a wrapper of v1 its offset counts from the wrapper's first.
+    """One message as its set has it: inside a wrapper of v1 its offset counts from the wrapper's first.
 
-    `size` is that of what follows it, `timestamp` is -1 in v0.
+    `size` is that of the fields behind it, `timestamp` is -1 in v0.
     """
 
     offset: int
@@ -74,9 +74,10 @@ class Message(NamedTuple):
 
 
 def entry_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The entry at `position` in the terms of a batch: no producer, no epoch. Malformed where none can begin.
+    """The entry at `position` as a batch header without producer and epoch. Malformed where no entry can begin.
 
-    What it cannot tell: `base_offset` is the last offset, and `record_count` is `UNKNOWN_COUNT` for a wrapper.
+    Two fields differ from a batch's: `base_offset` is the last offset, and a wrapper's `record_count` is
+    `UNKNOWN_COUNT`.
     """
     try:
         offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
@@ -95,11 +96,11 @@ def compute_crc(entry: Buffer) -> int:
     return crc32(memoryview(entry)[CRC_FROM:])
 
 
-# reading
+# -- reading
 
 
 def read_message(entry: Buffer) -> Message:
-    """One whole entry as it stands; the value of a wrapper stays packed. Raises Malformed."""
+    """The message of one whole entry; the value of a wrapper stays compressed. Raises Malformed."""
     data = bytes(entry)
     for _, _, message in _messages(data, 1):
         if message.size + PREFIX_BYTES == len(data):
@@ -110,10 +111,10 @@ def read_message(entry: Buffer) -> Message:
 def read_inner(
     wrapper: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX, *, check_crc: bool = False
 ) -> list[Message]:
-    """The messages in one wrapper as they lie there; of an entry that is no wrapper, itself.
+    """The messages inside one wrapper, as they are there; an entry that is no wrapper itself.
 
-    A last one that is cut off is passed over. Raises Malformed for what cannot be unpacked, unpacks to too much or to
-    nothing, and for wrappers in wrappers; with `check_crc` WrongChecksum.
+    A last one that is cut off is ignored. Raises Malformed for a wrapper that cannot be decompressed, unpacks to too
+    much or to nothing, or has a wrapper in it; with `check_crc` WrongChecksum.
     """
     outer = read_message(wrapper)
     if outer.codec == NONE:
@@ -132,14 +133,14 @@ def read_inner(
 
 
 def read_set(data: Buffer, max_records: int = RECORDS_MAX) -> list[Message]:
-    """The whole messages in `data` as they stand; the values of wrappers stay packed. Raises Malformed."""
+    """The whole messages in `data`; the values of wrappers stay compressed. Raises Malformed."""
     return [message for _, _, message in _messages(bytes(data), max_records)]
 
 
 def read_messages(
     entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX, *, check_crc: bool = False
 ) -> list[Record]:
-    """The records of one whole entry, unpacked if need be. The entry's own checksum is not looked at.
+    """The records of one whole entry, decompressed if necessary. The entry's own checksum is not verified.
 
     Raises Malformed as `read_inner`, and where offsets inside reach above the wrapper's.
     """
@@ -147,7 +148,7 @@ def read_messages(
 
 
 def holds_more_than(count: int, data: Buffer) -> bool:
-    """Whether more than `count` messages seem to stand in `data`, by their sizes alone: 0.3 us each, up to there."""
+    """Whether `data` seems to have more than `count` messages, by their sizes alone: 0.3 us each, up to that count."""
     at = 0
     last = len(data) - PREFIX_BYTES
     while at <= last and count >= 0:
@@ -160,16 +161,16 @@ def holds_more_than(count: int, data: Buffer) -> bool:
 
 
 def resolve(header: BatchHeader, found: list[Message]) -> list[Record]:
-    """What `read_inner` found in the entry with this header, with the offsets and times that a consumer sees.
+    """The messages that `read_inner` found in the entry with this header, with a consumer's offsets and timestamps.
 
     Raises Malformed where offsets inside reach above the wrapper's.
     """
     base = base_offset(header, found[-1].offset)
-    for_all = header.max_timestamp if header.codec and header.timestamp_type else None
+    append_time = header.max_timestamp if header.codec and header.timestamp_type else None
     return [
         Record(
             base + message.offset,
-            message.timestamp if for_all is None or message.magic == V0 else for_all,
+            message.timestamp if append_time is None or message.magic == V0 else append_time,
             message.key,
             message.value,
             (),
@@ -185,7 +186,7 @@ def message_times(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> Iterator
 
 
 def count_messages(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
-    """How many messages one whole entry holds. Raises Malformed as `read_inner`."""
+    """The number of messages in one whole entry. Raises Malformed as `read_inner`."""
     return len(read_inner(entry, max_bytes)) if entry_header(entry).codec else 1
 
 
@@ -195,7 +196,7 @@ def first_offset(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
 
 
 def base_offset(header: BatchHeader, last_inner: int) -> int:
-    """What is added to the offsets inside. A wrapper at 0 may come from a producer that never numbered it.
+    """The number to add to the offsets inside. A wrapper at 0 may come from a producer that never numbered it.
 
     Raises Malformed where the last offset inside is above the wrapper's.
     """
@@ -222,7 +223,7 @@ def unpack(wrapper: Message, max_bytes: int = RECORDS_BYTES_MAX) -> bytes:
 
 def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message]]:
     """(position, end, message) of the whole messages in `data`. Raises Malformed."""
-    # 1.2 us a message: one struct call for what stands in front of the key
+    # 1.2 us a message: one struct call for the fields in front of the key
     size_bytes = len(data)
     at = count = 0
     try:
@@ -258,7 +259,7 @@ def _messages(data: bytes, max_records: int) -> Iterator[tuple[int, int, Message
         raise Malformed("a message that ends inside its key") from None
 
 
-# writing
+# -- writing
 
 
 def build_message(
@@ -285,9 +286,9 @@ def build_set(
     timestamp_type: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """(offset, timestamp, key, value) each as an entry; with a codec all of them in one wrapper.
+    """A set of (offset, timestamp, key, value), at least one; with a codec all of them in one wrapper.
 
-    Raises Malformed for a codec that the formats never had. At least one record.
+    Raises Malformed for a codec that the formats never had.
     """
     if codec >= ZSTD:
         raise Malformed(f"there is no {CODEC_NAMES[codec]} in message formats v0 and v1")
@@ -317,13 +318,13 @@ def pack(codec: int, inside: bytes, magic: int, level: int | None = None) -> byt
     return _with_lz4_checksum(packed, broken=True) if codec == LZ4 and magic == V0 else packed
 
 
-# lz4 of v0
+# -- lz4 of v0
 
 
 def _with_lz4_checksum(frame: bytes, *, broken: bool) -> bytes:
-    """The lz4 frame with the checksum of its header as it should be, or as it was over the frame's magic number too.
+    """The lz4 frame with the right checksum of its header, or the `broken` one over the frame's magic number too.
 
-    Anything else than the beginning of a frame stays as it is.
+    Data that do not begin a frame stay as they are.
     """
     if len(frame) < 7 or frame[:4] != b"\x04\x22\x4d\x18":
         return frame

@@ -3,8 +3,8 @@
     body length varint | attributes i8 | timestamp delta varint | offset delta varint | key length varint, key
     value length varint, value | header count varint, then each: key length varint, key, value length varint, value
 
-A plain loop, about 0.5 M records/s. Who reads many records uses `record_columns`, which this is the oracle of.
-Source: org.apache.kafka.common.record.DefaultRecord; its rules for what is malformed are kept.
+A plain loop, about 0.5 M records/s. Readers of many records use `record_columns`, which is tested against this module.
+Source: org.apache.kafka.common.record.DefaultRecord, with its rules for malformed records.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from kafkalite.record.compression import NONE, UNPACKED_BYTES_MAX, decompress
 RECORD_BYTES_MIN = 7  # a body length of one byte and a body of six
 RECORDS_BYTES_MAX = 32 << 20
 RECORDS_MAX = 250_000
-"""What a batch may unpack to where each record becomes an object: producers send some megabytes and some ten thousand
-records at most, and 250,000 are half a second of work and 60 MB. Who must read more says so."""
+"""Limits for a batch that is unpacked into an object per record: producers send some megabytes and some ten thousand
+records at most, and 250,000 are half a second of work and 60 MB. Callers that must read more pass limits of their
+own."""
 
 
 class Record(NamedTuple):
@@ -34,7 +35,7 @@ class Record(NamedTuple):
 
 
 def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX) -> list[Record]:
-    """The records of one whole v2 batch, unpacked if need be. The checksum is not looked at.
+    """The records of one whole v2 batch, decompressed if necessary. The checksum is not verified.
 
     Raises Malformed when the records are not what the header says, or unpack to more than `max_bytes` or `max_records`.
     """
@@ -46,9 +47,9 @@ def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records:
 
 
 def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp) of each record, as far as they are asked for; keys and values stay where they are.
+    """(offset, timestamp) of each record, lazily; keys and values are not copied.
 
-    Raises Malformed as `read_records`, though faults inside a record are passed over.
+    Raises Malformed as `read_records`, but does not see faults inside a record.
     """
     header, body = _unpacked(batch, max_bytes)
     size_bytes = len(body)
@@ -72,7 +73,7 @@ def record_times(batch: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> Iterator
 
 
 def _unpacked(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, Buffer]:
-    """The header of one whole v2 batch and what follows it, unpacked."""
+    """The header of one whole v2 batch, and its records, decompressed."""
     header = parse_header(batch)
     if header.magic != MAGIC:
         raise Malformed(f"the batch at offset {header.base_offset} has magic {header.magic}, not 2")
@@ -87,8 +88,8 @@ def _unpacked(batch: Buffer, max_bytes: int) -> tuple[BatchHeader, Buffer]:
 
 
 def read_body(header: BatchHeader, body: Buffer) -> list[Record]:
-    """The records in `body`, which is what follows `header` after unpacking."""
-    data = bytes(body)  # the keys and values are cut out of it; what was unpacked is bytes already and not copied
+    """The records in `body`, which followed `header` and is decompressed."""
+    data = bytes(body)  # keys and values are cut out of it; a body that was decompressed is bytes already: no copy
     if not 0 <= header.record_count * RECORD_BYTES_MIN <= len(data):
         raise Malformed(f"the batch at offset {header.base_offset} cannot hold {header.record_count} records")
     log_append_time = header.max_timestamp if header.timestamp_type else None
@@ -146,7 +147,8 @@ def _read_bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
-    """A zig-zag varint of at most `bits` bits, and where it ends. IndexError past the end; bits above are dropped."""
+    """A zig-zag varint of at most `bits` bits, and the position behind it. Bits above are dropped. Raises IndexError
+    where the data end."""
     value = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -159,5 +161,5 @@ def read_varint(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
 
 
 def wrap(value: int) -> int:
-    """To 64 bits, as Java's and numpy's additions do."""
+    """`value` wrapped to 64 bits, as Java's and numpy's additions do."""
     return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)

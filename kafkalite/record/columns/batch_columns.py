@@ -1,7 +1,7 @@
-"""The headers of many batches at once, as numpy columns: what is in a buffer, before any record is looked at.
+"""The headers of many batches at once, as numpy columns; no record is read.
 
-Batches are hopped over one by one (0.1 us each); then all headers are copied into one structured array and every
-check is one comparison of columns.
+The batches are found one by one (0.1 us each); then all headers are copied into one structured array, and every check
+is one comparison of columns.
 Source: org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
@@ -52,16 +52,16 @@ _HEAD = np.dtype(
 
 
 class OldFormat(Malformed):
-    """A message of format v0 or v1 stands among the batches."""
+    """There is a message of format v0 or v1 among the batches."""
 
 
 @dataclass(slots=True)
 class Batches:
-    """The whole batches of a buffer, one row each. `heads` has the header's fields by name, big-endian as they lie."""
+    """The whole batches of a buffer, one row each. `heads` has the header's fields by name, big-endian as on disk."""
 
     position: Array
     heads: npt.NDArray[np.void]
-    consumed_bytes: int  # where the last whole batch ends; what follows is the beginning of one more, or nothing
+    consumed_bytes: int  # the end of the last whole batch; the beginning of one more may follow
 
     def __len__(self) -> int:
         return len(self.position)
@@ -97,7 +97,7 @@ class Batches:
 
     @property
     def is_control(self) -> Flags:
-        """Transaction markers and the like: they have records, but `decode` leaves them out."""
+        """Transaction markers and the like, whose records `decode` leaves out."""
         return self._have(CONTROL)
 
     @property
@@ -112,7 +112,7 @@ class Batches:
 
 
 def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
-    """The whole batches in `data`. Stops quietly at one that is cut off.
+    """The whole batches in `data`, up to one that is cut off.
 
     Raises Malformed where no batch can begin and, with `check_crc`, for one whose checksum is wrong; OldFormat for a
     message of format v0 or v1.

@@ -1,6 +1,6 @@
 """The headers of many records at once, as numpy columns.
 
-The k-th header of all records is one step, as with records; when few records go on, each is walked alone.
+The k-th headers of all records are decoded in one step; when few records have more, each is decoded by itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LANES_MIN = 32
 
 @dataclass(slots=True)
 class HeaderColumns:
-    """All headers of all records, in order. Record i has those from `first[i]` up to `first[i + 1]`."""
+    """All headers of all records, in order. Record i has the rows from `first[i]` up to `first[i + 1]`."""
 
     first: Array
     key_start: Array
@@ -30,11 +30,11 @@ class HeaderColumns:
 
 
 def walk_headers(data: Bytes, at: Array, end: Array, count: Array) -> tuple[HeaderColumns, Array]:
-    """The headers of records with `count` each from `at` on, and where the last of each ends.
+    """The headers of records with `count` each from `at` on, and the end of each record's last one.
 
     Raises Corrupt with the row of the record.
     """
-    # at least two bytes each: what may be allocated is bounded by what came
+    # at least two bytes each: the data bound the allocation
     refuse((count < 0) | (count * 2 > end - at), "a record with more headers than bytes")
     first = first_headers(count)
     out = HeaderColumns(first, *[np.empty(int(first[-1]), np.int64) for _ in range(4)])
@@ -81,14 +81,14 @@ def _walk_alone(data: memoryview, position: int, out: HeaderColumns, slots: rang
 
 
 def first_headers(counts: Array) -> Array:
-    """Where in the header columns each record's begin, and one past the last."""
+    """The first row of each record in the header columns, and one past the last."""
     first = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=first[1:])
     return first
 
 
 def join_headers(counts: Array, found: list[HeaderColumns]) -> HeaderColumns:
-    """The headers of all blocks behind one another; blocks without any left nothing in `found`."""
+    """The headers of all blocks, concatenated; blocks without any left nothing in `found`."""
     none = [np.empty(0, np.int64)]
     return HeaderColumns(
         first_headers(counts),

@@ -1,9 +1,9 @@
 """A message set of v0 or v1 with very many messages, as the records of a v2 batch and back, by columns.
 
 A wrapper of some kilobytes may hold tens of thousands of messages, a batch a quarter of a million records. One object
-for each takes 10 us of the loop; here what is left for each are a hop or a join, a checksum and two copies, 2 us: all
-sizes, times and offsets are gathered, and all varints and heads written, a column at a time.
-The plain versions, and the oracles in the tests, are `read_set` with `encode_records`, and `build_set`.
+for each takes 10 us of the loop; here each takes 2 us, for a step or a join, a checksum and two copies: all sizes,
+timestamps and offsets are gathered, and all varints and heads written, a column at a time.
+The plain versions, with which tests compare, are `read_set` with `encode_records`, and `build_set`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MessageColumns(NamedTuple):
 
     data: bytes
     magic: int
-    offset: Array  # as it stands: in a wrapper of v1 it counts from the wrapper's first
+    offset: Array  # as stored: in a wrapper of v1 it counts from the wrapper's first
     timestamp: Array  # -1 in v0
     any_append_time: bool
     key_start: Array
@@ -97,7 +97,7 @@ def read_columns(data: bytes, max_records: int, *, check_crc: bool) -> MessageCo
 
 
 def _field(raw: Bytes, at: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """(start, end, where it is over) of the fields whose sizes stand at `at`, none of them behind `ends`."""
+    """(start, end, position behind) of the fields whose sizes are at `at`, none of them behind `ends`."""
     size = _gather(raw, at, 4)
     start = at + 4
     end = np.where(size < 0, start - 1, start + size)
@@ -191,7 +191,7 @@ def zigzag(value: Array) -> npt.NDArray[np.uint64]:
 
 
 def varint_width(value: npt.NDArray[np.uint64]) -> Array:
-    """How many bytes each varint takes."""
+    """The number of bytes of each varint."""
     width = np.ones(len(value), np.int64)
     rest: npt.NDArray[Any] = value >> np.uint64(7)
     while rest.any():
@@ -201,7 +201,7 @@ def varint_width(value: npt.NDArray[np.uint64]) -> Array:
 
 
 def write_varints(out: Bytes, at: Array, value: npt.NDArray[np.uint64]) -> Array:
-    """Write each at its place; where they end."""
+    """Write each varint at its position; returns their ends."""
     end = at.copy()
     rows = np.arange(len(value))
     while len(rows):

@@ -1,11 +1,11 @@
 """The records of many v2 batches at once, as numpy columns: for Spark, the cleaner, exact counts and checks.
 
-First, where does each record begin (`record_lanes`)? Then all fields of all records: a block of records at a time,
-field by field, varints as gathered bytes. Keys, values and headers are not copied: their columns are positions in
+`varint_columns` finds where each record begins; then all fields of all records are decoded, a block of records at a
+time, field by field, varints as gathered bytes. Keys, values and headers are not copied: their columns are positions in
 `Columns.data`, which is the caller's buffer, or a new one where batches are compressed.
 Nothing outside the buffer is read, whatever the lengths say: positions are clipped while reading, can only grow, and
 must in the end meet the end that the batch declared.
-`record.read_records` is the plain version, and the oracle in tests/unit/record/columns/test_record_columns.py.
+`record.read_records` is the plain version, with which tests/unit/record/columns/test_record_columns.py compares.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Columns:
     key_end: Array
     value_start: Array
     value_end: Array
-    header_start: Array  # of its first header, behind their count
+    header_start: Array  # its first header, behind their count
     header_count: Array
-    headers: HeaderColumns | None = field(default=None, init=False)  # when they were asked for
+    headers: HeaderColumns | None = field(default=None, init=False)  # on request
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -70,7 +70,7 @@ class Columns:
 def decode(
     data: Buffer, *, headers: bool = False, check_crc: bool = False, max_bytes: int = UNPACKED_BYTES_MAX
 ) -> Columns:
-    """All records of the whole batches in `data`, save those of control batches.
+    """All records of the whole batches in `data`, except control batches.
 
     `headers`: decode their columns too, not only check them. `max_bytes` limits what any one batch unpacks to.
     Raises Malformed with the batch's base offset when its records are not what its header says.
@@ -86,7 +86,7 @@ def decode_groups(
     check_crc: bool = False,
     max_bytes: int = UNPACKED_BYTES_MAX,
 ) -> Iterator[Columns]:
-    """As `decode`, but what compressed batches unpack to comes in groups of about `group_bytes`. One at least."""
+    """`decode` in groups, at least one, of about `group_bytes` of decompressed batches."""
     batches = scan(data, check_crc=check_crc)
     counts = batches.record_count
     if (counts < 0).any():
@@ -127,7 +127,7 @@ def _decode_pieces(pieces: list[Buffer], batches: Batches, rows: Array, headers:
 
 
 def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Array, headers: bool) -> Columns:
-    """The records of the batches `rows`, whose bodies lie from `starts` to `ends`."""
+    """The records of the batches `rows`, whose bodies are from `starts` to `ends`."""
     counts = batches.record_count[rows]
     too_many = counts * RECORD_BYTES_MIN > ends - starts
     if too_many.any():
@@ -142,7 +142,7 @@ def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Arr
         except Corrupt as error:
             raise _corrupt(batches, int(rows[error.row]), error.why) from None
         _decode_blocks(out, begins, found if headers else None)
-        # a record ends where the next one begins, for so they were found; the last one must end where its batch does
+        # a record ends where the next one begins, since they were found so; the last one must end with its batch
         wrong = out.record_end[np.cumsum(counts) - 1] != ends
         if wrong.any():
             raise _corrupt(batches, int(rows[np.argmax(wrong)]), "its records do not end where it ends")

@@ -1,9 +1,9 @@
-"""Where records begin and what their varints say, for many at once: the first step of `record_columns`.
+"""The beginnings of records, and their varints, for many at once: the first step of `record_columns`.
 
-Every length stands before its record, so they must be hopped over one by one; but batches are independent: the k-th
-record of all batches is one numpy step, a lane for each batch. Where too few batches go on (few, huge ones), a tight
-loop hops on alone. Positions are clipped to the buffer while reading: garbage leads to garbage, never out of it, and
-who decodes the records checks that they meet the end that their batch declared.
+The length of a record precedes it, so the records of a batch must be found one by one; but batches are independent: the
+k-th records of all batches are one numpy step, a lane for each batch. Where too few batches go on (few, huge ones), a
+tight loop goes on alone. Positions are clipped to the buffer while reading: garbage leads to garbage, never out of it,
+and the decoder of the records checks that they meet the end that their batch declared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalite.record.record import read_varint
 Bytes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[Any]  # of a signed integer type
 
-# a lane step costs about 15 us whatever its width, a hop 0.15 us: below this width hopping wins
+# a lane step costs about 15 us whatever its width, a record in the loop 0.15 us: below this width the loop wins
 LANES_MIN = 96
 
 
@@ -42,7 +42,7 @@ def refuse(wrong: Flags, why: str) -> None:
 
 
 def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
-    """Where each record (its length) begins, in order, of batches with `counts` records, one at least, from `starts`.
+    """The position of each record's length, in order, for batches with `counts` records, one at least, from `starts`.
 
     Raises Corrupt with the row of the batch.
     """
@@ -54,7 +54,7 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
     slots = slots[order]
     at = starts[order]
     begins[slots] = at
-    counts_left = (counts[order] - 1).tolist()  # descending: those that go on are always the first `width` lanes
+    counts_left = (counts[order] - 1).tolist()  # descending: batches that go on are always the first `width` lanes
     width = len(counts_left)
     step = 0
     while True:
@@ -74,12 +74,12 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
     for lane in range(width):
         slot = int(slots[lane])
         count = counts_left[lane] - step
-        begins[slot : slot + count + 1] = array("q", _hop(view, int(at[lane]), count))
+        begins[slot : slot + count + 1] = array("q", _find_alone(view, int(at[lane]), count))
     return begins
 
 
-def _hop(data: memoryview, position: int, count: int) -> list[int]:
-    """`position`, and where the `count` records after the one there begin."""
+def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
+    """`position`, and the beginnings of the `count` records behind the one there."""
     begins = [position]
     append = begins.append
     try:
@@ -106,10 +106,10 @@ def _hop(data: memoryview, position: int, count: int) -> list[int]:
 
 
 def read_varints(data: Bytes, at: Array, bits: int = 32) -> tuple[Signed, Array]:
-    """The zig-zag varints at `at`, in the narrowest type that holds them, and where they end.
+    """The zig-zag varints at `at`, in the narrowest type that holds them, and their ends.
 
-    Most have one byte or two, so there is a way out after each. A byte that a shorter varint does not have is gathered
-    all the same, and multiplied by zero.
+    Most have one byte or two, so the function may return after each byte. A byte that a shorter varint does not have is
+    gathered all the same, and multiplied by zero.
     """
     first = data.take(at, mode="clip")
     at = at + 1
@@ -146,7 +146,7 @@ def _unzigzag(value: npt.NDArray[Any], signed: type[np.signedinteger[Any]]) -> S
 
 
 def read_fields(data: Bytes, at: Array) -> tuple[Array, Array, Array]:
-    """Starts and ends of the length-prefixed fields at `at`, and where the next ones begin. Length -1 is null."""
+    """Starts and ends of the length-prefixed fields at `at`, and the positions behind them. Length -1 is null."""
     size, start = read_varints(data, at)
     end = start + size
     if (size < 0).any():

@@ -1,10 +1,10 @@
-"""May this be appended? What a leader asks of a producer's batch, and what it does to it.
+"""A leader's checks of a producer's batch before it is appended, and the changes that the topic's settings ask for.
 
-On the way of every produce only the header and the checksum are looked at: one v2 batch, its own length, offsets that
-count from 0, no bits that are the broker's to set. Apache Kafka also looks at every record, and unpacks compressed
-batches for that; here records are read only where the topic asks for it: compacted topics (a null key), a bound on how
-old a record may be, another codec than the producer's. What is taken on trust otherwise is that the records are as
-many as the header says and that its largest timestamp is theirs; readers check both when they unpack.
+For most topics only the header and the checksum are checked: one v2 batch, its own length, offsets that count from 0,
+no bits that only the broker may set. Apache Kafka also reads every record, and decompresses batches for that; here
+records are read only where the topic needs it: compacted topics (a null key), a bound on how old a record may be,
+another codec than the producer's. Otherwise two fields are trusted: the record count and the largest timestamp of the
+header; readers check both when they decompress.
 Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.common.requests.ProduceRequest
 (validateRecords), kafka.log.UnifiedLog.analyzeAndValidateRecords: same conditions, order and codes.
 """
@@ -39,11 +39,12 @@ KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest record there ever was, of format v0
-_UP_TO_MAGIC = 17  # a batch is known as one when this many bytes of it are there
+_UP_TO_MAGIC = 17  # Kafka takes bytes for a batch from this many on
 
 
 class InvalidRecords(KafkaError):
-    """Some records of the batch are to blame: (index in the batch, message) each. Produce v8 and later tell them."""
+    """The log refuses the batch. `record_errors` has (index in the batch, message) of records that are to blame, if
+    single ones are; Produce v8 and later carry them."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -51,7 +52,7 @@ class InvalidRecords(KafkaError):
 
 
 class Rules:
-    """A topic's settings in the form that the check of a batch needs: `rewrites` when a batch may have to change."""
+    """A topic's settings in the form that `validate` needs. `rewrites`: batches may have to change."""
 
     __slots__ = (
         "after_max_ms", "batch_bytes_max", "before_max_ms", "codec", "codec_level", "compacted", "log_append_time",
@@ -107,7 +108,7 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
 
 
 def _no_batch(records: memoryview) -> KafkaError:
-    """What is wrong with bytes in which no batch can be found, or that are too few for one."""
+    """The error for bytes in which no batch can be found, or that are too few for one."""
     size = len(records)
     if size >= PREFIX_BYTES and (length := int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)) < _LENGTH_MIN:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {length} bytes is less than any record takes")
@@ -189,7 +190,7 @@ def _too_large(size: int, limit: int) -> str:
 
 
 def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
-    """Look at every record, where the topic asks for it."""
+    """Check every record: keys and ages."""
     earliest_ms = now_ms - rules.before_max_ms
     try:
         faults = find_faults(records, keys_required=rules.compacted, earliest_ms=earliest_ms)
@@ -211,7 +212,8 @@ def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
 
 
 def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """The batch as the topic wants it on disk: its codec, and its time if that is the broker's. Raises KafkaError.
+    """The batch with the topic's codec, and with the broker's time where the topic has LogAppendTime. Raises
+    KafkaError.
 
     The time is stamped in place; another codec means new memory.
     """

@@ -1,11 +1,11 @@
-"""From old message formats to the one that is stored, and back for readers who know no other.
+"""Conversion from old message formats to the stored one, and back for readers that know no other.
 
-Up (Produce 0-2): a set of v0 or v1 becomes one v2 batch, packed as the topic wants it, else as it came. What makes an
-ordinary batch acceptable is asked of the result, by `validate`; here is asked what only the set can tell: sizes and
-checksums of its entries, one format throughout, one wrapper and nothing beside it.
+Up (Produce 0-2): a set of v0 or v1 becomes one v2 batch with the topic's codec, or else its own. `validate` checks the
+result as any batch; here only the set itself is checked: sizes and checksums of its entries, one format throughout, a
+wrapper only by itself.
 Down (Fetch 0-3): each batch becomes a set of v1 or v0, with the same offsets and the same codec. Headers, producer ids
-and control batches have no place there and are left out; v0 has no timestamps. A batch that is old enough stays as it
-is, and zstd, which the formats never had, is refused.
+and control batches have no place there and are left out; v0 has no timestamps. A batch of an old format stays as it is,
+and zstd, which the formats never had, is refused.
 Both are bounded: a batch of some hundred bytes may unpack to gigabytes.
 Source: org.apache.kafka.storage.internals.log.LogValidator, org.apache.kafka.common.record.RecordsUtil;
 KIP-31, KIP-283.
@@ -13,7 +13,7 @@ KIP-31, KIP-283.
 
 from __future__ import annotations
 
-from struct import Struct, pack_into
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -25,6 +25,7 @@ from kafkalite.record.batch import (
     MAGIC,
     PREFIX_BYTES,
     BatchHeader,
+    assemble,
     compute_crc,
     encode_records,
 )
@@ -59,22 +60,22 @@ if TYPE_CHECKING:
 _UP_TO_MAGIC = 17
 _MESSAGE_BYTES_MIN = MESSAGE_BYTES_MIN + PREFIX_BYTES
 MESSAGES_MAX = 50_000
-"""What a set may hold where `max.message.bytes` does not ask for more. Producers of then gather a megabyte at most
-before they pack it, which are 40,330 of the smallest messages; a wrapper of some kilobytes could hold ten times that,
-and each takes 2 us of the loop."""
-_GZIP_AT_LEISURE_BYTES = 1 << 20
-_GZIP_LEVEL = 1  # of what is more than that, for one reader only: 32 MiB of JSON take 0.2 s instead of 1 s
+"""Limit of messages in a set where `max.message.bytes` does not ask for more. Producers of that age gather a megabyte
+at most before they compress it, which are 40,330 of the smallest messages; a wrapper of some kilobytes could hold ten
+times that, and each takes 2 us of the loop."""
+_GZIP_FAST_FROM_BYTES = 1 << 20
+_GZIP_FAST_LEVEL = 1  # above that, for one reader only: 32 MiB of JSON take 0.2 s instead of 1 s
 _old_head = Struct(">8xiIbb").unpack_from  # size, checksum, magic, attributes
 
 
-# up
+# -- up
 
 
 def to_batch(records: memoryview, rules: Rules) -> memoryview | None:
-    """The one v2 batch that a producer of old (Produce 0-2) has sent in its own format, ready to be appended.
+    """The v2 batch for the message set of an old producer (Produce 0-2), ready for `validate`.
 
     None if there is no whole message: nothing is to be appended then, and nothing is wrong. A part of a message at the
-    end is passed over, as ever. A v2 batch is given back as it is. Raises KafkaError with the code for the producer.
+    end is ignored. A v2 batch is returned as it is. Raises KafkaError with the code for the producer.
     """
     count_max = min(max(MESSAGES_MAX, rules.max_message_bytes // _MESSAGE_BYTES_MIN), RECORDS_MAX)
     count, magics, codec, end = _check_entries(records, rules, count_max)
@@ -103,7 +104,7 @@ def to_batch(records: memoryview, rules: Rules) -> memoryview | None:
 
 
 class _Body(NamedTuple):
-    """The records of a v2 batch without producer, before compression, and what its header says of them."""
+    """The records of a v2 batch without producer, before compression, and the fields of its header."""
 
     data: bytes
     record_count: int
@@ -113,19 +114,15 @@ class _Body(NamedTuple):
     any_append_time: bool
 
     def batch(self, codec: int, level: int | None) -> bytearray:
-        packed = compress(codec, self.data, level)
-        out = bytearray(HEADER_BYTES + len(packed))
-        out[HEADER_BYTES:] = packed
-        pack_into(
-            ">qiibIhiqqqhii", out, 0, 0, len(out) - PREFIX_BYTES, -1, MAGIC, 0, codec, self.record_count - 1,
-            self.base_timestamp, max(self.max_timestamp, -1), -1, -1, -1, self.record_count,
+        header = BatchHeader(
+            0, 0, -1, MAGIC, 0, codec, self.record_count - 1, self.base_timestamp, max(self.max_timestamp, -1), -1, -1,
+            -1, self.record_count,
         )  # fmt: skip
-        pack_into(">I", out, 17, compute_crc(out))
-        return out
+        return assemble(header, compress(codec, self.data, level))
 
 
 def _read(entries: memoryview, header: BatchHeader, count_max: int) -> _Body:
-    """What is in whole entries, of which `header` is the first one's. Raises Malformed."""
+    """The records of whole entries; `header` is the first entry's. Raises Malformed."""
     packed = header.codec != NONE
     data = unpack(read_message(entries)) if packed else bytes(entries)
     if holds_more_than(COLUMNS_MIN, data):
@@ -162,10 +159,8 @@ def _read_many(data: bytes, header: BatchHeader, count_max: int) -> _Body:
 
 
 def _check_entries(records: memoryview, rules: Rules, count_max: int) -> tuple[int, set[int], int, int]:
-    """(number of whole entries, their magics, their codec, where they end) of a producer's set. Raises KafkaError.
-
-    Each has been found sound: its size, and its checksum.
-    """
+    """(number of whole entries, their magics, their codec, where they end) of a producer's set, whose sizes and
+    checksums are right. Raises KafkaError."""
     at = count = codec = 0
     magics: set[int] = set()
     size_bytes = len(records)
@@ -198,7 +193,7 @@ def _check_entries(records: memoryview, rules: Rules, count_max: int) -> tuple[i
 
 
 def _checksums(entry: memoryview, magic: int) -> tuple[int, int, int]:
-    """(the checksum that it has, the one that it should have, attributes). Raises KafkaError."""
+    """(stored checksum, computed checksum, attributes) of one entry. Raises KafkaError."""
     least = HEADER_BYTES if magic == MAGIC else _MESSAGE_BYTES_MIN + (8 if magic == V1 else 0)
     if len(entry) < least:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A message of {len(entry)} bytes where {least} are the least")
@@ -212,21 +207,21 @@ def _too_large(size: int, rules: Rules) -> str:
     return f"The message has {size} bytes, more than the maximum configured value of {rules.max_message_bytes}"
 
 
-# down
+# -- down
 
 
 class NotConvertible(Exception):
-    """This batch cannot be had in an old format. `code` is what a reader is told."""
+    """A batch has no form in the old format. `code` is for the reader."""
 
-    def __init__(self, code: ErrorCode, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
 def to_old_format(header: BatchHeader, batch: memoryview, magic: int, from_offset: int) -> bytes | memoryview:
     """One stored batch, or entry of an older format, as a message set of format `magic`; b"" where nothing is left.
 
-    What is not compressed begins at `from_offset`: some readers take an older message for a fault. Raises
+    A set that is not compressed begins at `from_offset`, since some readers take an earlier message for a fault. Raises
     NotConvertible.
     """
     if header.is_control:
@@ -245,14 +240,15 @@ def to_old_format(header: BatchHeader, batch: memoryview, magic: int, from_offse
         if not found:
             return b""
         level = None
-        if (
-            header.codec == GZIP
-            and sum(len(value) for *_, value in found if value is not None) > _GZIP_AT_LEISURE_BYTES
-        ):
-            level = _GZIP_LEVEL
+        if header.codec == GZIP:
+            level = _gzip_level(sum(len(value) for *_, value in found if value is not None))
         return build_set(found, magic, codec=header.codec, timestamp_type=header.timestamp_type, level=level)
     except Malformed as error:
         raise NotConvertible(ErrorCode.UNSUPPORTED_VERSION, str(error)) from None
+
+
+def _gzip_level(size_bytes: int) -> int | None:
+    return _GZIP_FAST_LEVEL if size_bytes > _GZIP_FAST_FROM_BYTES else None
 
 
 def _few(header: BatchHeader, batch: memoryview) -> list[tuple[int, int, bytes | None, bytes | None]]:
@@ -262,7 +258,7 @@ def _few(header: BatchHeader, batch: memoryview) -> list[tuple[int, int, bytes |
 
 
 def _many(header: BatchHeader, batch: memoryview) -> Columns | MessageColumns | None:
-    """The records of a batch by columns, if they are many. Raises Malformed, also when they are too many."""
+    """The records of a batch as columns, or None if they are few. Raises Malformed, also when they are too many."""
     if header.magic != MAGIC:
         if header.codec == NONE or not holds_more_than(COLUMNS_MIN, data := unpack(read_message(batch))):
             return None
@@ -281,7 +277,7 @@ def _many(header: BatchHeader, batch: memoryview) -> Columns | MessageColumns | 
 
 
 def _pack_many(found: Columns | MessageColumns, header: BatchHeader, magic: int, from_offset: int) -> bytes:
-    """What `build_set` makes of them, by columns."""
+    """`build_set` for columns."""
     from kafkalite.record.columns.message_columns import write_set
 
     codec = header.codec
@@ -290,7 +286,7 @@ def _pack_many(found: Columns | MessageColumns, header: BatchHeader, magic: int,
         first = int((found.offset < from_offset).sum())
         return write_set(found, first, magic, attributes, 0) if first < len(found) else b""
     inside = write_set(found, 0, magic, attributes, int(found.offset[0]) if magic == V1 else 0)
-    level = _GZIP_LEVEL if codec == GZIP and len(inside) > _GZIP_AT_LEISURE_BYTES else None
+    level = _gzip_level(len(inside)) if codec == GZIP else None
     packed = pack(codec, inside, magic, level)
     latest = int(found.timestamp.max())
     return build_message(int(found.offset[-1]), None, packed, latest, magic=magic, attributes=attributes | codec)

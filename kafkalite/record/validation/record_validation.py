@@ -1,26 +1,24 @@
-"""Every record of a producer's batch, where the topic asks for that: keys that are missing, times too long ago, and the
-same records packed with another codec.
+"""Checks of every record of a producer's batch, where the topic needs that (missing keys, timestamps too long ago), and
+recompression with another codec.
 
-A few hundred bytes can unpack to a quarter of a million records. One object each would hold up the loop for a second
-and more, so batches of more than `COLUMNS_MIN` records are looked at as columns, whose memory and time are bounded by
-`RECORDS_BYTES_MAX` and `RECORDS_MAX` (200,000 records: 0.1 s instead of 1.3 s), and are packed anew without being taken
-apart. numpy is imported when the first of them comes.
+A few hundred bytes can unpack to a quarter of a million records. One object each would hold the loop for a second and
+more, so batches of more than `COLUMNS_MIN` records are decoded as columns, whose memory and time are bounded by
+`RECORDS_BYTES_MAX` and `RECORDS_MAX` (200,000 records: 0.1 s instead of 1.3 s), and are recompressed as they are. numpy
+is imported for the first of them.
 Source: org.apache.kafka.storage.internals.log.LogValidator.
 """
 
 from __future__ import annotations
 
-from struct import pack_into
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import (
     CODEC_MASK,
     HEADER_BYTES,
-    PREFIX_BYTES,
     BatchHeader,
+    assemble,
     build_batch,
-    compute_crc,
     parse_header,
 )
 from kafkalite.record.compression import NONE, compress
@@ -31,23 +29,23 @@ if TYPE_CHECKING:
 
 COLUMNS_MIN = 1000
 MISNUMBERED_MAX = 20_000
-"""Records whose offsets do not count from 0 are taken apart to be numbered. Some old clients send such batches."""
+"""Records whose offsets do not count from 0 are decoded to be numbered. Some old clients send such batches."""
 FAULTS_MAX = 1000
-"""Kafka lists every record that is at fault; the answer to a quarter of a million of them is a bomb of its own."""
+"""Kafka lists every faulty record; an answer that lists a quarter of a million of them is too large to make."""
 
 
 class Faults(NamedTuple):
-    """The places in the batch of records without a key, and of those that are too old with their timestamps: the first
-    `FAULTS_MAX` of each."""
+    """Indexes of records without a key, and (index, timestamp) of records that are too old: the first `FAULTS_MAX` of
+    each."""
 
     without_key: list[int]
     too_old: list[tuple[int, int]]
 
 
 def find_faults(records: memoryview, *, keys_required: bool, earliest_ms: int) -> Faults:
-    """What is wrong with the records of one whole batch. A record without a time (-1) is not too old.
+    """The faulty records of one whole batch. A record without a timestamp (-1) is not too old.
 
-    Raises Malformed when they are not what the header says, or too many.
+    Raises Malformed when the records are not as the header says, or too many.
     """
     header = parse_header(records)
     if header.record_count > COLUMNS_MIN:
@@ -80,7 +78,7 @@ def repack(records: memoryview, codec: int, level: int | None) -> bytearray:
     if header.record_count > COLUMNS_MIN:
         found = _columns(records, header)
         if (found.offset[1:] - found.offset[:-1] == 1).all() and found.offset[0] == header.base_offset:
-            return _repacked_as_it_lies(header, found, codec, level)
+            return _repacked_unchanged(header, found, codec, level)
         if header.record_count > MISNUMBERED_MAX:
             raise Malformed(f"{header.record_count} records whose offsets do not count from 0")
     return build_batch(
@@ -95,22 +93,20 @@ def repack(records: memoryview, codec: int, level: int | None) -> bytearray:
     )
 
 
-def _repacked_as_it_lies(header: BatchHeader, found: Columns, codec: int, level: int | None) -> bytearray:
-    """The bytes of the records do not change, for their offsets are what they should be."""
+def _repacked_unchanged(header: BatchHeader, found: Columns, codec: int, level: int | None) -> bytearray:
+    """Compresses the bytes of the records as they are: their offsets need no change."""
     body = found.data.data
     if header.codec == NONE:
         body = body[HEADER_BYTES:]
-    packed = compress(codec, body, level)
-    out = bytearray(HEADER_BYTES + len(packed))
-    out[HEADER_BYTES:] = packed
-    pack_into(
-        ">qiibIhiqqqhii", out, 0, 0, len(out) - PREFIX_BYTES, -1, header.magic, 0,
-        header.attributes & ~CODEC_MASK | codec, header.record_count - 1, header.base_timestamp,
-        int(found.timestamp.max()), header.producer_id, header.producer_epoch, header.base_sequence,
-        header.record_count,
-    )  # fmt: skip
-    pack_into(">I", out, 17, compute_crc(out))
-    return out
+    header = header._replace(
+        base_offset=0,
+        leader_epoch=-1,
+        crc=0,
+        attributes=header.attributes & ~CODEC_MASK | codec,
+        last_offset_delta=header.record_count - 1,
+        max_timestamp=int(found.timestamp.max()),
+    )
+    return assemble(header, compress(codec, body, level))
 
 
 def _columns(records: memoryview, header: BatchHeader) -> Columns:

@@ -113,11 +113,11 @@ def test_everything_that_is_written_is_accepted_and_damage_is_not(
 
 def records_left(directory: Path) -> int:
     """What a partition's files hold, by their names: from the first segment's base to the end."""
-    from kafkalite.record.batch import iterate
+    from kafkalite.record.batch import iter_batches
 
     count = 0
     for segment in directory.glob("*.log"):
-        count += sum(header.record_count for header, _ in iterate(memoryview(bytearray(segment.read_bytes()))))
+        count += sum(header.record_count for header, _ in iter_batches(memoryview(bytearray(segment.read_bytes()))))
     return count
 
 

@@ -21,7 +21,7 @@ from kafkalite.common.clock import ManualClock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kafkalite.record.batch import NewRecord, build_batch, compute_crc, iterate
+from kafkalite.record.batch import NewRecord, build_batch, compute_crc, iter_batches
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential import asking
 from tests.support.wait import DEADLINE_S
@@ -215,7 +215,7 @@ def test_a_slow_reader_gets_all_of_a_segment_that_is_unlinked_meanwhile(tmp_path
         _, response = decode_response(FetchRequest, 12, memoryview(data)[4:])
         records = response.responses[0].partitions[0].records
         assert len(records) == size_bytes
-        for header, batch in iterate(records):
+        for header, batch in iter_batches(records):
             assert header.crc == compute_crc(batch)
 
     tell(tmp_path, story, message_max_bytes=2 << 20)

@@ -10,7 +10,7 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.record.batch import build_batch, iterate
+from kafkalite.record.batch import build_batch, iter_batches
 from kafkalite.record.record import Record, read_records
 
 ANSWER_S = 120.0
@@ -76,7 +76,7 @@ class Line:
             data = told.responses[0].partitions[0]
             assert data.error_code == 0, f"fetch from {topic}-{partition} at {position}: {data.error_code}"
             before = position
-            for header, batch in iterate(memoryview(data.records)):
+            for header, batch in iter_batches(memoryview(data.records)):
                 for record in read_records(batch):
                     if record.offset >= position:
                         found[record.offset] = record.value or b""

@@ -24,7 +24,7 @@ from kafkalite.protocol.codec.codec import decode, encoder
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_request_header
 from kafkalite.protocol.messages.fetch import FetchResponse
-from kafkalite.record.batch import HEADER_BYTES, compute_crc, encode_records, iterate, parse_header
+from kafkalite.record.batch import HEADER_BYTES, compute_crc, encode_records, iter_batches, parse_header
 from kafkalite.record.columns import record_columns
 from kafkalite.record.columns.batch_columns import scan
 from kafkalite.record.columns.message_columns import encode_columns, read_columns
@@ -190,7 +190,7 @@ def _check_walks(view: memoryview) -> None:
     """Batch by batch, and by columns: the same batches, the same records."""
     walked: list[memoryview] = []
     with suppress(Malformed):
-        for header, one in iterate(view):
+        for header, one in iter_batches(view):
             assert header.size_bytes == len(one)
             walked.append(one)
     try:

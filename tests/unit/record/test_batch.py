@@ -13,7 +13,7 @@ from kafkalite.record.batch import (
     NewRecord,
     build_batch,
     compute_crc,
-    iterate,
+    iter_batches,
     parse_header,
     stamp,
     stamp_log_append_time,
@@ -126,11 +126,11 @@ def test_what_compaction_leaves() -> None:
 def test_iterate_walks_whole_batches_and_stops_at_a_torn_one() -> None:
     first, second = build_batch(RECORDS), build_batch(RECORDS[:1], base_offset=4)
     both = bytes(first + second)
-    found = list(iterate(both))
+    found = list(iter_batches(both))
     assert [header.base_offset for header, _ in found] == [0, 4]
     assert [bytes(view) for _, view in found] == [first, second]
     for size in range(len(first), len(both)):
-        assert [header.base_offset for header, _ in iterate(both[:size])] == [0]
+        assert [header.base_offset for header, _ in iter_batches(both[:size])] == [0]
 
 
 def test_nonsense_is_malformed() -> None:
@@ -143,13 +143,13 @@ def test_nonsense_is_malformed() -> None:
         wrong = bytearray(batch)
         struct.pack_into(">i", wrong, 8, length)
         with pytest.raises(Malformed, match="length says"):
-            list(iterate(batch + wrong))
+            list(iter_batches(batch + wrong))
     for magic in (0, 1, 3, 255):
         wrong = bytearray(batch)
         wrong[16] = magic
         for size in (17, 40, len(wrong)):
             with pytest.raises(Malformed, match=f"magic is {magic}"):
-                list(iterate(batch + wrong[:size]))
+                list(iter_batches(batch + wrong[:size]))
 
 
 def test_records_that_lie_are_malformed() -> None:
