@@ -1,10 +1,10 @@
-"""A small durable list: one checksummed JSON line per entry, in a file that only grows until it is rewritten whole.
+"""A small durable list: one checksummed JSON line per entry, in a file that grows until it is rewritten.
 
     1a2b3c4d {"op":"topic","name":"orders",...}
 
-The checksum is CRC-32C over the JSON. `append` returns after fsync. What a power cut leaves of the last line is cut
-off at load; a bad line before others means that the disk lost something, and nobody should go on as if it had not.
-Blocking: callers run `append` and `rewrite` on a thread.
+The checksum is CRC-32C over the JSON. `append` returns after fsync. A last line that a power cut tore is cut off at
+load; a damaged line before others means that the disk lost data, and is an error. Blocking: callers run `append` and
+`rewrite` on a thread.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from kafkalite.common.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
+JOURNAL_NAME = "kafkalite-registry.journal"
 Entry = dict[str, Any]
 
 
@@ -29,18 +30,17 @@ class CorruptJournal(ConfigError):
 
 
 class Journal:
-    """The file. `load` first. `size_bytes` is the end of the last whole entry."""
+    """The file. `load` comes first. `size_bytes` is the end of the last whole entry."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._temporary = path.with_name(path.name + ".tmp")
         self.size_bytes = 0
         self._fd = -1
 
     def load(self) -> list[Entry]:
-        """The entries in order; none in a new file. Cuts a torn tail off. Raises CorruptJournal, OSError."""
-        self.path.with_name(self.path.name + ".tmp").unlink(
-            missing_ok=True
-        )  # of a rewrite that did not come to its end
+        """The entries in order; none in a new file. Cuts off a torn tail. Raises CorruptJournal, OSError."""
+        self._temporary.unlink(missing_ok=True)  # of a rewrite that was interrupted
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -50,7 +50,7 @@ class Journal:
         if self.size_bytes < len(data):
             cut = data[self.size_bytes :]
             if cut.endswith(b"\n"):
-                logger.error("%s: the last entry is damaged, and what it said is lost: %r", self.path, cut)
+                logger.error("%s: the last entry is damaged and lost: %r", self.path, cut)
             else:
                 logger.warning("%s: cut %d bytes of an unfinished entry", self.path, len(cut))
             os.ftruncate(self._fd, self.size_bytes)
@@ -58,7 +58,7 @@ class Journal:
         return entries
 
     def append(self, entry: Entry) -> None:
-        """Add one entry; on the disk when this returns. Raises OSError, and then the file is as before, or
+        """Add one entry; it is on the disk when this returns. Raises OSError, and then the file is as before, or
         `is_open` has become False because not even that worked."""
         line = encode(entry)
         try:
@@ -83,8 +83,8 @@ class Journal:
             self.close()
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Put these entries in the place of all others, at once or not at all. Raises OSError: see `is_open`."""
-        temporary = self.path.with_name(self.path.name + ".tmp")
+        """Replace all entries by these, atomically. Raises OSError: see `is_open`."""
+        temporary = self._temporary
         data = b"".join(map(encode, entries))
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -98,7 +98,7 @@ class Journal:
             temporary.unlink(missing_ok=True)
             raise
         self.close()
-        # open again only when the new name is on the disk: an entry in a file that a power cut renames back is lost
+        # reopened only when the new name is on the disk: an entry in a file that a power cut renames back would be lost
         try:
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -155,6 +155,3 @@ def _decode_line(line: bytes) -> Entry | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
-
-
-JOURNAL_NAME = "kafkalite-registry.journal"

@@ -1,10 +1,10 @@
-"""Where the replicas of new partitions go: round robin over the live brokers, racks taking turns.
+"""Placement of the replicas of new partitions: round robin over the live brokers, with the racks taking turns.
 
-The first replicas walk through the brokers from `start_index` on, one each; the further replicas of a partition stand
-at a distance from the first one that grows by one with every round (`shift`), so that the partitions of a dead broker
-are not all taken over by the same neighbour. With racks the brokers are first put in an order in which the racks take
-turns, and a rack that has a replica is passed over as long as another one has none. A topic begins at a random broker;
-partitions that are added go on where those that are there left off.
+The first replicas go round the brokers from `start_index` on, one each; the further replicas of a partition are at a
+distance from the first one that grows by one with every round (`shift`), so that the partitions of a dead broker are
+not all taken over by the same neighbour. With racks the brokers are first put in an order in which the racks take
+turns, and a rack that has a replica is skipped as long as another one has none. A topic begins at a random broker;
+added partitions continue the round of the present ones.
 
 Unlike Kafka, which refuses to create topics then (with an unknown server error), brokers of which only some have a rack
 are treated as if none had one, as kafka-topics does with RackAwareMode.Safe.
@@ -19,7 +19,7 @@ from itertools import zip_longest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 
-REPLICATION_FACTOR_MAX = 1  # nobody copies records yet: a second replica would be a promise that is not kept
+REPLICATION_FACTOR_MAX = 1  # brokers do not copy records from each other yet
 
 Racks = Mapping[int, str | None]
 """The rack of each live broker by its id."""
@@ -78,8 +78,8 @@ def assign_replicas(
 def assign_added_partitions(
     racks: Racks, existing: Mapping[int, Sequence[int]], partition_count: int
 ) -> dict[int, tuple[int, ...]]:
-    """The replicas of `partition_count` partitions behind the `existing` ones, which go on with their spread and have
-    as many replicas as partition 0. Errors as of `assign_replicas`."""
+    """The replicas of `partition_count` partitions behind the `existing` ones, which continue their round and have as
+    many replicas as partition 0. Errors as of `assign_replicas`."""
     leader, replication_factor = existing[0][0], len(existing[0])
     start_index = next((index for index, broker in enumerate(sorted(racks)) if broker >= leader), 0)
     return assign_replicas(
@@ -111,7 +111,7 @@ def _others(brokers: Sequence[int], first: int, shift: int) -> Iterator[int]:
 def _across_racks(
     brokers: Sequence[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
 ) -> tuple[int, ...]:
-    """Passes over a rack that has a replica while another one has none. Ends, since there are no more replicas than
+    """Skips a rack that has a replica while another one has none. Ends, since there are no more replicas than
     brokers."""
     rack_count = len(set(racks.values()))
     replicas = [brokers[first]]

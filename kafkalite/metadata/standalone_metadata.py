@@ -1,8 +1,8 @@
-"""The registry of a single node: a journal file beside the logs, replayed into memory at start.
+"""The metadata of a broker by itself: a journal file beside the logs, replayed into memory at start.
 
 An operation is checked against memory, written and fsynced on a thread of its own, then applied to memory and told to
-the listeners; one at a time, in order. The file is rewritten with only what still holds when it has doubled. The first
-entry names the cluster and the format.
+the listeners; one at a time, in order. When the file has doubled it is rewritten from memory. The first entry names the
+cluster and the format.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _SLACK_BYTES = 64 * 1024  # a journal below this is not worth rewriting
 
 
 def journal_directory(online: Sequence[str], offline: Mapping[str, str]) -> str:
-    """Which of the data directories that work has the registry, or gets it: the first one. Raises ConfigError when it
-    cannot be told, `offline` says why those do not work."""
+    """The data directory among `online` that has the journal, else the first, which gets it. Raises ConfigError when it
+    may be in one of `offline`, whose values say why they do not work."""
     holders = [path for path in online if (Path(path) / JOURNAL_NAME).exists()]
     if len(holders) > 1:
         raise ConfigError(
-            f"{' and '.join(holders)} both hold a registry ({JOURNAL_NAME}): they were the data of two brokers; "
+            f"{' and '.join(holders)} both hold cluster metadata ({JOURNAL_NAME}): they were the data of two brokers; "
             "name only those of one in log.dirs"
         )
     if holders:
@@ -50,18 +50,18 @@ def journal_directory(online: Sequence[str], offline: Mapping[str, str]) -> str:
     if offline:
         path, why = next(iter(offline.items()))
         raise ConfigError(
-            f"no registry ({JOURNAL_NAME}) in {' or '.join(online)}, so it must be in {path}, but {why}; repair that "
-            "disk, or take the directory out of log.dirs to go on with the topics that are found in the others"
+            f"no cluster metadata ({JOURNAL_NAME}) in {' or '.join(online)}, so it must be in {path}, but {why}; "
+            "repair that disk, or take the directory out of log.dirs to go on with the topics found in the others"
         )
     return online[0]
 
 
 class StandaloneMetadata(ClusterMetadata):
-    """The registry in `data_dir`.
+    """The metadata in `data_dir`.
 
-    For a directory that has no registry yet, `cluster_id` is its cluster (None makes one up), and `first_topics` makes
-    of no topics those that a broker without this registry left there; `is_new` says after `start` that it was so. With
-    `takes_over` it is asked in any case, with the topics that there are.
+    For a directory that has no journal yet, `cluster_id` is its cluster (None generates one), and `first_topics` gives
+    the topics that a broker without a journal left there; `is_new` is true after `start` then. With `takes_over`
+    `first_topics` is called in any case, with the topics of the journal.
     """
 
     is_shared = False
@@ -131,7 +131,7 @@ class StandaloneMetadata(ClusterMetadata):
                 self._journal.rewrite(self._snapshot())
         except OSError as error:
             self._journal.close()
-            raise ConfigError(f"cannot keep the registry in {path}: {error.strerror or error}") from None
+            raise ConfigError(f"cannot keep the cluster metadata in {path}: {error.strerror or error}") from None
         except ConfigError:
             self._journal.close()
             raise
@@ -238,8 +238,8 @@ class StandaloneMetadata(ClusterMetadata):
     async def _commit(
         self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
     ) -> None:
-        """Check, write, apply, tell: one operation at a time. Goes to its end even if the caller is cancelled,
-        so that memory never misses what the file has."""
+        """Check, write, apply, tell: one operation at a time. It is completed even if the caller is cancelled, so that
+        memory has all that the file has."""
         task = asyncio.ensure_future(self._commit_in_turn(check, make, change, name))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if nobody waits any more
         await asyncio.shield(task)
@@ -266,7 +266,7 @@ class StandaloneMetadata(ClusterMetadata):
             raise StorageError(f"cannot write {self._journal.path}: {error.strerror or error}") from None
 
     async def _rewrite(self) -> None:
-        """Leave out of the file what no longer holds. A failure costs nothing but space: the old file goes on."""
+        """Rewrites the file from memory. A failure costs only space: the old file stays in use."""
         entries = self._snapshot()
         try:
             await self._write(lambda: self._journal.rewrite(entries))
@@ -278,7 +278,7 @@ class StandaloneMetadata(ClusterMetadata):
         self._rewrite_at_bytes = _SLACK_BYTES + 2 * live_bytes
 
     def _snapshot(self) -> list[Entry]:
-        """The shortest list of entries that leads to what is in memory."""
+        """The shortest list of entries from which memory can be replayed."""
         entries: list[Entry] = [{"op": "cluster", "version": _FORMAT_VERSION, "id": self._cluster_id}]
         if self._next_producer_id:
             entries.append({"op": "producer_ids", "next": self._next_producer_id})
@@ -287,7 +287,7 @@ class StandaloneMetadata(ClusterMetadata):
         return entries
 
     def _replay(self, entry: Entry) -> None:
-        """Apply one entry to memory. It was checked before it was written. Errors: see `start`."""
+        """Applies one entry, which was checked before it was written, to memory. Errors: see `_load`."""
         op = entry["op"]
         if op == "cluster":
             if entry["version"] != _FORMAT_VERSION:

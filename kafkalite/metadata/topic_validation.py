@@ -1,4 +1,4 @@
-"""What a new topic, or one that is to grow, must be like: pure checks, with Kafka's codes and words.
+"""Checks of a new topic, and of a topic that is to grow, with Kafka's codes and words.
 
 Source: kafka.zk.AdminZkClient.validateTopicCreate, kafka.server.ZkAdminManager, kafka.admin.AdminUtils.
 """
@@ -14,7 +14,7 @@ PARTITION_COUNT_MAX = 100_000  # of one topic: each is a directory with open fil
 
 
 def check_new_topic(name: str, partition_count: int, others: Iterable[str]) -> None:
-    """Raise the KafkaError that creating this topic beside `others` must end in: 17, 36, 37."""
+    """Raises the KafkaError for which this topic cannot be created beside `others`: 17, 36, 37."""
     fault = topic_name_fault(name)
     if fault is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
@@ -32,7 +32,7 @@ def check_new_topic(name: str, partition_count: int, others: Iterable[str]) -> N
 
 
 def check_more_partitions(name: str, current: int, total_count: int) -> None:
-    """Raise KafkaError(INVALID_PARTITIONS) unless a topic can grow from `current` to `total_count` partitions."""
+    """Raises KafkaError(INVALID_PARTITIONS) unless a topic can grow from `current` to `total_count` partitions."""
     if total_count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partitions.")
     if total_count < current:

@@ -1,4 +1,4 @@
-"""Brokers as the controller sees them: each a registry and a candidate, and nothing else, on a real ZooKeeper."""
+"""Brokers as the controller sees them: cluster metadata and a candidate each, and nothing else, on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -45,35 +45,35 @@ class Member:
         clock = SystemClock(asyncio.get_running_loop())
         settings = ZooKeeperConfig(connect=place.connect, session_timeout_ms=session_timeout_ms)
         self.broker_id = broker_id
-        self.registry = ZooKeeperMetadata(settings, [directory], clock, broker_id=broker_id)
-        self.view = self.registry.view
-        self.controller = Controller(self.registry, clock, config or BrokerConfig())
+        self.metadata = ZooKeeperMetadata(settings, [directory], clock, broker_id=broker_id)
+        self.view = self.metadata.view
+        self.controller = Controller(self.metadata, clock, config or BrokerConfig())
         self._moved = asyncio.Event()
-        self.registry.listen(lambda change, name: self._moved.set())
-        self.registry.listen_paths(lambda changed: self._moved.set())
+        self.metadata.listen(lambda change, name: self._moved.set())
+        self.metadata.listen_paths(lambda changed: self._moved.set())
 
     @property
     def session(self) -> ZooKeeperSession:
-        return self.registry.session
+        return self.metadata.session
 
     @property
     def registration_state(self) -> RegistrationState:
-        return self.registry.registration_state
+        return self.metadata.registration_state
 
     @property
     def is_controller(self) -> bool:
         return self.controller.epoch is not None
 
     async def start(self) -> Member:
-        await self.registry.start()
-        await self.registry.register(ENDPOINTS, None)
+        await self.metadata.start()
+        await self.metadata.register(ENDPOINTS, None)
         self.controller.start()
         return self
 
     async def stop(self) -> None:
         await self.controller.stop()
-        await self.registry.unregister()
-        await self.registry.stop()
+        await self.metadata.unregister()
+        await self.metadata.stop()
 
     async def vanish(self) -> None:
         """As with kill -9, but for the session, whose nodes go at once."""
@@ -81,7 +81,7 @@ class Member:
         assert task is not None
         task.cancel()
         await asyncio.wait([task])
-        await self.registry.stop()
+        await self.metadata.stop()
 
     async def until(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
         """Wait until something is so, in this member's view or elsewhere."""

@@ -41,7 +41,7 @@ class JournalMigration:
         return any((each / JOURNAL_NAME).exists() for each in self._directories)
 
     async def carry_out(
-        self, registry: ClusterMetadata, view: ClusterView, session: ZooKeeperSession, broker_id: int
+        self, metadata: ClusterMetadata, view: ClusterView, session: ZooKeeperSession, broker_id: int
     ) -> None:
         """`view` knows everything that is in ZooKeeper. Raises ConfigError when something would be lost."""
         for directory in self._directories:
@@ -56,8 +56,8 @@ class JournalMigration:
                     await adopt_topics(missing, session, view, broker_id)
                     for broker, config in old.broker_configs.items():
                         if broker not in view.broker_configs:
-                            await registry.set_broker_config(broker, config)
-                    await registry.skip_producer_ids((await old.next_producer_id_block()).start - 1)
+                            await metadata.set_broker_config(broker, config)
+                    await metadata.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:
                 await old.stop()
             journal.replace(journal.with_name(JOURNAL_NAME + MIGRATED_SUFFIX))

@@ -1,4 +1,4 @@
-"""Brokers as far as a registry goes: members of a cluster on a real ZooKeeper, with a controller each, and no logs."""
+"""Members of a cluster on a real ZooKeeper: cluster metadata and a controller each, and no logs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Member:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.clock = SystemClock(asyncio.get_running_loop())
-        self.registry = ZooKeeperMetadata(
+        self.metadata = ZooKeeperMetadata(
             settings_for(connect, **(session or {})), [directory], self.clock, broker_id=broker_id, **options
         )
         self.told: list[tuple[Change, str]] = []
-        self.controller = Controller(self.registry, self.clock, BrokerConfig())
+        self.controller = Controller(self.metadata, self.clock, BrokerConfig())
         self._news = asyncio.Event()
-        self.registry.listen(self._hear)
+        self.metadata.listen(self._hear)
 
     def _hear(self, change: Change, name: str) -> None:
         self.told.append((change, name))
@@ -56,25 +56,25 @@ class Member:
                 self._news.clear()
                 await self._news.wait()
 
-    async def until_standing(self, standing: RegistrationState) -> None:
-        await self.until(lambda: self.registry.registration_state is standing)
+    async def until_state(self, state: RegistrationState) -> None:
+        await self.until(lambda: self.metadata.registration_state is state)
 
     async def join(self) -> None:
-        await self.registry.register(endpoints(self.registry.broker_id), None)
+        await self.metadata.register(endpoints(self.metadata.broker_id), None)
         self.controller.start()
 
     async def stop(self) -> None:
-        if self.registry.registration_state is not RegistrationState.UNREGISTERED:
+        if self.metadata.registration_state is not RegistrationState.UNREGISTERED:
             await self.controller.stop()
-        await self.registry.unregister()
-        await self.registry.stop()
+        await self.metadata.unregister()
+        await self.metadata.stop()
 
 
 @asynccontextmanager
 async def apart(connect: str, directory: Path, broker_id: int = 1, **options: Any) -> AsyncIterator[Member]:
     """One that has started and is not registered."""
     member = Member(connect, directory, broker_id, **options)
-    await member.registry.start()
+    await member.metadata.start()
     try:
         yield member
     finally:
@@ -98,7 +98,7 @@ def topic(name: str, count: int = 1, broker: int = 1, **config: str) -> TopicRec
 
 def leads(one: Member, name: str, broker: int) -> bool:
     """Whether that broker leads all of the topic, as far as this one knows."""
-    found = one.registry.topics.get(name)
+    found = one.metadata.topics.get(name)
     return found is not None and all(each.leader == broker for each in found.partitions.values())
 
 

@@ -257,7 +257,7 @@ def test_the_registry_is_found_wherever_it_is(live: Callable[..., None], tmp_pat
     (tmp_path / "a").unlink()
     shutil.copytree(tmp_path / "gone", tmp_path / "a")
     shutil.copy(tmp_path / "a" / "kafkalite-registry.journal", tmp_path / "b")
-    with pytest.raises(ConfigError, match=r"/a and \S+/b both hold a registry"):
+    with pytest.raises(ConfigError, match=r"/a and \S+/b both hold cluster metadata"):
         live(go_on)
 
 

@@ -305,7 +305,7 @@ def test_an_unclean_election_has_to_be_allowed(tell: Tell) -> None:
 
 def test_whatever_a_killed_controller_left_half_done_is_finished(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        earlier = Member(place, 9).registry  # never registered: only its session is used
+        earlier = Member(place, 9).metadata  # never registered: only its session is used
         await earlier.start()
         write = earlier.session.write
         await write(topic("parents", [(1,), (1,)]))
@@ -350,7 +350,7 @@ def test_notices_of_settings_are_swept_when_everybody_has_seen_them(tell: Tell) 
     async def story(place: Place) -> None:
         clock = ManualClock()
         one = Member(place, 1)
-        one.controller = Controller(one.registry, clock, BrokerConfig())
+        one.controller = Controller(one.metadata, clock, BrokerConfig())
         await one.start()
         await one.until(lambda: one.is_controller and not one.controller._sweep, "the first look")
         change = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json("topics/orders"), sequential=True)

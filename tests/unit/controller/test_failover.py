@@ -198,7 +198,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
                 seen[one] = now
 
     async def story(place: Place) -> None:
-        witness = Member(place, 9).registry
+        witness = Member(place, 9).metadata
         await witness.start()
         faults: list[BaseException] = []
 
@@ -228,8 +228,8 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
                 elif what == "expire":
                     await expire(member)
                 elif what == "bounce":
-                    await member.registry.unregister()
-                    await member.registry.register(ENDPOINTS, None)
+                    await member.metadata.unregister()
+                    await member.metadata.register(ENDPOINTS, None)
                 elif what == "office":
                     with suppress(NoNode):
                         await witness.session.write([Delete(znode_paths.CONTROLLER)])

@@ -1,4 +1,4 @@
-"""The registry in a file: what was promised is there after any stop, and nothing else is."""
+"""Metadata in a journal: acknowledged changes are there after any stop, and nothing else is."""
 
 import asyncio
 import os
@@ -26,9 +26,9 @@ def state(epoch: int = 0) -> PartitionRecord:
     return PartitionRecord(replicas=(0,), leader=0, leader_epoch=epoch, isr=(0,), partition_epoch=0)
 
 
-def memory_of(registry: StandaloneMetadata) -> tuple[object, ...]:
-    configs = {broker: dict(config) for broker, config in registry.broker_configs.items()}
-    return dict(registry.topics), configs, registry._next_producer_id
+def memory_of(metadata: StandaloneMetadata) -> tuple[object, ...]:
+    configs = {broker: dict(config) for broker, config in metadata.broker_configs.items()}
+    return dict(metadata.topics), configs, metadata._next_producer_id
 
 
 def size_of(directory: Path) -> int:
@@ -36,41 +36,41 @@ def size_of(directory: Path) -> int:
 
 
 class Opened:
-    """`async with Opened(directory) as registry`"""
+    """`async with Opened(directory) as metadata`"""
 
     def __init__(self, directory: Path, **options: str) -> None:
-        self.registry = StandaloneMetadata(directory, **options)
+        self.metadata = StandaloneMetadata(directory, **options)
 
     async def __aenter__(self) -> StandaloneMetadata:
-        await self.registry.start()
-        return self.registry
+        await self.metadata.start()
+        return self.metadata
 
     async def __aexit__(self, *_: object) -> None:
-        await self.registry.stop()
+        await self.metadata.stop()
 
 
 async def reopened(directory: Path) -> tuple[object, ...]:
-    async with Opened(directory) as registry:
-        return memory_of(registry)
+    async with Opened(directory) as metadata:
+        return memory_of(metadata)
 
 
 def test_what_is_refused_leaves_no_trace_in_the_file(tmp_path):
     async def story():
-        async with Opened(tmp_path) as registry:
-            await registry.create_topic(topic("ünïcode\n", 2))
+        async with Opened(tmp_path) as metadata:
+            await metadata.create_topic(topic("ünïcode\n", 2))
             size = size_of(tmp_path)
             for write in (
-                registry.create_topic(topic("ünïcode\n")),
-                registry.delete_topic("u"),
-                registry.add_partitions("ünïcode\n", {3: state()}),
-                registry.set_leader_epoch("ünïcode\n", 0, 0),
+                metadata.create_topic(topic("ünïcode\n")),
+                metadata.delete_topic("u"),
+                metadata.add_partitions("ünïcode\n", {3: state()}),
+                metadata.set_leader_epoch("ünïcode\n", 0, 0),
             ):
                 with pytest.raises(KafkaError):
                     await write
             assert size_of(tmp_path) == size
-            before = memory_of(registry)
+            before = memory_of(metadata)
         with pytest.raises(StorageError):
-            await registry.create_topic(topic("late"))
+            await metadata.create_topic(topic("late"))
         assert [each.name for each in tmp_path.iterdir()] == [JOURNAL_NAME]
         assert await reopened(tmp_path) == before
 
@@ -79,17 +79,17 @@ def test_what_is_refused_leaves_no_trace_in_the_file(tmp_path):
 
 def test_a_cancelled_writer_is_not_forgotten(tmp_path):
     async def story():
-        async with Opened(tmp_path) as registry:
-            await registry.create_topic(topic("same"))
+        async with Opened(tmp_path) as metadata:
+            await metadata.create_topic(topic("same"))
             told = []
-            registry.listen(lambda change, name: told.append((change, name, name in registry.topics)))
-            writer = asyncio.ensure_future(registry.delete_topic("same"))
+            metadata.listen(lambda change, name: told.append((change, name, name in metadata.topics)))
+            writer = asyncio.ensure_future(metadata.delete_topic("same"))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             writer.cancel()
-            await registry.set_broker_config("0", {})  # takes its turn after the cancelled one
-            assert told[0] == (Change.TOPIC_DELETED, "same", False) and "same" not in registry.topics
-            before = memory_of(registry)
+            await metadata.set_broker_config("0", {})  # takes its turn after the cancelled one
+            assert told[0] == (Change.TOPIC_DELETED, "same", False) and "same" not in metadata.topics
+            before = memory_of(metadata)
         assert await reopened(tmp_path) == before
 
     asyncio.run(story())
@@ -110,47 +110,47 @@ OPERATIONS = st.lists(
 )
 
 
-async def perform(registry: StandaloneMetadata, operation: tuple[str, str, object]) -> None:
+async def perform(metadata: StandaloneMetadata, operation: tuple[str, str, object]) -> None:
     kind, name, value = operation
     if kind == "create":
-        await registry.create_topic(topic(name, value))
+        await metadata.create_topic(topic(name, value))
     elif kind == "delete":
-        await registry.delete_topic(name)
+        await metadata.delete_topic(name)
     elif kind == "grow":
-        first = len(registry.topics[name].partitions) if name in registry.topics else 0
-        await registry.add_partitions(name, {first + i: state() for i in range(value)})
+        first = len(metadata.topics[name].partitions) if name in metadata.topics else 0
+        await metadata.add_partitions(name, {first + i: state() for i in range(value)})
     elif kind == "configure":
-        await registry.set_topic_config(name, {"k": value})
+        await metadata.set_topic_config(name, {"k": value})
     elif kind == "elect":
-        await registry.set_leader_epoch(name, 0, value)
+        await metadata.set_leader_epoch(name, 0, value)
     elif kind == "broker":
-        await registry.set_broker_config(name, {"k": value} if value else {})
+        await metadata.set_broker_config(name, {"k": value} if value else {})
     else:
-        await registry.next_producer_id_block()
+        await metadata.next_producer_id_block()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=OPERATIONS, cut=st.floats(0, 1), slack=st.sampled_from([0, 64 * 1024]))
 def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, operations, cut, slack):
-    directory = tmp_path_factory.mktemp("registry")
+    directory = tmp_path_factory.mktemp("metadata")
     path = directory / JOURNAL_NAME
 
     async def story():
         states = {}  # what memory was, by the size of the file that held it
-        registry = StandaloneMetadata(directory)
+        metadata = StandaloneMetadata(directory)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(standalone_metadata, "_SLACK_BYTES", slack)  # none: rewritten again and again
-            await registry.start()
-            states[size_of(directory)] = memory_of(registry)
+            await metadata.start()
+            states[size_of(directory)] = memory_of(metadata)
             inode = path.stat().st_ino
             for operation in operations:
                 with suppress(KafkaError):
-                    await perform(registry, operation)
+                    await perform(metadata, operation)
                 if path.stat().st_ino != inode:
                     inode = path.stat().st_ino
                     states.clear()  # it was rewritten: from here on the file begins with everything so far
-                states[size_of(directory)] = memory_of(registry)
-            await registry.stop()
+                states[size_of(directory)] = memory_of(metadata)
+            await metadata.stop()
             first = min(states)
             position = round(cut * (size_of(directory) - first)) + first
             os.truncate(path, position)
@@ -163,9 +163,9 @@ def test_a_cut_at_any_byte_leaves_a_prefix_of_the_operations(tmp_path_factory, o
 
 def test_a_damaged_entry_before_others_is_named_and_nothing_is_touched(tmp_path):
     async def story():
-        async with Opened(tmp_path) as registry:
-            await registry.create_topic(topic("one"))
-            await registry.create_topic(topic("two"))
+        async with Opened(tmp_path) as metadata:
+            await metadata.create_topic(topic("one"))
+            await metadata.create_topic(topic("two"))
         path = tmp_path / JOURNAL_NAME
         data = bytearray(path.read_bytes())
         data[data.index(b'"one"') + 1] ^= 1
@@ -200,21 +200,21 @@ def test_any_bytes_are_entries_or_a_plain_fault(data, whole):
 
 def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
     async def story():
-        async with Opened(tmp_path) as registry:
-            await registry.create_topic(topic("t", 50))
+        async with Opened(tmp_path) as metadata:
+            await metadata.create_topic(topic("t", 50))
             for i in range(200):
-                await registry.set_topic_config("t", {"k": str(i) * 20})
+                await metadata.set_topic_config("t", {"k": str(i) * 20})
             assert size_of(tmp_path) > 15_000, "not worth rewriting yet"
-            before = memory_of(registry)
+            before = memory_of(metadata)
         monkeypatch.setattr(standalone_metadata, "_SLACK_BYTES", 0)
         assert await reopened(tmp_path) == before
         assert size_of(tmp_path) < 2_500, "rewritten at start"
-        async with Opened(tmp_path) as registry:
+        async with Opened(tmp_path) as metadata:
             largest = 0
             for i in range(200):
-                await registry.set_topic_config("t", {"k": str(i) * 20})
+                await metadata.set_topic_config("t", {"k": str(i) * 20})
                 largest = max(largest, size_of(tmp_path))
-            before = memory_of(registry)
+            before = memory_of(metadata)
         assert largest < 5_000, "rewritten while running"
         assert await reopened(tmp_path) == before
 
@@ -223,19 +223,19 @@ def test_the_file_stays_small_however_much_changes(tmp_path, monkeypatch):
 
 def test_a_full_disk_refuses_the_write_and_the_next_one_works(tmp_path):
     async def story():
-        async with Opened(tmp_path) as registry:
-            await registry.create_topic(topic("kept"))
+        async with Opened(tmp_path) as metadata:
+            await metadata.create_topic(topic("kept"))
             size = size_of(tmp_path)
             soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))  # the disk takes 20 bytes more, then EFBIG
             try:
                 with pytest.raises(StorageError, match=JOURNAL_NAME):
-                    await registry.create_topic(topic("lost"))
+                    await metadata.create_topic(topic("lost"))
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-            assert "lost" not in registry.topics and size_of(tmp_path) == size
-            await registry.create_topic(topic("next"))
-            before = memory_of(registry)
+            assert "lost" not in metadata.topics and size_of(tmp_path) == size
+            await metadata.create_topic(topic("next"))
+            before = memory_of(metadata)
         assert await reopened(tmp_path) == before
 
     asyncio.run(story())
@@ -243,17 +243,17 @@ def test_a_full_disk_refuses_the_write_and_the_next_one_works(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_one_line_at_start(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
+    with pytest.raises(ConfigError, match=r"cannot keep the cluster metadata in .*: \w+"):
         asyncio.run(StandaloneMetadata(tmp_path / "file").start())
-    with pytest.raises(ConfigError, match=r"cannot keep the registry in .*: \w+"):
+    with pytest.raises(ConfigError, match=r"cannot keep the cluster metadata in .*: \w+"):
         asyncio.run(StandaloneMetadata("/proc/nowhere").start())
 
 
 def test_a_directory_of_another_cluster_lends_its_id(tmp_path):
     async def story():
-        async with Opened(tmp_path, cluster_id="MkU3OEVBNTcwNTJENDM2Qg") as registry:
-            assert registry.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg"
-        async with Opened(tmp_path, cluster_id="another") as registry:
-            assert registry.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg", "only a directory without a registry takes one"
+        async with Opened(tmp_path, cluster_id="MkU3OEVBNTcwNTJENDM2Qg") as metadata:
+            assert metadata.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg"
+        async with Opened(tmp_path, cluster_id="another") as metadata:
+            assert metadata.cluster_id == "MkU3OEVBNTcwNTJENDM2Qg", "only a directory without a journal takes one"
 
     asyncio.run(story())

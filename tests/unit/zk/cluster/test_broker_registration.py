@@ -30,18 +30,18 @@ SHORT_MS = 600  # of a session that is to end soon
 def test_the_first_founds_the_cluster_and_who_is_of_another_one_is_told_both(place, tmp_path):
     async def story():
         with pytest.raises(ConfigError, match=rf"{CLUSTER} \(meta.properties\), and .* knows no cluster.*--adopt"):
-            await Member(place, tmp_path, cluster_id=CLUSTER).registry.start()
+            await Member(place, tmp_path, cluster_id=CLUSTER).metadata.start()
         async with apart(place, tmp_path, cluster_id=CLUSTER, adopts=True) as one:
-            assert one.registry.cluster_id == CLUSTER
+            assert one.metadata.cluster_id == CLUSTER
         async with apart(place, tmp_path) as one:
-            assert one.registry.cluster_id == CLUSTER
-            await one.registry.session.write([SetData("/cluster/id", b'{"version":"1","id":"other"}')])
+            assert one.metadata.cluster_id == CLUSTER
+            await one.metadata.session.write([SetData("/cluster/id", b'{"version":"1","id":"other"}')])
         with pytest.raises(ConfigError, match=rf"belongs to the cluster {CLUSTER} .* leads to the cluster other"):
-            await Member(place, tmp_path, cluster_id=CLUSTER).registry.start()
+            await Member(place, tmp_path, cluster_id=CLUSTER).metadata.start()
         async with visit(place) as vandal:
             await vandal.session.write([SetData("/cluster/id", b"rotten")])
         with pytest.raises(ConfigError, match="/cluster/id is not understood"):
-            await Member(place, tmp_path).registry.start()
+            await Member(place, tmp_path).metadata.start()
 
     asyncio.run(story())
 
@@ -49,10 +49,10 @@ def test_the_first_founds_the_cluster_and_who_is_of_another_one_is_told_both(pla
 def test_many_first_brokers_found_one_cluster(place, tmp_path):
     async def story():
         many = [Member(place, tmp_path / str(i), -1) for i in range(5)]
-        await asyncio.gather(*(one.registry.start() for one in many))
-        assert len({one.registry.cluster_id for one in many}) == 1
-        assert sorted(one.registry.broker_id for one in many) == [1001, 1002, 1003, 1004, 1005]
-        await asyncio.gather(*(one.registry.stop() for one in many))
+        await asyncio.gather(*(one.metadata.start() for one in many))
+        assert len({one.metadata.cluster_id for one in many}) == 1
+        assert sorted(one.metadata.broker_id for one in many) == [1001, 1002, 1003, 1004, 1005]
+        await asyncio.gather(*(one.metadata.stop() for one in many))
 
     asyncio.run(story())
 
@@ -62,11 +62,11 @@ def test_a_number_that_is_taken_is_an_error_that_names_the_other(place, tmp_path
         async with member(place, tmp_path / "one"), apart(place, tmp_path / "two") as two:
             since = r"since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
             with pytest.raises(ConfigError, match=rf"broker.id=1 is taken: .* at PLAINTEXT://here:9093 .*{since}"):
-                await two.registry.register(endpoints(1, "there"), None)
-            assert two.registry.registration_state is RegistrationState.UNREGISTERED
-            await two.registry.session.write([SetData("/brokers/ids/1", b"rotten")])
+                await two.metadata.register(endpoints(1, "there"), None)
+            assert two.metadata.registration_state is RegistrationState.UNREGISTERED
+            await two.metadata.session.write([SetData("/brokers/ids/1", b"rotten")])
             with pytest.raises(ConfigError, match=r"broker.id=1 is taken: /brokers/ids/1 is in ZooKeeper \(session 0x"):
-                await two.registry.register(endpoints(1, "there"), None)
+                await two.metadata.register(endpoints(1, "there"), None)
 
     asyncio.run(story())
 
@@ -75,11 +75,11 @@ def test_a_number_that_is_taken_is_an_error_that_names_the_other(place, tmp_path
 async def dying(cut: Cut, chroot: str, directory: Path, **options):
     """A broker that has lost its last connection and does not know what became of it: as dead as one can be here."""
     one = Member(cut.connect + chroot, directory, **options)
-    await one.registry.start()
+    await one.metadata.start()
     await one.join()
-    await one.until(lambda: one.registry.controller_id == 1)
+    await one.until(lambda: one.metadata.controller_id == 1)
     cut.cut()
-    await one.until_standing(RegistrationState.DISCONNECTED)
+    await one.until_state(RegistrationState.DISCONNECTED)
     try:
         yield one
     finally:
@@ -98,7 +98,7 @@ def test_what_a_killed_broker_left_is_taken_away_at_once(place, chroot, cut, tmp
                 await again.join()
                 assert time.monotonic() - begin < 15, "half of a session's time"
                 (after,) = await witness.session.read(["/brokers/ids/1"])
-                assert after.czxid > before[0].czxid and after.ephemeral_owner == again.registry.session.session_id
+                assert after.czxid > before[0].czxid and after.ephemeral_owner == again.metadata.session.session_id
 
     asyncio.run(story())
 
@@ -113,11 +113,11 @@ def test_a_session_that_is_not_known_is_waited_out(place, chroot, cut, tmp_path,
             else:
                 (mine / FILE_NAME).write_bytes(b"" if trace == "lost" else (mine / FILE_NAME).read_bytes()[:-20])
             async with apart(place, other if trace == "copied" else mine) as again:
-                assert (await again.registry.session.read(["/brokers/ids/1"])) != [None]
+                assert (await again.metadata.session.read(["/brokers/ids/1"])) != [None]
                 with pytest.raises(ConfigError, match="is taken"):
-                    await again.registry.register(endpoints(1, "there"), None)
+                    await again.metadata.register(endpoints(1, "there"), None)
                 await again.join()
-                assert again.registry.registration_state is RegistrationState.MEMBER
+                assert again.metadata.registration_state is RegistrationState.MEMBER
 
     asyncio.run(story())
 
@@ -130,13 +130,13 @@ def test_two_that_have_everything_in_common_do_not_push_each_other_out(place, tm
         async with member(place, tmp_path / "one"), apart(place, tmp_path / "two", session=short) as two:
             begin = time.monotonic()
             with pytest.raises(ConfigError, match="is taken"):
-                await two.registry.register(endpoints(1), None)
+                await two.metadata.register(endpoints(1), None)
             assert time.monotonic() - begin > 0.5, "it was waited for"
 
     asyncio.run(story())
 
 
-# -- standing
+# -- the registration state
 
 
 def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place, chroot, cut, tmp_path):
@@ -146,33 +146,33 @@ def test_a_lost_connection_changes_nothing_but_that_nothing_can_be_changed(place
             member(place, tmp_path / "2", 2) as two,  # the first, and so the controller
             member(cut.connect + chroot, tmp_path / "1", session=patient) as one,
         ):
-            await two.until(lambda: two.registry.controller_id == 2)
-            await one.registry.create_topic(topic("t"))
-            await one.registry.create_topic(topic("short-lived", broker=2))
-            before = dict(one.registry.topics)
+            await two.until(lambda: two.metadata.controller_id == 2)
+            await one.metadata.create_topic(topic("t"))
+            await one.metadata.create_topic(topic("short-lived", broker=2))
+            before = dict(one.metadata.topics)
             cut.cut()
-            await one.until_standing(RegistrationState.DISCONNECTED)
-            assert one.registry.topics == before
+            await one.until_state(RegistrationState.DISCONNECTED)
+            assert one.metadata.topics == before
             for write in (
-                one.registry.create_topic(topic("u")),
-                one.registry.set_topic_config("t", {}),
-                one.registry.delete_topic("t"),
-                one.registry.next_producer_id_block(),
-                one.registry.set_broker_config("1", {}),
-                one.registry.set_leader_epoch("t", 0, 9),
+                one.metadata.create_topic(topic("u")),
+                one.metadata.set_topic_config("t", {}),
+                one.metadata.delete_topic("t"),
+                one.metadata.next_producer_id_block(),
+                one.metadata.set_broker_config("1", {}),
+                one.metadata.set_leader_epoch("t", 0, 9),
             ):
                 with pytest.raises(KafkaError, match=f"ZooKeeper, and {cut.connect}.* cannot be reached") as caught:
                     await write
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
-            await two.registry.delete_topic("short-lived")
-            await two.registry.set_topic_config("t", {"a": "b"})
-            await two.registry.create_topic(topic("meanwhile", broker=2))
-            epoch = one.registry.brokers[1].epoch
+            await two.metadata.delete_topic("short-lived")
+            await two.metadata.set_topic_config("t", {"a": "b"})
+            await two.metadata.create_topic(topic("meanwhile", broker=2))
+            epoch = one.metadata.brokers[1].epoch
             one.told.clear()
             cut.mend()
-            await one.until_standing(RegistrationState.MEMBER)
-            assert one.registry.topics == two.registry.topics and set(one.registry.topics) == {"t", "meanwhile"}
-            assert one.registry.brokers[1].epoch == epoch, "the same session, the same registration"
+            await one.until_state(RegistrationState.MEMBER)
+            assert one.metadata.topics == two.metadata.topics and set(one.metadata.topics) == {"t", "meanwhile"}
+            assert one.metadata.brokers[1].epoch == epoch, "the same session, the same registration"
             assert one.told[-1] == (Change.REGISTRATION, ""), "it is a member when it knows everything"
             assert {(Change.TOPIC_DELETED, "short-lived"), (Change.TOPIC_CONFIG, "t")} <= set(one.told)
 
@@ -186,22 +186,22 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
             member(cut.connect + chroot, tmp_path / "1", session=short) as one,
             member(place, tmp_path / "2", 2) as two,
         ):
-            await two.registry.create_topic(topic("t"))
+            await two.metadata.create_topic(topic("t"))
             await one.until(lambda: leads(one, "t", 1))
-            epoch = two.registry.brokers[1].epoch
+            epoch = two.metadata.brokers[1].epoch
             cut.cut()
-            await two.until(lambda: 1 not in two.registry.brokers)
-            await two.until(lambda: two.registry.topics["t"].partitions[0].leader == NO_LEADER)
+            await two.until(lambda: 1 not in two.metadata.brokers)
+            await two.until(lambda: two.metadata.topics["t"].partitions[0].leader == NO_LEADER)
             assert (
-                one.registry.registration_state is RegistrationState.DISCONNECTED
-                and one.registry.topics["t"].partitions[0].leader == 1
+                one.metadata.registration_state is RegistrationState.DISCONNECTED
+                and one.metadata.topics["t"].partitions[0].leader == 1
             )
             cut.mend()
-            await one.until_standing(RegistrationState.FENCED)
-            await one.until_standing(RegistrationState.MEMBER)
-            await two.until(lambda: two.registry.topics["t"].partitions[0].leader == 1)
-            assert two.registry.brokers[1].epoch > epoch
-            assert two.registry.topics["t"].partitions[0].leader_epoch == 2
+            await one.until_state(RegistrationState.FENCED)
+            await one.until_state(RegistrationState.MEMBER)
+            await two.until(lambda: two.metadata.topics["t"].partitions[0].leader == 1)
+            assert two.metadata.brokers[1].epoch > epoch
+            assert two.metadata.topics["t"].partitions[0].leader_epoch == 2
 
     asyncio.run(story())
 
@@ -209,14 +209,14 @@ def test_an_expired_session_is_followed_by_another_registration(place, chroot, c
 def test_who_is_fenced_by_a_peer_leads_again_when_zookeeper_still_knows_it(chroot, cut, tmp_path):
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
-            one.registry.fence("this is not believed while ZooKeeper says otherwise")
-            assert one.registry.registration_state is RegistrationState.MEMBER
+            one.metadata.fence("this is not believed while ZooKeeper says otherwise")
+            assert one.metadata.registration_state is RegistrationState.MEMBER
             cut.cut()
-            await one.until_standing(RegistrationState.DISCONNECTED)
-            one.registry.fence("broker 2 says so")
-            assert one.registry.registration_state is RegistrationState.FENCED
+            await one.until_state(RegistrationState.DISCONNECTED)
+            one.metadata.fence("broker 2 says so")
+            assert one.metadata.registration_state is RegistrationState.FENCED
             cut.mend()
-            await one.until_standing(RegistrationState.MEMBER)
+            await one.until_state(RegistrationState.MEMBER)
 
     asyncio.run(story())
 
@@ -224,11 +224,11 @@ def test_who_is_fenced_by_a_peer_leads_again_when_zookeeper_still_knows_it(chroo
 def test_a_registration_that_somebody_took_away_comes_back(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one, visit(place) as vandal:
-            epoch = one.registry.brokers[1].epoch
+            epoch = one.metadata.brokers[1].epoch
             one.told.clear()
             await vandal.session.write([Delete("/brokers/ids/1")])
             await one.until(lambda: one.told.count((Change.REGISTRATION, "")) == 2)
-            assert one.registry.registration_state is RegistrationState.MEMBER and one.registry.brokers[1].epoch > epoch
+            assert one.metadata.registration_state is RegistrationState.MEMBER and one.metadata.brokers[1].epoch > epoch
 
     asyncio.run(story())
 
@@ -243,13 +243,13 @@ def test_a_number_that_another_took_meanwhile_is_had_again_when_it_goes(place, c
                 await witness.until(lambda: witness.paths)
                 witness.forget()
             async with apart(place, tmp_path / "2") as thief:
-                await thief.registry.register(endpoints(1, "there"), None)
+                await thief.metadata.register(endpoints(1, "there"), None)
                 cut.mend()
-                await one.until(lambda: one.registry.brokers.get(1) == thief.registry.brokers[1])
-                assert one.registry.registration_state is RegistrationState.FENCED
+                await one.until(lambda: one.metadata.brokers.get(1) == thief.metadata.brokers[1])
+                assert one.metadata.registration_state is RegistrationState.FENCED
                 await said(caplog, "broker.id=1 is taken: the broker at PLAINTEXT://there:9093")
-            await one.until_standing(RegistrationState.MEMBER)
-            assert one.registry.brokers[1].endpoints == endpoints(1)
+            await one.until_state(RegistrationState.MEMBER)
+            assert one.metadata.brokers[1].endpoints == endpoints(1)
 
     asyncio.run(story())
 
@@ -257,9 +257,9 @@ def test_a_number_that_another_took_meanwhile_is_had_again_when_it_goes(place, c
 def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tmp_path, caplog):
     async def story():
         async with member(cut.connect + chroot, tmp_path) as one:
-            await one.registry.create_topic(topic("precious", 3))
+            await one.metadata.create_topic(topic("precious", 3))
             cut.cut()
-            await one.until_standing(RegistrationState.DISCONNECTED)
+            await one.until_state(RegistrationState.DISCONNECTED)
             async with visit(place) as vandal:
                 level = ["/cluster", "/brokers"]
                 everything = []
@@ -271,10 +271,10 @@ def test_a_zookeeper_that_lost_everything_is_not_believed(place, chroot, cut, tm
                 one.told.clear()
                 cut.mend()
                 await said(caplog, "leads to the cluster (none) now")
-                assert one.told == [] and one.registry.topics["precious"].partitions[2].leader == 1
-                assert one.registry.registration_state is RegistrationState.DISCONNECTED
+                assert one.told == [] and one.metadata.topics["precious"].partitions[2].leader == 1
+                assert one.metadata.registration_state is RegistrationState.DISCONNECTED
                 with pytest.raises(KafkaError, match="still that of cluster") as caught:
-                    await one.registry.create_topic(topic("t"))
+                    await one.metadata.create_topic(topic("t"))
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
                 assert await vandal.session.children(["/config/topics"]) == [["precious"]]
 
@@ -296,20 +296,20 @@ def test_a_zookeeper_that_comes_back_finds_everything_as_it_was(tmp_path, how):
                 member(server.connect, tmp_path / "1", session=session) as one,
                 member(server.connect, tmp_path / "2", 2, session=session) as two,
             ):
-                await one.registry.create_topic(topic("t"))
+                await one.metadata.create_topic(topic("t"))
                 await two.until(lambda: leads(two, "t", 1))
-                before = one.registry.brokers[1].epoch
+                before = one.metadata.brokers[1].epoch
                 server.kill() if how == "killed" else server.pause()
                 for each in (one, two):
-                    await each.until_standing(RegistrationState.DISCONNECTED)
-                    assert each.registry.topics["t"].partitions[0].leader == 1
+                    await each.until_state(RegistrationState.DISCONNECTED)
+                    assert each.metadata.topics["t"].partitions[0].leader == 1
                 await asyncio.sleep(3)
                 server.start() if how == "killed" else server.resume()
                 for each in (one, two):
-                    await each.until_standing(RegistrationState.MEMBER)
-                    await each.until(lambda each=each: set(each.registry.brokers) == {1, 2})
+                    await each.until_state(RegistrationState.MEMBER)
+                    await each.until(lambda each=each: set(each.metadata.brokers) == {1, 2})
                     await each.until(lambda each=each: leads(each, "t", 1))
-                await two.registry.create_topic(topic("u"))
-                assert (one.registry.brokers[1].epoch == before) is (how == "killed")
+                await two.metadata.create_topic(topic("u"))
+                assert (one.metadata.brokers[1].epoch == before) is (how == "killed")
 
     asyncio.run(story())

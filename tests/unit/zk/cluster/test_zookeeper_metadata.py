@@ -1,4 +1,4 @@
-"""The registry on a real ZooKeeper: Kafka's nodes, what others write, who waits, taking over, size and chance."""
+"""Metadata on a real ZooKeeper: Kafka's nodes, writes by others, waiting, taking over, size and random histories."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ SHORT_MS = 600  # of a session that is to end soon
 def test_a_start_makes_kafkas_nodes(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
-            found = await one.registry.session.read(znode_paths.PERSISTENT)
+            found = await one.metadata.session.read(znode_paths.PERSISTENT)
             assert all(node is not None and node.ephemeral_owner == 0 for node in found)
-            assert await contents(one.registry.session, "/cluster/id") == [
-                {"version": "1", "id": one.registry.cluster_id}
+            assert await contents(one.metadata.session, "/cluster/id") == [
+                {"version": "1", "id": one.metadata.cluster_id}
             ]
-            assert one.registry.registration_state is RegistrationState.UNREGISTERED and not one.registry.brokers
+            assert one.metadata.registration_state is RegistrationState.UNREGISTERED and not one.metadata.brokers
             named = ListenerConfig("OUTSIDE", "there", 1, "SSL"), ListenerConfig("INSIDE", "::1", 2)
-            await one.registry.register(named, "r1")
+            await one.metadata.register(named, "r1")
             ((node,), (value,)) = (
-                await one.registry.session.read(["/brokers/ids/1"]),
-                await contents(one.registry.session, "/brokers/ids/1"),
+                await one.metadata.session.read(["/brokers/ids/1"]),
+                await contents(one.metadata.session, "/brokers/ids/1"),
             )
             stamp = int(value.pop("timestamp"))
             assert abs(stamp - time.time() * 1000) < 60_000
@@ -56,10 +56,10 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
                 "listener_security_protocol_map": {"OUTSIDE": "SSL", "INSIDE": "PLAINTEXT"},
                 "features": {},
             }
-            assert node.ephemeral_owner == one.registry.session.session_id
-            assert one.registry.brokers[1].epoch == node.czxid
-            await one.registry.unregister()
-            assert await one.registry.session.read(["/brokers/ids/1"]) == [None]
+            assert node.ephemeral_owner == one.metadata.session.session_id
+            assert one.metadata.brokers[1].epoch == node.czxid
+            await one.metadata.unregister()
+            assert await one.metadata.session.read(["/brokers/ids/1"]) == [None]
 
     asyncio.run(story())
 
@@ -67,16 +67,16 @@ def test_a_start_makes_kafkas_nodes(place, tmp_path):
 def test_changes_are_kafkas_nodes(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
-            registry, session = one.registry, one.registry.session
+            metadata, session = one.metadata, one.metadata.session
             made = topic("t", 2, **{"retention.ms": "5"})
-            await registry.create_topic(made)
-            await registry.create_topic(topic("plain"))
-            await registry.add_partitions("t", {2: state()})
-            await registry.set_topic_config("t", {"retention.ms": "6"})
-            await registry.set_broker_config("", {"a": "b"})
-            await registry.set_broker_config("1", {})
-            await registry.set_leader_epoch("t", 0, 7)
-            await registry.next_producer_id_block()
+            await metadata.create_topic(made)
+            await metadata.create_topic(topic("plain"))
+            await metadata.add_partitions("t", {2: state()})
+            await metadata.set_topic_config("t", {"retention.ms": "6"})
+            await metadata.set_broker_config("", {"a": "b"})
+            await metadata.set_broker_config("1", {})
+            await metadata.set_leader_epoch("t", 0, 7)
+            await metadata.next_producer_id_block()
             assert await contents(session, *["/brokers/topics/t", "/config/topics/t", "/config/topics/plain"]) == [
                 {
                     "version": 3,
@@ -103,7 +103,7 @@ def test_changes_are_kafkas_nodes(place, tmp_path):
             assert await contents(session, *changes) == [
                 {"version": 2, "entity_path": entity} for entity in ("topics/t", "brokers/<default>", "brokers/1")
             ]
-            await registry.delete_topic("t")
+            await metadata.delete_topic("t")
             gone = ["/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"]
             assert await session.read(gone) == [None] * 3
 
@@ -115,22 +115,22 @@ def test_what_old_tools_write_is_obeyed(place, tmp_path):
 
     async def story():
         async with member(place, tmp_path) as one, visit(place) as tool:
-            registry, write = one.registry, tool.session.write
+            metadata, write = one.metadata, tool.session.write
             await write([Create("/config/topics/old", b'{"version":1,"config":{"a":"b"}}')])
             await write([Create("/brokers/topics/old", b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{}}')])
-            await one.until(lambda: "old" in registry.topics and registry.topics["old"].partitions[0].leader == 1)
-            assert registry.topics["old"].config == {"a": "b"}
+            await one.until(lambda: "old" in metadata.topics and metadata.topics["old"].partitions[0].leader == 1)
+            assert metadata.topics["old"].config == {"a": "b"}
             (node,) = await contents(tool.session, "/brokers/topics/old")
-            assert node["topic_id"] == format_uuid(registry.topics["old"].topic_id)
+            assert node["topic_id"] == format_uuid(metadata.topics["old"].topic_id)
             await write([SetData("/config/topics/old", b'{"version":1,"config":{}}')])
-            await one.until(lambda: not registry.topics["old"].config)
+            await one.until(lambda: not metadata.topics["old"].config)
             await write([Create("/config/brokers/<default>", b'{"version":1,"config":{"x":"y"}}')])
-            await one.until(lambda: registry.broker_configs == {"": {"x": "y"}})
+            await one.until(lambda: metadata.broker_configs == {"": {"x": "y"}})
             node["partitions"]["1"] = [1]
             await write([SetData("/brokers/topics/old", json.dumps(node).encode())])
-            await one.until(lambda: [p.leader for p in registry.topics["old"].partitions.values()] == [1, 1])
+            await one.until(lambda: [p.leader for p in metadata.topics["old"].partitions.values()] == [1, 1])
             await write([Create("/admin/delete_topics/old")])
-            await one.until(lambda: "old" not in registry.topics)
+            await one.until(lambda: "old" not in metadata.topics)
 
     asyncio.run(story())
 
@@ -146,13 +146,13 @@ def test_nonsense_is_named_once_and_the_rest_goes_on(place, tmp_path, caplog):
                 await vandal.session.write([Create(path, data)])
             await vandal.session.write([Create("/config/brokers/7", b"[]")])
             async with member(place, tmp_path) as one:
-                await one.registry.create_topic(topic("sound"))
+                await one.metadata.create_topic(topic("sound"))
                 await vandal.session.write([SetData("/brokers/topics/sound", b"\xff")])
                 await vandal.session.write([Create("/controller_epoch/child"), SetData("/config/topics/sound", b"{}")])
-                await one.registry.create_topic(topic("another"))
-                assert one.registry.topics.keys() == {"sound", "another"}
-                await one.registry.set_broker_config("7", {"a": "b"})
-                assert one.registry.broker_configs == {"7": {"a": "b"}}
+                await one.metadata.create_topic(topic("another"))
+                assert one.metadata.topics.keys() == {"sound", "another"}
+                await one.metadata.set_broker_config("7", {"a": "b"})
+                assert one.metadata.broker_configs == {"7": {"a": "b"}}
                 named = [record.args[0] for record in caplog.records if "not understood" in record.msg]
                 assert sorted(named) == sorted([*rotten, "/config/brokers/7", "/brokers/topics/sound"])
 
@@ -163,12 +163,12 @@ def test_what_may_not_be_read_is_named_once_and_the_rest_goes_on(place, tmp_path
     async def story():
         async with apart(place, tmp_path / "2", 2) as one, visit(place, set_acl=True, digest="me:secret") as other:
             await other.session.write([Create("/config/brokers/5", b'{"version":1,"config":{"password":"x"}}')])
-            await one.registry.set_broker_config("6", {"a": "b"})
-            assert one.registry.broker_configs == {"6": {"a": "b"}}
+            await one.metadata.set_broker_config("6", {"a": "b"})
+            assert one.metadata.broker_configs == {"6": {"a": "b"}}
             await other.session.write([SetData("/config/brokers/5", b'{"version":1,"config":{}}')])
             async with apart(place, tmp_path / "3", 3) as two:
-                assert two.registry.broker_configs == {"6": {"a": "b"}}
-                await two.registry.set_broker_config("6", {})
+                assert two.metadata.broker_configs == {"6": {"a": "b"}}
+                await two.metadata.set_broker_config("6", {})
             said_by_two = "/config/brokers/5 in ZooKeeper may not be read"  # the other one was not even told of it
             assert caplog.text.count(said_by_two) == 1
 
@@ -181,15 +181,15 @@ def test_what_may_not_be_read_is_named_once_and_the_rest_goes_on(place, tmp_path
 def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, tmp_path):
     async def story():
         async with apart(place, tmp_path, change_timeout_ms=100) as one:
-            await one.registry.register(endpoints(1), None)
-            for write in (one.registry.create_topic(topic("t")), one.registry.delete_topic("t")):
+            await one.metadata.register(endpoints(1), None)
+            for write in (one.metadata.create_topic(topic("t")), one.metadata.delete_topic("t")):
                 with pytest.raises(KafkaError, match="There is no controller; it will be seen to") as caught:
                     await write
                 assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
             with pytest.raises(KafkaError, match="marked for deletion"):
-                await one.registry.create_topic(topic("t"))
+                await one.metadata.create_topic(topic("t"))
             one.controller.start()
-            await one.until(lambda: "t" not in one.registry.topics)
+            await one.until(lambda: "t" not in one.metadata.topics)
 
     asyncio.run(story())
 
@@ -197,10 +197,10 @@ def test_without_a_controller_what_was_written_is_said_not_to_be_seen_to(place, 
 def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
     async def story():
         async with member(place, tmp_path, change_timeout_ms=500) as one:
-            await one.registry.create_topic(topic("t", broker=5))
-            assert one.registry.topics["t"].partitions[0].leader == NO_LEADER
+            await one.metadata.create_topic(topic("t", broker=5))
+            assert one.metadata.topics["t"].partitions[0].leader == NO_LEADER
             with pytest.raises(KafkaError, match=r"marked for deletion, which waits for the brokers \[5\] to return"):
-                await one.registry.delete_topic("t")
+                await one.metadata.delete_topic("t")
 
     asyncio.run(story())
 
@@ -208,11 +208,11 @@ def test_nobody_waits_for_a_leader_that_cannot_be(place, tmp_path):
 def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
-            await one.registry.create_topic(topic("t"))
+            await one.metadata.create_topic(topic("t"))
             one.controller.config = one.controller.config.replace(delete_topic_enable=False)
             with pytest.raises(KafkaError) as caught:
-                await one.registry.delete_topic("t")
-            assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED and "t" in one.registry.topics
+                await one.metadata.delete_topic("t")
+            assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED and "t" in one.metadata.topics
 
     asyncio.run(story())
 
@@ -220,10 +220,10 @@ def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
 def test_who_waits_is_let_go_at_a_stop(place, tmp_path):
     async def story():
         async with apart(place, tmp_path) as one:
-            await one.registry.register(endpoints(1), None)
-            waiting = asyncio.ensure_future(one.registry.create_topic(topic("t")))
-            await one.until(lambda: "t" in one.registry.topics)
-            await one.registry.stop()
+            await one.metadata.register(endpoints(1), None)
+            waiting = asyncio.ensure_future(one.metadata.create_topic(topic("t")))
+            await one.until(lambda: "t" in one.metadata.topics)
+            await one.metadata.stop()
             with pytest.raises(KafkaError):
                 await waiting
 
@@ -244,18 +244,18 @@ def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
         await old.next_producer_id_block()
         await old.stop()
         with pytest.raises(ConfigError, match=r"has topics that ZooKeeper does not know \(kept\): start with --adopt"):
-            await Member(place, tmp_path, cluster_id=CLUSTER).registry.start()
+            await Member(place, tmp_path, cluster_id=CLUSTER).metadata.start()
         async with member(place, tmp_path, cluster_id=CLUSTER, adopts=True) as one:
-            await one.until(lambda: all(p.leader == 1 for p in one.registry.topics["kept"].partitions.values()))
-            found = one.registry.topics["kept"]
+            await one.until(lambda: all(p.leader == 1 for p in one.metadata.topics["kept"].partitions.values()))
+            found = one.metadata.topics["kept"]
             assert found.topic_id == kept.topic_id and found.config == kept.config
             assert [p.leader_epoch for p in found.partitions.values()] == [1, 7], "they go on from where they were"
-            assert one.registry.broker_configs == {"0": {"a": "b"}}
-            assert (await one.registry.next_producer_id_block()).start >= 1000
+            assert one.metadata.broker_configs == {"0": {"a": "b"}}
+            assert (await one.metadata.next_producer_id_block()).start >= 1000
             assert not (tmp_path / JOURNAL_NAME).exists()
-            await one.registry.delete_topic("kept")
+            await one.metadata.delete_topic("kept")
         async with member(place, tmp_path, cluster_id=CLUSTER) as one:
-            assert not one.registry.topics, "and nobody asks for it again"
+            assert not one.metadata.topics, "and nobody asks for it again"
 
     asyncio.run(story())
 
@@ -263,14 +263,14 @@ def test_topics_of_a_journal_are_not_lost_and_are_adopted_once(place, tmp_path):
 def test_a_journal_with_another_topic_of_that_name_is_not_mixed_up(place, tmp_path):
     async def story():
         async with member(place, tmp_path / "2", 2, cluster_id=None) as two:
-            await two.registry.create_topic(topic("t", broker=2))
-            old = StandaloneMetadata(tmp_path, cluster_id=two.registry.cluster_id)
+            await two.metadata.create_topic(topic("t", broker=2))
+            old = StandaloneMetadata(tmp_path, cluster_id=two.metadata.cluster_id)
             await old.start()
             await old.create_topic(topic("t", broker=0))
             await old.stop()
             for adopts in (False, True):
                 with pytest.raises(ConfigError, match=r"the topic t in .* and the one in ZooKeeper are two"):
-                    await Member(place, tmp_path, adopts=adopts).registry.start()
+                    await Member(place, tmp_path, adopts=adopts).metadata.start()
 
     asyncio.run(story())
 
@@ -282,12 +282,12 @@ def test_a_journal_with_another_topic_of_that_name_is_not_mixed_up(place, tmp_pa
 def test_two_thousand_topics_are_in_memory_in_no_time(place, tmp_path):
     async def story():
         async with member(place, tmp_path / "1") as one:
-            await one.registry.adopt([topic(f"topic-{i}", 5, k="v") for i in range(2000)])
+            await one.metadata.adopt([topic(f"topic-{i}", 5, k="v") for i in range(2000)])
             began = time.monotonic()
             async with apart(place, tmp_path / "2", 2) as two:
                 assert time.monotonic() - began < 2
-                assert len(two.registry.topics) == 2000
-                assert all(len(each.partitions) == 5 for each in two.registry.topics.values())
+                assert len(two.metadata.topics) == 2000
+                assert all(len(each.partitions) == 5 for each in two.metadata.topics.values())
 
     asyncio.run(story())
 
@@ -296,7 +296,7 @@ def test_two_thousand_topics_are_in_memory_in_no_time(place, tmp_path):
 
 
 def picture_of(one: Member) -> tuple[object, ...]:
-    view = one.registry.view
+    view = one.metadata.view
     return view.topics, view.brokers, view.broker_configs, view.controller_id, view.deletions, view.states
 
 
@@ -314,18 +314,18 @@ async def errands(one: Member, random: Random, done: asyncio.Event) -> int:
     """Ask for one thing after another; what is refused is refused."""
     count = 0
     while not done.is_set():
-        registry, name = one.registry, random.choice("abc")
+        metadata, name = one.metadata, random.choice("abc")
         chance = random.random()
         try:
             async with asyncio.timeout(2):
                 if chance < 0.4:
-                    await registry.create_topic(topic(name, 3, registry.broker_id))
+                    await metadata.create_topic(topic(name, 3, metadata.broker_id))
                 elif chance < 0.6:
-                    await registry.delete_topic(name)
+                    await metadata.delete_topic(name)
                 elif chance < 0.8:
-                    await registry.set_topic_config(name, {"k": str(chance)})
+                    await metadata.set_topic_config(name, {"k": str(chance)})
                 else:
-                    await registry.set_broker_config("1", {"k": str(chance)})
+                    await metadata.set_broker_config("1", {"k": str(chance)})
             count += 1
         except (KafkaError, TimeoutError):
             await asyncio.sleep(0.02)
@@ -349,7 +349,7 @@ def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, se
             for i, cut in enumerate(cuts)
         ]
         for one in many:
-            await one.registry.start()
+            await one.metadata.start()
             await one.join()
         done = asyncio.Event()
         working = [asyncio.ensure_future(errands(one, Random(seed + i), done)) for i, one in enumerate(many)]
@@ -358,20 +358,20 @@ def test_whatever_happened_all_see_what_is_there(zookeeper, chroot, tmp_path, se
         counts = await asyncio.gather(*working)
         assert all(counts), counts
         for one in many:
-            await one.until_standing(RegistrationState.MEMBER)
-            await one.registry.set_broker_config("", {"k": str(one.registry.broker_id)})
+            await one.until_state(RegistrationState.MEMBER)
+            await one.metadata.set_broker_config("", {"k": str(one.metadata.broker_id)})
 
         def is_settled(one: Member) -> bool:
-            topics = one.registry.topics.values()
+            topics = one.metadata.topics.values()
             led = all(p.leader == p.replicas[0] for each in topics for p in each.partitions.values())
-            return led and set(one.registry.brokers) == {0, 1, 2} and not one.registry.view.deletions
+            return led and set(one.metadata.brokers) == {0, 1, 2} and not one.metadata.view.deletions
 
         for one in many:
             await one.until(lambda one=one: is_settled(one))
         async with apart(zookeeper.connect + chroot, tmp_path / "witness", 9) as witness:
             for one in many:
-                await one.registry.session.read(["/"])  # what is heard comes before the next answer
-                await one.registry.catch_up()
+                await one.metadata.session.read(["/"])  # what is heard comes before the next answer
+                await one.metadata.catch_up()
                 assert picture_of(one) == picture_of(witness)
         for one in many:
             await one.stop()
