@@ -1,39 +1,31 @@
 """`kafkalite cleaner status` and `kafkalite cleaner run`: see compaction and steer it, on a running broker.
 
-Status travels in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). Of a
-cluster each broker is asked for what it leads. What comes back becomes one table, or one JSON object a line.
+Status travels in tagged fields of DescribeLogDirs, a run is an API of our own (`protocol/messages/cleaner`). Each
+broker of a cluster is asked for the partitions that it leads. The partitions are printed as one table, or as one JSON
+object a line.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
+from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, require_topics
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
-from kafkalite.protocol.messages.log_dirs import (
-    CLEANER_IS_OFF,
-    CLEANING_TOLD,
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-    LogCleaning,
-)
+from kafkalite.protocol.messages.log_dirs import CLEANER_IS_OFF, CLEANING_TOLD, LogCleaning
 
-_LOG_DIRS_VERSION = 4
 _RUN_VERSION = 0
-_DEFAULT_ADDRESS = "localhost:9092"
 _ANSWER_S = 10.0
 _TIMEOUT_S_MAX = 86_400.0
-_PARTITIONS_MAX = 200  # asked for at once; the broker serves nobody else meanwhile
-Found = dict[TopicPartition, LogCleaning]
+Statuses = dict[TopicPartition, LogCleaning]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _partition(text: str) -> int:
-    """What the wire has room for. Raises ValueError."""
+    """A number that fits the request. Raises ValueError."""
     number = int(text)
     if not 0 <= number < 1 << 31:
         raise ValueError
@@ -90,26 +82,19 @@ def _seconds(text: str) -> float:
 
 
 def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--bootstrap-server",
-        "--bootstrap",
-        default=_DEFAULT_ADDRESS,
-        metavar="HOST:PORT",
-        help=f"a running broker, or several with commas; of a cluster all are asked (default: {_DEFAULT_ADDRESS})",
-    )
+    add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(options: argparse.Namespace) -> int:
-    """`kafkalite cleaner`. Returns the exit code: 1 if something failed or could not be told. Raises ConfigError."""
+    """`kafkalite cleaner`. Returns the exit code: 1 if something failed or is not known. Raises ConfigError."""
     try:
         with ClusterClient(options.bootstrap_server, _ANSWER_S) as cluster:
             return _status(cluster, options) if options.cleaner_command == "status" else _run(cluster, options)
     except Unanswered as error:
-        print(f"kafkalite: {error}", file=sys.stderr)
-        return 1
+        return complain(str(error))
     except KeyboardInterrupt:
-        print("kafkalite: what was begun goes on; see kafkalite cleaner status", file=sys.stderr)
+        complain("what was begun goes on; see kafkalite cleaner status")
         return 130
 
 
@@ -117,89 +102,58 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _status(cluster: ClusterClient, options: argparse.Namespace) -> int:
-    found, complaints = asked_of_all(cluster, options.topics)
+    found, complaints = status_of_cluster(cluster, options.topics)
     if options.json:
-        for (topic, index), one in sorted(found.items()):
-            print(_json_of_status(topic, index, one))
+        print_all(_json_of_status(topic, index, one) for (topic, index), one in sorted(found.items()))
     elif found:
-        for line in _aligned(_status_rows(found), left=(0, 2, 9)):
-            print(line)
+        print_all(aligned(_status_rows(found), left=(0, 2, 9)))
     else:
         print("no topic is compacted (cleanup.policy=compact)")
-    for complaint in complaints:
-        print(f"kafkalite: {complaint}", file=sys.stderr)
+    complain(*complaints)
     return 1 if complaints or any(one.error for one in found.values()) else 0
 
 
-def asked_of_all(cluster: ClusterClient, topics: Sequence[str]) -> tuple[Found, list[str]]:
-    """What is known of every compacted partition, or of those of `topics`; and what the operator should know besides.
-    Raises Unanswered, ConfigError."""
+def status_of_cluster(cluster: ClusterClient, topics: Sequence[str]) -> tuple[Statuses, list[str]]:
+    """The status of every compacted partition, or of those of `topics`, and complaints for the operator. Raises
+    Unanswered, ConfigError."""
     if cluster.is_one:
-        found, complaints = asked(cluster.first, topics, elsewhere=cluster.topics)
-        away = [] if complaints else cluster.not_led(topics)
+        found, complaints = status_of_broker(cluster.first, topics, elsewhere=cluster.topics)
+        not_led = [] if complaints else cluster.not_led(topics)
     else:
         require_topics(topics, cluster.topics, cluster.address)
-        told, missing = cluster.ask_leaders(
-            cluster.led_by(topics), lambda client, led: asked(client, topics, only=led, elsewhere=cluster.topics)
+        of_brokers, missing = cluster.ask_leaders(
+            cluster.led_by(topics),
+            lambda client, led: status_of_broker(client, topics, only=led, elsewhere=cluster.topics),
         )
-        found = {key: one for each, _ in told for key, one in each.items()}
-        complaints = list(dict.fromkeys(complaint for _, each in told for complaint in each))
-        away = missing + cluster.not_led(topics)
+        found = {key: one for statuses, _ in of_brokers for key, one in statuses.items()}
+        complaints = list(dict.fromkeys(complaint for _, complaints in of_brokers for complaint in complaints))
+        not_led = missing + cluster.not_led(topics)
     compacted = {topic for topic, _ in found}
     for topic in topics:
-        if topic not in compacted and not away:
+        if topic not in compacted and not not_led:
             raise ConfigError(f"{topic} is not compacted: its cleanup.policy has no 'compact'")
-    return found, complaints + away
+    return found, complaints + not_led
 
 
-def asked(
+def status_of_broker(
     client: BlockingClient,
     topics: Sequence[str],
     *,
     only: set[TopicPartition] | None = None,
     elsewhere: set[str] | None = None,
-) -> tuple[Found, list[str]]:
-    """The same of one broker: of all that it has, or `only` of that."""
-    response = _ask(client, DescribeLogDirsRequest(topics=None))
-    failed = [result.log_dir for result in response.results if result.error_code]
-    there = dict(_partitions(response))
-    keys = sorted(key for key in there if (not topics or key[0] in topics) and (only is None or key in only))
-    require_topics(topics, {topic for topic, _ in there} | (elsewhere or set()), client.address)
-    found: Found = {}
+) -> tuple[Statuses, list[str]]:
+    """As `status_of_cluster` for the partitions of one broker, or `only` these of them."""
+    keys, complaints = list_partitions(client, topics, only, elsewhere)
+    found: Statuses = {}
     is_off = False
-    for at in range(0, len(keys), _PARTITIONS_MAX):
-        response = _ask_of_cleaning(client, keys[at : at + _PARTITIONS_MAX])
+    for response, partitions in describe(client, keys, describe_cleaning=True):
+        if response.cleaning not in (CLEANING_TOLD, CLEANER_IS_OFF):
+            raise Unanswered(f"{client.address} is no kafkalite that tells of compaction")
         is_off = response.cleaning == CLEANER_IS_OFF
-        found.update((key, cleaning) for key, cleaning in _partitions(response) if cleaning is not None)
-    complaints = [f"{directory} has failed, and what is in it is left out here" for directory in failed]
+        found.update((key, one.cleaning) for key, one in partitions if one.cleaning is not None)
     if is_off and found:
         complaints.append("nothing is compacted: log.cleaner.enable is false; set it to true and start the broker anew")
     return found, complaints
-
-
-def _ask_of_cleaning(client: BlockingClient, keys: Iterable[TopicPartition]) -> Any:
-    wanted: dict[str, list[int]] = {}
-    for topic, index in keys:
-        wanted.setdefault(topic, []).append(index)
-    topics = [DescribableLogDirTopic(topic=topic, partitions=indexes) for topic, indexes in wanted.items()]
-    response = _ask(client, DescribeLogDirsRequest(topics=topics, describe_cleaning=True))
-    if response.cleaning not in (CLEANING_TOLD, CLEANER_IS_OFF):
-        raise Unanswered(f"{client.address} is no kafkalite that tells of compaction")
-    return response
-
-
-def _ask(client: BlockingClient, request: DescribeLogDirsRequest) -> Any:
-    response = client.ask(request, _LOG_DIRS_VERSION)
-    if response.error_code:
-        raise Unanswered(f"{client.address} refuses to answer: {name_of_error(response.error_code)}")
-    return response
-
-
-def _partitions(response: Any) -> Iterator[tuple[TopicPartition, LogCleaning | None]]:
-    for result in response.results:
-        for topic in result.topics:
-            for one in topic.partitions:
-                yield (topic.name, one.partition_index), one.cleaning
 
 
 _STATUS_COLUMNS = (
@@ -208,7 +162,7 @@ _STATUS_COLUMNS = (
 )  # fmt: skip
 
 
-def _status_rows(found: Found) -> Iterator[Sequence[str]]:
+def _status_rows(found: Statuses) -> Iterator[Sequence[str]]:
     yield _STATUS_COLUMNS
     for (topic, index), one in sorted(found.items()):
         last: CleanerPass | None = one.last
@@ -233,7 +187,7 @@ def _why_not(one: LogCleaning) -> str:
 
 
 def _json_of_status(topic: str, index: int, one: LogCleaning) -> str:
-    return _json(
+    return json_line(
         {
             "topic": topic,
             "partition": index,
@@ -259,44 +213,44 @@ def _json_of_status(topic: str, index: int, one: LogCleaning) -> str:
 def _run(cluster: ClusterClient, options: argparse.Namespace) -> int:
     partitions, complaints = _run_everywhere(cluster, options)
     if options.json:
-        for one in partitions:
-            print(_json_of_run(options.topic, one, waited=options.wait))
+        print_all(_json_of_run(options.topic, one, waited=options.wait) for one in partitions)
     else:
-        for line in _aligned(_run_rows(options.topic, partitions, waited=options.wait), left=(0, 2, 7)):
-            print(line)
+        print_all(aligned(_run_rows(options.topic, partitions, waited=options.wait), left=(0, 2, 7)))
     failed = [one for one in partitions if one.error_code]
     for one in failed[:5]:
-        why = one.message or name_of_error(one.error_code)
-        print(f"kafkalite: {options.topic}-{one.partition_index}: {why}", file=sys.stderr)
-    for complaint in complaints:
-        print(f"kafkalite: {complaint}", file=sys.stderr)
+        complain(f"{options.topic}-{one.partition_index}: {one.message or name_of_error(one.error_code)}")
+    complain(*complaints)
     return 1 if failed or complaints else 0
 
 
 def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tuple[list[RunCleanerPartition], list[str]]:
-    """What became of each partition, and what the operator should know besides. The brokers work side by side. Raises
-    Unanswered, before anything is begun if the topic or a partition is not there."""
+    """The outcome for each partition, and complaints for the operator. The brokers work side by side.
+
+    Raises Unanswered, before anything is begun if the topic or a partition is not there.
+    """
     if cluster.is_one:
         cluster.first.send(_request(options, options.partition), _RUN_VERSION)
         partitions = _outcome(cluster.first, options)
         return partitions, cluster.not_led([options.topic]) if options.partition is None else []
-    there = {index: place for (topic, index), place in cluster.places.items() if topic == options.topic}
-    wanted = sorted(there if options.partition is None else set(options.partition))
-    missing = [index for index in wanted if index not in there]
-    if not there:
+    places = {index: place for (topic, index), place in cluster.places.items() if topic == options.topic}
+    if not places:
         raise Unanswered(f"there is no topic {options.topic} in {cluster.address}")
-    if missing:
-        raise Unanswered(f"{options.topic} has {len(there)} partitions, counted from 0; there is no {missing[0]}")
     led: dict[int, set[TopicPartition]] = {}
-    for index in wanted:
-        if there[index].leader != NO_LEADER:
-            led.setdefault(there[index].leader, set()).add((options.topic, index))
+    is_led = True
+    for index in sorted(places if options.partition is None else set(options.partition)):
+        if index not in places:
+            raise Unanswered(f"{options.topic} has {len(places)} partitions, counted from 0; there is no {index}")
+        leader = places[index].leader
+        if leader == NO_LEADER:
+            is_led = False
+        else:
+            led.setdefault(leader, set()).add((options.topic, index))
 
     def begin(client: BlockingClient, keys: set[TopicPartition]) -> BlockingClient:
         client.send(_request(options, sorted(index for _, index in keys)), _RUN_VERSION)
         return client
 
-    begun, complaints = cluster.ask_leaders(led, begin) if led else ([], [])
+    begun, complaints = cluster.ask_leaders(led, begin)
     done: list[RunCleanerPartition] = []
     for client in begun:
         try:
@@ -305,10 +259,9 @@ def _run_everywhere(cluster: ClusterClient, options: argparse.Namespace) -> tupl
             complaints.append(str(error))
     if begun and not done:
         raise Unanswered(complaints[0])
-    idle = [index for index in wanted if there[index].leader == NO_LEADER]
-    return sorted(done, key=lambda one: one.partition_index), complaints + (
-        cluster.not_led([options.topic]) if idle else []
-    )
+    if not is_led:
+        complaints += cluster.not_led([options.topic])
+    return sorted(done, key=lambda one: one.partition_index), complaints
 
 
 def _request(options: argparse.Namespace, partitions: list[int] | None) -> RunCleanerRequest:
@@ -322,7 +275,7 @@ def _request(options: argparse.Namespace, partitions: list[int] | None) -> RunCl
 
 
 def _outcome(client: BlockingClient, options: argparse.Namespace) -> list[RunCleanerPartition]:
-    """What comes back of a run that was begun. Raises Unanswered."""
+    """The response to a run that was begun. Raises Unanswered."""
     patience_s = _ANSWER_S + options.timeout if options.wait else None
     response = client.receive(RunCleanerRequest, _RUN_VERSION, patience_s)
     if response.error_code:
@@ -361,7 +314,7 @@ def _result(one: RunCleanerPartition, *, waited: bool) -> str:
 
 
 def _json_of_run(topic: str, one: RunCleanerPartition, *, waited: bool) -> str:
-    return _json(
+    return json_line(
         {
             "topic": topic,
             "partition": one.partition_index,
@@ -375,20 +328,15 @@ def _json_of_run(topic: str, one: RunCleanerPartition, *, waited: bool) -> str:
 
 # both
 
+_PASS_NUMBERS = (
+    "bytes_read", "bytes_kept", "records_read", "records_kept", "tombstones_dropped", "keyless_dropped",
+    "aborted_dropped", "markers_dropped", "map_keys", "map_bytes_read", "map_records_read",
+)  # fmt: skip
+
 
 def _pass(done: CleanerPass) -> dict[str, Any]:
     return {
-        "bytes_read": done.bytes_read,
-        "bytes_kept": done.bytes_kept,
-        "records_read": done.records_read,
-        "records_kept": done.records_kept,
-        "tombstones_dropped": done.tombstones_dropped,
-        "keyless_dropped": done.keyless_dropped,
-        "aborted_dropped": done.aborted_dropped,
-        "markers_dropped": done.markers_dropped,
-        "map_keys": done.map_keys,
-        "map_bytes_read": done.map_bytes_read,
-        "map_records_read": done.map_records_read,
+        **{name: getattr(done, name) for name in _PASS_NUMBERS},
         "map_utilization": done.map_utilization_ppm / 1_000_000,
         "map_seconds": done.map_ms / 1000,
         "seconds": done.total_ms / 1000,
@@ -408,19 +356,3 @@ def _time(wall_ms: int) -> str:
         return datetime.fromtimestamp(wall_ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (OverflowError, ValueError, OSError):  # a clock that was far off, or a broker that is none
         return f"{wall_ms} ms"
-
-
-def _aligned(rows: Iterable[Sequence[str]], left: Sequence[int]) -> Iterator[str]:
-    """Columns of equal width, those in `left` beginning at the left."""
-    lines = list(rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = [
-            cell.ljust(width) if at in left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
-
-
-def _json(values: dict[str, Any]) -> str:
-    return json.dumps(values, separators=(",", ":"))

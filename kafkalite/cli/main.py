@@ -1,267 +1,71 @@
-"""The command line: `kafkalite serve` runs a broker until it is told to stop, `kafkalite config` shows every setting.
+"""The command line: finds the module of a command, runs it, and turns an operator's mistakes into one line on stderr.
 
-What an operator can get wrong ends in one line on stderr and exit code 1, never in a traceback. What is not needed for
-the command at hand is not imported: the broker is to be ready a quarter of a second after the process began.
+An error that an operator can mend ends with exit code 1, never with a traceback. Only the module of the command at hand
+is imported: a broker is to be ready a quarter of a second after the process began.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, StorageError
-from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.properties import annotated, read_environment, read_properties
 
 if TYPE_CHECKING:
     import argparse
 
-_EVERY_ADDRESS = ("", "0.0.0.0", "::")
-_LEVELS = ("debug", "info", "warning", "error")
+_COMMANDS = {
+    "serve": "run a broker",
+    "log": "look into data directories: dump, verify, count",
+    "topic": "ask about topics: describe",
+    "cleaner": "see and steer log compaction: status, run",
+    "config": "print server.properties with every setting, its meaning and default",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = _parser(arguments[0] if arguments else "")
+    parser = _parser(arguments)
     options = parser.parse_args(arguments)
     try:
         if options.version:
             print(f"kafkalite {_version()}")
-        elif options.command == "serve":
-            return serve(options)
-        elif options.command == "log":
-            from kafkalite.cli.log_command import run
-
-            return run(options)
-        elif options.command == "topic":
-            from kafkalite.cli.topic_command import run as describe
-
-            return describe(options)
-        elif options.command == "cleaner":
-            from kafkalite.cli.cleaner_command import run as clean
-
-            return clean(options)
-        elif options.command == "config":
-            print(annotated(BrokerConfig.settings), end="")
-        else:
+            return 0
+        if options.command is None:
             parser.print_help(sys.stderr)
             return 2
+        code: int = _module(options.command).run(options)
+        return code
     except (ConfigError, StorageError) as error:
-        return _complain(str(error))
+        return complain(str(error))
     except BrokenPipeError:  # of `kafkalite config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return 0
 
 
-def _parser(first: str = "") -> argparse.ArgumentParser:
-    """`first`: the command whose own commands are wanted too; no other one is to wait for them."""
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of all commands, with the options of the one that is named in `arguments`."""
     import argparse
 
     parser = argparse.ArgumentParser(prog="kafkalite", description="A Kafka-compatible broker in pure Python.")
     parser.add_argument("--version", action="store_true", help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    command = commands.add_parser("serve", help="run a broker", description="Run a broker until SIGTERM or Ctrl-C.")
-    command.add_argument("config", nargs="?", metavar="server.properties", help="settings, with Kafka's property names")
-    command.add_argument("--data-dir", metavar="DIR", help="the directory of all data (default: ./kafkalite-data)")
-    command.add_argument(
-        "--adopt",
-        metavar="DIR[,DIR]",
-        help="take over the data directories of an Apache Kafka that is stopped: its broker id, cluster and topics",
-    )
-    command.add_argument(
-        *("-n", "--brokers"),
-        type=int,
-        metavar="COUNT",
-        help="run so many brokers that are one cluster: ids and ports are counted up, data lie in directories below "
-        "the one that is configured; with a small ZooKeeper of their own, unless zookeeper.connect names one",
-    )
-    command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
-    command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
-    command.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that wins over file and environment",
-    )
-    command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
-    command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `cluster.member`
-    command = commands.add_parser("log", help="look into data directories: dump, verify, count")
-    if first == "log":
-        from kafkalite.cli.log_command import add_arguments
-
-        add_arguments(command)
-    command = commands.add_parser("topic", help="ask about topics: describe")
-    if first == "topic":
-        from kafkalite.cli.topic_command import add_arguments as add_topic_arguments
-
-        add_topic_arguments(command)
-    command = commands.add_parser("cleaner", help="see and steer log compaction: status, run")
-    if first == "cleaner":
-        from kafkalite.cli.cleaner_command import add_arguments as add_cleaner_arguments
-
-        add_cleaner_arguments(command)
-    commands.add_parser("config", help="print server.properties with every setting, its meaning and default")
+    named = next((argument for argument in arguments if argument in _COMMANDS), None)
+    for name, help_text in _COMMANDS.items():
+        command = commands.add_parser(name, help=help_text)
+        if name == named:
+            _module(name).add_arguments(command)
     return parser
 
 
-def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -> BrokerConfig:
-    """What file, environment and command line say together, the later winning. Raises ConfigError."""
-    return BrokerConfig.load(_properties(options, environment))
-
-
-def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    """The same as text by Kafka's names."""
-    properties = read_properties(options.config) if options.config else {}
-    properties.update(read_environment(environment))
-    for override in options.override:
-        name, equals, value = override.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--override {override} must be KEY=VALUE, such as --override log.segment.bytes=1048576")
-        properties[name.strip()] = value
-    if options.data_dir is not None and options.adopt is not None:
-        raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
-    if options.data_dir is not None or options.adopt is not None:
-        properties.pop("log.dir", None)
-        properties["log.dirs"] = options.data_dir or options.adopt
-    if options.adopt is not None and options.brokers is None:
-        from kafkalite.server.adoption import identity
-
-        found = identity(BrokerConfig.load(properties).data_dirs)
-        # with ZooKeeper that is taken from there anyway, and may be one that was made up
-        is_alone = not properties.get("zookeeper.connect", "").strip()
-        if found.broker_id is not None and is_alone and not {"broker.id", "node.id"} & properties.keys():
-            properties["broker.id"] = str(found.broker_id)
-    if options.port is not None or options.host is not None:
-        properties["listeners"] = _one_listener(properties, options.host, options.port)
-        properties.pop("advertised.listeners", None)  # it told of the address that is replaced here
-    return properties
-
-
-def _one_listener(properties: Mapping[str, str], host: str | None, port: int | None) -> str:
-    """The configured listener with another host or port. Raises ConfigError if there are several."""
-    listeners = BrokerConfig.load(properties).listeners
-    if len(listeners) > 1:
-        raise ConfigError(
-            "--host and --port stand for one listener and there are several; use --override listeners=..."
-        )
-    if port is not None and not 0 <= port <= 65535:
-        raise ConfigError(f"--port {port} must be from 0 to 65535")
-    host = listeners[0].host if host is None else host.removeprefix("[").removesuffix("]")
-    return str(listeners[0]._replace(host=host, port=listeners[0].port if port is None else port))
-
-
-def serve(options: argparse.Namespace) -> int:
-    """Run a broker, or several, until a signal. Returns the exit code."""
-    import logging
-
-    properties = _properties(options, os.environ)
-    config = BrokerConfig.load(properties)
-    who = f"broker {config.broker_id} " if options.lifeline is not None else ""  # several speak on one stderr
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format=f"%(asctime)s {who}%(levelname)s %(name)s: %(message)s",
-    )
-    _raise_file_limit()
-    try:
-        if options.brokers is not None:
-            from kafkalite.local_cluster.launcher import serve_cluster
-
-            serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
-            return 0
-        from kafkalite.local_cluster.broker_plan import check_is_not_of_several
-
-        check_is_not_of_several(config.data_dirs[0])
-        import asyncio
-
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline))
-    except KeyboardInterrupt:  # before the loop took over signals
-        return 130
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{place}{error.strerror or error}")
-    return 0
-
-
-async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | None = None) -> None:
-    """`lifeline` is a pipe that nobody writes to: when its other end is gone, so is whoever was to stop this broker."""
-    import asyncio
-    import gc
-    import signal
-    from pathlib import Path
-
-    from kafkalite.server.broker import Broker
-
-    loop = asyncio.get_running_loop()
-    told_to_stop = asyncio.Event()
-
-    def on_signal() -> None:
-        told_to_stop.set()
-        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the process as it is
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    if lifeline is not None:
-
-        def on_end() -> None:
-            loop.remove_reader(lifeline)
-            told_to_stop.set()
-
-        loop.add_reader(lifeline, on_end)
-    broker = Broker(config=config, adopt=adopts)
-    starting = asyncio.ensure_future(broker.start())
-    waiting = asyncio.ensure_future(told_to_stop.wait())
-    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
-        await asyncio.wait({starting})
-    if starting.cancelled():
-        return
-    try:
-        starting.result()  # raises what went wrong
-        if not told_to_stop.is_set():
-            if broker.adopted is not None:
-                for line in broker.adopted.lines():
-                    print(f"taken over: {line}")
-            paths = map(Path, config.data_dirs)
-            place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
-            where = broker.bootstrap_servers
-            if config.listeners[0].host in _EVERY_ADDRESS:
-                where += " and every other address of this machine"
-            print(
-                f"kafkalite is ready on {where}, data in {place}, cluster {broker.cluster_id}",
-                flush=True,
-            )
-            gc.freeze()  # what the start left behind lives as long as the process: no collection looks at it again
-        failing = asyncio.ensure_future(broker.failure())
-        await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
-        if failing.done():
-            raise StorageError(failing.result())
-        failing.cancel()
-    finally:
-        waiting.cancel()
-        await broker.stop()
-
-
-def _raise_file_limit() -> None:
-    """Every segment, index and connection is an open file: take as many as the system lets us."""
-    import resource
-
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (ValueError, OSError):
-        return  # the soft limit stays, and it was enough to start
+def _module(command: str) -> Any:
+    """The module of a command: it has `add_arguments` and `run`."""
+    return importlib.import_module(f"kafkalite.cli.{command}_command")
 
 
 def _version() -> str:
@@ -271,8 +75,3 @@ def _version() -> str:
         return version("kafkalite")
     except PackageNotFoundError:
         return "(not installed)"
-
-
-def _complain(message: str) -> int:
-    print(f"kafkalite: {message}", file=sys.stderr)
-    return 1

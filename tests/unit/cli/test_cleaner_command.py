@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cli import cleaner_command
+from kafkalite.cli import cleaner_command, describe_log_dirs
 from kafkalite.cli.main import main
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.protocol.codec.schema import Message
@@ -228,7 +228,7 @@ def test_who_loses_patience_hears_that_it_goes_on(say: Callable[..., Said], monk
 
 
 def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner_command, "_PARTITIONS_MAX", 2)
+    monkeypatch.setattr(describe_log_dirs, "_PARTITIONS_MAX", 2)
     asked: list[list[int]] = []
 
     class Client:
@@ -244,6 +244,6 @@ def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPat
                 results=[DescribeLogDirsResult(topics=topics)], cleaning=CLEANING_TOLD if cleaning else 0
             )
 
-    found, complaints = cleaner_command.asked(Client(), [])  # type: ignore[arg-type]
+    found, complaints = cleaner_command.status_of_broker(Client(), [])  # type: ignore[arg-type]
     assert (sorted(index for _, index in found), complaints) == (list(range(5)), [])
     assert asked == [[0, 1, 2, 3, 4], [0, 1], [2, 3], [4]]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli import main
+from kafkalite.cli import main, serve_command
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
@@ -51,7 +51,8 @@ def serving(*arguments: object, cwd: Path = ROOT) -> Iterator[tuple[subprocess.P
 
 
 def configured(*arguments: str, **environment: str) -> BrokerConfig:
-    return main.configuration(main._parser().parse_args(["serve", *arguments]), environment)
+    line = ["serve", *arguments]
+    return serve_command.configuration(main._parser(line).parse_args(line), environment)
 
 
 def test_a_broker_says_when_it_is_ready_and_stops_when_told(tmp_path):

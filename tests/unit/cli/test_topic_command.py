@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from kafkalite.cli import topic_command
+from kafkalite.cli import describe_log_dirs, topic_command
 from kafkalite.cli.main import main
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.common.errors import ConfigError
@@ -277,7 +277,7 @@ def test_a_failed_directory_and_a_refusal_are_told(say: Any) -> None:
 
 
 def test_many_partitions_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_command, "_PARTITIONS_MAX", 2)
+    monkeypatch.setattr(describe_log_dirs, "_PARTITIONS_MAX", 2)
 
     class Client:
         address = "here"
@@ -300,7 +300,7 @@ def test_many_segments_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(topic_command, "_ELEMENTS_MAX", 10)
     sizes = {("t", index): count for index, count in enumerate((3, 4, 3, 50, 1))}
     partitions = {
-        key: topic_command.Partition(*key, 0, 0, 0, topic_command.Counts(segment_count=count))
+        key: topic_command.PartitionCounts(*key, 0, 0, 0, topic_command.RecordCounts(segment_count=count))
         for key, count in sizes.items()
     }
     portions = list(topic_command._portions(partitions))

@@ -1,0 +1,206 @@
+"""`kafkalite serve`: a broker, or several that are one cluster, until a signal.
+
+Modules that only some starts need are imported there: the broker is to be ready a quarter of a second after the process
+began.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+
+from kafkalite.cli.output import complain
+from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.properties import read_environment, read_properties
+
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """The options of `kafkalite serve`."""
+    command.description = "Run a broker until SIGTERM or Ctrl-C."
+    command.add_argument("config", nargs="?", metavar="server.properties", help="settings, with Kafka's property names")
+    command.add_argument("--data-dir", metavar="DIR", help="the directory of all data (default: ./kafkalite-data)")
+    command.add_argument(
+        "--adopt",
+        metavar="DIR[,DIR]",
+        help="take over the data directories of an Apache Kafka that is stopped: its broker id, cluster and topics",
+    )
+    command.add_argument(
+        *("-n", "--brokers"),
+        type=int,
+        metavar="COUNT",
+        help="run so many brokers that are one cluster: ids and ports are counted up, data lie in directories below "
+        "the one that is configured; with a small ZooKeeper of their own, unless zookeeper.connect names one",
+    )
+    command.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    command.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default: 9092)")
+    command.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over file and environment",
+    )
+    command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
+    command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+    command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `local_cluster`
+
+
+def configuration(options: argparse.Namespace, environment: Mapping[str, str]) -> BrokerConfig:
+    """File, environment and command line together, the later winning. Raises ConfigError."""
+    return BrokerConfig.load(_properties(options, environment))
+
+
+def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    """As `configuration`, as text by Kafka's names."""
+    properties = read_properties(options.config) if options.config else {}
+    properties.update(read_environment(environment))
+    for override in options.override:
+        name, equals, value = override.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--override {override} must be KEY=VALUE, such as --override log.segment.bytes=1048576")
+        properties[name.strip()] = value
+    if options.data_dir is not None and options.adopt is not None:
+        raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
+    if options.data_dir is not None or options.adopt is not None:
+        properties.pop("log.dir", None)
+        properties["log.dirs"] = options.data_dir or options.adopt
+    if options.adopt is not None and options.brokers is None:
+        from kafkalite.server.adoption import identity
+
+        found = identity(BrokerConfig.load(properties).data_dirs)
+        # with ZooKeeper the id comes from there, and the one in the directory may be generated
+        is_alone = not properties.get("zookeeper.connect", "").strip()
+        if found.broker_id is not None and is_alone and not {"broker.id", "node.id"} & properties.keys():
+            properties["broker.id"] = str(found.broker_id)
+    if options.port is not None or options.host is not None:
+        properties["listeners"] = _one_listener(properties, options.host, options.port)
+        properties.pop("advertised.listeners", None)  # it names the address that is replaced here
+    return properties
+
+
+def _one_listener(properties: Mapping[str, str], host: str | None, port: int | None) -> str:
+    """The configured listener with another host or port. Raises ConfigError if there are several."""
+    listeners = BrokerConfig.load(properties).listeners
+    if len(listeners) > 1:
+        raise ConfigError(
+            "--host and --port stand for one listener and there are several; use --override listeners=..."
+        )
+    if port is not None and not 0 <= port <= 65535:
+        raise ConfigError(f"--port {port} must be from 0 to 65535")
+    host = listeners[0].host if host is None else host.removeprefix("[").removesuffix("]")
+    return str(listeners[0]._replace(host=host, port=listeners[0].port if port is None else port))
+
+
+def run(options: argparse.Namespace) -> int:
+    """`kafkalite serve`. Returns the exit code. Raises ConfigError, StorageError."""
+    import logging
+
+    properties = _properties(options, os.environ)
+    config = BrokerConfig.load(properties)
+    sender = f"broker {config.broker_id} " if options.lifeline is not None else ""  # several share one stderr
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=options.log_level.upper(),
+        format=f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s",
+    )
+    _raise_file_limit()
+    try:
+        if options.brokers is not None:
+            from kafkalite.local_cluster.launcher import serve_cluster
+
+            serve_cluster(properties, options.brokers, options.log_level, adopts=options.adopt is not None)
+            return 0
+        from kafkalite.local_cluster.broker_plan import check_is_not_of_several
+
+        check_is_not_of_several(config.data_dirs[0])
+        import asyncio
+
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline))
+    except KeyboardInterrupt:  # before the loop took over signals
+        return 130
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return complain(f"{place}{error.strerror or error}")
+    return 0
+
+
+async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | None = None) -> None:
+    """`lifeline`: a pipe that nobody writes to; the process at its other end is to stop this broker, also by ending."""
+    import asyncio
+    import gc
+    import signal
+    from pathlib import Path
+
+    from kafkalite.server.broker import Broker
+
+    loop = asyncio.get_running_loop()
+    stop_wanted = asyncio.Event()
+
+    def on_signal() -> None:
+        stop_wanted.set()
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the process as it is
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    if lifeline is not None:
+
+        def on_end() -> None:
+            loop.remove_reader(lifeline)
+            stop_wanted.set()
+
+        loop.add_reader(lifeline, on_end)
+    broker = Broker(config=config, adopt=adopts)
+    starting = asyncio.ensure_future(broker.start())
+    waiting = asyncio.ensure_future(stop_wanted.wait())
+    await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.wait({starting})
+    if starting.cancelled():
+        return
+    try:
+        starting.result()  # raises the error of the start
+        if not stop_wanted.is_set():
+            if broker.adopted is not None:
+                for line in broker.adopted.lines():
+                    print(f"taken over: {line}")
+            paths = map(Path, config.data_dirs)
+            place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
+            where = broker.bootstrap_servers
+            if config.listeners[0].host in _EVERY_ADDRESS:
+                where += " and every other address of this machine"
+            print(
+                f"kafkalite is ready on {where}, data in {place}, cluster {broker.cluster_id}",
+                flush=True,
+            )
+            gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
+        failing = asyncio.ensure_future(broker.failure())
+        await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
+        if failing.done():
+            raise StorageError(failing.result())
+        failing.cancel()
+    finally:
+        waiting.cancel()
+        await broker.stop()
+
+
+def _raise_file_limit() -> None:
+    """Every segment, index and connection is an open file: take as many as the system lets us."""
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (ValueError, OSError):
+        return  # the soft limit stays, and it was enough to start
