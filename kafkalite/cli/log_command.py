@@ -1,6 +1,6 @@
-"""`kafkalite log dump | verify | count`: the arguments, and what they ask for.
+"""`kafkalite log dump | verify | count`: the arguments, and how findings and counts are printed.
 
-Exit code 0: all is well, 1: something is wrong with what was looked at, 2: it could not be looked at.
+Exit code 0: all is well; 1: something is wrong with the files; 2: they could not be read.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.inspection.files.progress import size_text
 from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
 
 if TYPE_CHECKING:
+    from kafkalite.inspection.count_records import Count, Counted
     from kafkalite.inspection.dump.dump import Dump
+    from kafkalite.inspection.verify.verify import Verdict
 
 CANNOT = 2
 _NO_LIMIT = (1 << 31) - 1
@@ -27,11 +31,11 @@ def run(options: argparse.Namespace) -> int:
     try:
         return {"dump": _dump, "verify": _verify, "count": _count}[options.log_command](options)
     except (ConfigError, StorageError) as error:
-        print(f"kafkalite: {error}", file=sys.stderr)
+        complain(str(error))
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"kafkalite: {error.filename or 'cannot read'}: {error.strerror or error}", file=sys.stderr)
+        complain(f"{error.filename or 'cannot read'}: {error.strerror or error}")
     return CANNOT
 
 
@@ -73,37 +77,39 @@ def _dump(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     from kafkalite.inspection.files.findings import Severity
-    from kafkalite.inspection.files.progress import size_text
     from kafkalite.inspection.verify.verify import verify
 
     code = 0
     for path in options.paths:
         verdict = verify(path, deep=options.deep)
-        harmless = all(finding.gravity is Severity.HARMLESS for finding in verdict.findings)
+        harmless = all(finding.severity is Severity.HARMLESS for finding in verdict.findings)
         code = max(code, 0 if harmless else 1)
         if verdict.is_running:
             print(f"{verdict.root}: a broker is running here; what it is writing may look unfinished", file=sys.stderr)
         for finding in verdict.findings:
             print(json.dumps(finding.as_json()) if options.json else finding.as_text())
-        stop = "the last stop was orderly" if verdict.clean else "the last stop was not orderly"
-        count = len(verdict.findings)
-        if options.json:
-            summary = {"type": "summary", "path": verdict.root, "findings": count, "clean": verdict.clean}
-            sizes = {"partitions": verdict.partition_count, "bytes": verdict.log_bytes, "lostBytes": verdict.lost_bytes}
-            print(json.dumps(summary | sizes))
-        else:
-            cost = f"; a restart would lose {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
-            found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
-            found += ", harmless" if count and harmless else ""
-            print(
-                f"{verdict.root}: {verdict.partition_count} partitions, {size_text(verdict.log_bytes)}, {stop}: "
-                f"{found}{cost}"
-            )
+        print(_summary_object(verdict) if options.json else _summary(verdict, harmless=harmless))
     return code
 
 
+def _summary_object(verdict: Verdict) -> str:
+    summary = {"type": "summary", "path": verdict.root, "findings": len(verdict.findings), "clean": verdict.clean}
+    sizes = {"partitions": verdict.partition_count, "bytes": verdict.log_bytes, "lostBytes": verdict.lost_bytes}
+    return json.dumps(summary | sizes)
+
+
+def _summary(verdict: Verdict, *, harmless: bool) -> str:
+    stop = "the last stop was orderly" if verdict.clean else "the last stop was not orderly"
+    cost = f"; a restart would lose {verdict.lost_bytes} bytes" if verdict.lost_bytes else ""
+    count = len(verdict.findings)
+    found = f"{count} finding{'' if count == 1 else 's'}" if count else "nothing wrong"
+    found += ", harmless" if count and harmless else ""
+    sizes = f"{verdict.partition_count} partitions, {size_text(verdict.log_bytes)}"
+    return f"{verdict.root}: {sizes}, {stop}: {found}{cost}"
+
+
 def _count(options: argparse.Namespace) -> int:
-    from kafkalite.inspection.count_records import count, objects, table
+    from kafkalite.inspection.count_records import count
 
     directories = [path for path in options.paths if os.path.isdir(path)]
     topics = [path for path in options.paths if not os.path.isdir(path)]
@@ -117,16 +123,51 @@ def _count(options: argparse.Namespace) -> int:
         if counted.is_running:
             print(f"{counted.root}: a broker is running here, and may go on writing", file=sys.stderr)
         if options.json:
-            for one in objects(counted):
-                print(json.dumps(one, separators=(",", ":")))
+            print_all(map(json_line, _count_objects(counted)))
         else:
-            for line in table(counted, segments=options.segments):
-                print(line)
+            print_all(_count_table(counted, segments=options.segments))
     return 0
 
 
+_COUNT_COLUMNS = ("", "live records", "control", "aborted", "batches", "bytes")
+
+
+def _count_table(counted: Counted, *, segments: bool) -> Iterator[str]:
+    """A row for each topic and partition, with `segments` for each segment too; the sum; bytes that are no batches."""
+    rows: list[tuple[str, ...]] = [_COUNT_COLUMNS]
+    for topic, (total, partitions) in counted.by_topic().items():
+        rows.append(_count_row(topic, total))
+        for one in sorted(partitions, key=lambda one: one.partition.partition):
+            rows.append(_count_row(f"  {one.partition.name}  {one.start_offset}..{one.end_offset}", one.total))
+            if segments:
+                rows += [_count_row(f"    {base:020d}", found) for base, found in one.segments.items()]
+    total = counted.total()
+    rows.append(_count_row(f"{len(counted.partitions)} partitions, {size_text(total.bytes)}", total))
+    yield from aligned(rows)
+    for one in counted.partitions:
+        if one.total.unread_bytes:
+            yield f"{one.partition.name}: {one.total.unread_bytes} bytes are no whole batches; see kafkalite log verify"
+
+
+def _count_row(name: str, count: Count) -> tuple[str, ...]:
+    numbers = (count.live_records, count.control_records, count.aborted_records, count.batches, count.bytes)
+    return (name, *[f"{number:,}" for number in numbers])
+
+
+def _count_objects(counted: Counted) -> Iterator[dict[str, object]]:
+    """One object for each segment, each partition, each topic."""
+    for one in counted.partitions:
+        key = {"topic": one.partition.topic, "partition": one.partition.partition}
+        for base, found in one.segments.items():
+            yield {"type": "segment", **key, "base_offset": base, **found.as_json()}
+        offsets = {"start_offset": one.start_offset, "end_offset": one.end_offset}
+        yield {"type": "partition", **key, **offsets, **one.total.as_json()}
+    for topic, (total, _) in counted.by_topic().items():
+        yield {"type": "topic", "topic": topic, **total.as_json()}
+
+
 def dump_settings(arguments: Sequence[str]) -> Dump:
-    """What the options of `log dump` ask for. Raises ConfigError."""
+    """The options of `log dump`, as they are written. Raises ConfigError."""
     parser = argparse.ArgumentParser()
     add_dump_options(parser)
     return dump_of(parser.parse_args(arguments))

@@ -1,31 +1,33 @@
-"""`kafkalite log count`: exactly how many records there are, of each segment, partition and topic.
+"""`kafkalite log count`: exactly how many records each segment, partition and topic holds.
 
 Headers are enough: a batch says how many records it holds, also when compaction took some. Only a batch that begins
-before the log start offset and ends behind it is unpacked, and message sets in wrappers, which tell no number.
+before the log start offset and ends behind it is unpacked, and wrapped message sets, which tell no number.
 Live records are data records at or past the log start offset, control records those of control batches there; bytes are
-those of the `.log` files. Live records of aborted transactions are counted among the live ones, and once more apart:
-a transaction that was aborted is one whose abort marker stands in the log.
+those of the `.log` files. Live records of aborted transactions are counted among the live ones, and once more apart: a
+transaction is aborted if its abort marker stands in the log.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.control_records import ABORT, COMMIT, control_type
-from kafkalite.inspection.files.directory_listing import PartitionDirectory, is_locked, look, offsets_of
+from kafkalite.inspection.files.directory_listing import (
+    PartitionDirectory,
+    checkpoint_offsets,
+    list_directory,
+)
 from kafkalite.inspection.files.log_file import HEAD_BYTES, SIZE_MIN, LogFile
-from kafkalite.inspection.files.progress import Progress, size_text
+from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.files.record_rows import rows_of_batch
-from kafkalite.log.storage.file_names import LOG, LOG_STARTS
-from kafkalite.record.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES, TRANSACTIONAL
+from kafkalite.log.storage.file_names import LOG_STARTS
+from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
 
-_HEAD = struct.Struct(">qiibIhiqqqhii")
 _BLOCK_BYTES = 64 << 10
-_OPEN_MAX = 1_000_000
+_ONGOING_MAX = 1_000_000
 
 
 @dataclass(slots=True)
@@ -43,6 +45,13 @@ class Count:
         for one in fields(self):
             setattr(self, one.name, getattr(self, one.name) + getattr(other, one.name))
 
+    @classmethod
+    def sum(cls, counts: Iterable[Count]) -> Count:
+        total = cls()
+        for one in counts:
+            total.add(one)
+        return total
+
     def as_json(self) -> dict[str, int]:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
@@ -58,184 +67,125 @@ class PartitionCount(NamedTuple):
 
 
 class Counted(NamedTuple):
+    """The partitions of a data directory. `is_running`: a broker has the directory and may go on writing."""
+
     root: str
     partitions: list[PartitionCount]
     is_running: bool
 
+    def by_topic(self) -> dict[str, tuple[Count, list[PartitionCount]]]:
+        """The sum and the partitions of each topic."""
+        topics: dict[str, tuple[Count, list[PartitionCount]]] = {}
+        for one in self.partitions:
+            total, partitions = topics.setdefault(one.partition.topic, (Count(), []))
+            total.add(one.total)
+            partitions.append(one)
+        return topics
+
+    def total(self) -> Count:
+        return Count.sum(one.total for one in self.partitions)
+
 
 def count(path: str, topics: Iterable[str] = (), *, shown: bool | None = None) -> Counted:
     """`topics`: only these. Raises ConfigError for a path that is no data directory, OSError."""
-    place = look(path)
+    listing = list_directory(path)
     wanted = set(topics)
-    partitions = [one for one in place.partitions if not wanted or one.topic in wanted]
+    partitions = [one for one in listing.partitions if not wanted or one.topic in wanted]
     progress = Progress(sum(one.log_bytes for one in partitions), shown=shown)
-    starts = offsets_of(place.root, LOG_STARTS)
+    starts = checkpoint_offsets(listing.root, LOG_STARTS)
     try:
-        counted = [
-            count_partition(one, starts.get((one.topic, one.partition), 0), progress.advance) for one in partitions
-        ]
+        counted = [_Counter(one, starts.get(one.key, 0), progress.advance).run() for one in partitions]
     finally:
         progress.clear()
-    return Counted(place.root or place.partitions[0].path, counted, place.root is not None and is_locked(place.root))
+    return Counted(listing.place, counted, listing.is_locked)
 
 
-def count_partition(
-    partition: PartitionDirectory, start_offset: int, advance: Callable[[int], None] = lambda _: None
-) -> PartitionCount:
-    """Records before `start_offset` are not live. Raises OSError."""
-    start_offset = max(start_offset, partition.bases[0] if partition.bases else 0)
-    total = Count()
-    end_offset = partition.bases[0] if partition.bases else 0
-    segments: dict[int, Count] = {}
-    # of transactions that are open at this place: which segment has how many of their live records
-    ongoing: dict[int, dict[int, int]] = {}
-    for base in partition.bases:
-        segments[base] = found = Count()
-        end_offset = max(end_offset, _count_segment(partition, base, start_offset, segments, ongoing, advance))
-        found.bytes = partition.files[f"{base:020d}{LOG}"]
-    for found in segments.values():
-        total.add(found)
-    return PartitionCount(partition, start_offset, end_offset, total, segments)
+class _Counter:
+    """Counts one partition, whose records before `start_offset` are not live."""
 
+    def __init__(self, partition: PartitionDirectory, start_offset: int, advance: Callable[[int], None]) -> None:
+        self._partition = partition
+        self._advance = advance
+        self._end_offset = partition.bases[0] if partition.bases else 0
+        self._start_offset = max(start_offset, self._end_offset)
+        self._segments: dict[int, Count] = {}
+        self._ongoing: dict[int, dict[int, int]] = {}  # producer id -> live records of its transaction, by segment
 
-def _count_segment(
-    partition: PartitionDirectory, base: int, start_offset: int, segments: dict[int, Count],
-    ongoing: dict[int, dict[int, int]], advance: Callable[[int], None],
-) -> int:  # fmt: skip
-    """The offset behind the last batch."""
-    found = segments[base]
-    end_offset = base
-    told = 0
-    with LogFile(partition.file(base, LOG)) as log:
-        position = 0
-        for position, head in _hop(log):
-            base_offset, length, _, magic, _, attributes, delta, _, _, producer_id, _, _, count = head
-            found.batches += 1
-            last_offset = base_offset + delta if magic >= MAGIC else base_offset
-            end_offset = max(end_offset, last_offset + 1)
-            if position - told > _BLOCK_BYTES:
-                advance(position - told)
-                told = position
-            if last_offset < start_offset:
-                if attributes & CONTROL and magic >= MAGIC:
-                    ongoing.pop(producer_id, None)
-                continue
-            is_control = magic >= MAGIC and bool(attributes & CONTROL)
-            if magic < MAGIC and not _is_wrapper(log, position):
-                count = 1
-            elif magic < MAGIC or base_offset < start_offset or is_control:
-                rows = rows_of_batch(memoryview(log.read(position, length + PREFIX_BYTES)))
-                if isinstance(rows, Malformed):
-                    found.unread_bytes += length + PREFIX_BYTES
-                    continue
-                if is_control:
-                    _end_transaction(producer_id, rows[0].key if rows else None, ongoing, segments)
-                count = sum(row.offset >= start_offset for row in rows)
+    def run(self) -> PartitionCount:
+        """Raises OSError."""
+        for base in self._partition.bases:
+            self._count_segment(base)
+        total = Count.sum(self._segments.values())
+        return PartitionCount(self._partition, self._start_offset, self._end_offset, total, self._segments)
+
+    def _count_segment(self, base: int) -> None:
+        found = self._segments[base] = Count(bytes=self._partition.segment_bytes(base))
+        self._end_offset = max(self._end_offset, base)
+        end = advanced = 0
+        with LogFile(self._partition.file(base, ".log")) as log:
+            for position, header in _iter_headers(log):
+                found.batches += 1
+                self._count_batch(base, log, position, header)
+                end = position + header.size_bytes
+                if end - advanced > _BLOCK_BYTES:
+                    self._advance(end - advanced)
+                    advanced = end
+            found.unread_bytes += log.size_bytes - end
+            self._advance(log.size_bytes - advanced)
+
+    def _count_batch(self, base: int, log: LogFile, position: int, header: BatchHeader) -> None:
+        found = self._segments[base]
+        is_legacy = header.magic < MAGIC
+        is_control = not is_legacy and header.is_control
+        last_offset = header.base_offset if is_legacy else header.last_offset
+        self._end_offset = max(self._end_offset, last_offset + 1)
+        if last_offset < self._start_offset:
             if is_control:
-                found.control_records += count
-                continue
-            found.live_records += count
-            if attributes & TRANSACTIONAL and magic >= MAGIC and producer_id >= 0 and len(ongoing) < _OPEN_MAX:
-                mine = ongoing.setdefault(producer_id, {})
-                mine[base] = mine.get(base, 0) + count
-        end = _end(log, position, found.batches)
-        found.unread_bytes += log.size_bytes - end
-        advance(log.size_bytes - told)
-    return end_offset
+                self._ongoing.pop(header.producer_id, None)
+            return
+        count = header.record_count
+        if is_legacy and not log.read(position + HEAD_BYTES, 1)[0] & CODEC_MASK:
+            count = 1
+        elif is_legacy or is_control or header.base_offset < self._start_offset:
+            rows = rows_of_batch(memoryview(log.read(position, header.size_bytes)))
+            if isinstance(rows, Malformed):
+                found.unread_bytes += header.size_bytes
+                return
+            if is_control:
+                self._end_transaction(header.producer_id, rows[0].key if rows else None)
+            count = sum(row.offset >= self._start_offset for row in rows)
+        if is_control:
+            found.control_records += count
+            return
+        found.live_records += count
+        if not is_legacy and header.is_transactional and header.producer_id >= 0 and len(self._ongoing) < _ONGOING_MAX:
+            records = self._ongoing.setdefault(header.producer_id, {})
+            records[base] = records.get(base, 0) + count
+
+    def _end_transaction(self, producer_id: int, key: bytes | None) -> None:
+        kind = control_type(key)
+        if kind in (ABORT, COMMIT):
+            for base, records in self._ongoing.pop(producer_id, {}).items():
+                if kind == ABORT:
+                    self._segments[base].aborted_records += records
 
 
-def _is_wrapper(log: LogFile, position: int) -> bool:
-    """Whether a message of v0 or v1 has others inside."""
-    return bool(log.read(position + HEAD_BYTES, 1)[0] & CODEC_MASK)
-
-
-def _end_transaction(
-    producer_id: int, key: bytes | None, ongoing: dict[int, dict[int, int]], segments: dict[int, Count]
-) -> None:
-    kind = control_type(key)
-    if kind not in (ABORT, COMMIT):
-        return
-    for base, records in ongoing.pop(producer_id, {}).items():
-        if kind == ABORT:
-            segments[base].aborted_records += records
-
-
-def _hop(log: LogFile) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, the fields of the header) of every whole batch; of v0 and v1 only those up to the magic count."""
+def _iter_headers(log: LogFile) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch; of v0 and v1 only the fields up to the magic count."""
     size = log.size_bytes
     position = start = 0
     data = b""
     while size - position > HEAD_BYTES:
-        at = position - start
-        if at + HEADER_BYTES > len(data):
-            start, at = position, 0
-            data = log.read(position, _BLOCK_BYTES)
-            if len(data) < HEADER_BYTES:
-                data = data.ljust(HEADER_BYTES, b"\0")
-        head = _HEAD.unpack_from(data, at)
-        length = head[1]
-        if length < SIZE_MIN or position + length + PREFIX_BYTES > size or head[3] > MAGIC or head[3] < 0:
+        if position - start + HEADER_BYTES > len(data):
+            start = position
+            data = log.read(position, _BLOCK_BYTES).ljust(HEADER_BYTES, b"\0")
+        header = parse_header(data, position - start)
+        length, magic = header.batch_length, header.magic
+        if length < SIZE_MIN or position + length + PREFIX_BYTES > size or not 0 <= magic <= MAGIC:
             return
-        if head[3] == MAGIC and (length < HEADER_BYTES - PREFIX_BYTES or head[6] < 0 or head[12] < 0):
+        if magic == MAGIC and (
+            length < HEADER_BYTES - PREFIX_BYTES or header.last_offset_delta < 0 or header.record_count < 0
+        ):
             return
-        yield position, head
-        position += length + PREFIX_BYTES
-
-
-def _end(log: LogFile, position: int, batches: int) -> int:
-    """Where the last batch, which begins at `position`, ends."""
-    if not batches:
-        return 0
-    return position + PREFIX_BYTES + int.from_bytes(log.read(position + 8, 4), "big")
-
-
-# the table
-
-_COLUMNS = ("live records", "control", "aborted", "batches", "bytes")
-
-
-def table(counted: Counted, *, segments: bool) -> Iterator[str]:
-    """The lines of a table: a row for each topic and partition, with `segments` for each segment too; the sum."""
-    rows: list[tuple[str, ...]] = []
-    total = Count()
-    topics: dict[str, list[PartitionCount]] = {}
-    for one in counted.partitions:
-        topics.setdefault(one.partition.topic, []).append(one)
-    for topic, parts in topics.items():
-        sum_of_topic = Count()
-        for one in parts:
-            sum_of_topic.add(one.total)
-        total.add(sum_of_topic)
-        rows.append(_row(topic, sum_of_topic))
-        for one in sorted(parts, key=lambda one: one.partition.partition):
-            rows.append(_row(f"  {one.partition.name}  {one.start_offset}..{one.end_offset}", one.total))
-            if segments:
-                rows += [_row(f"    {base:020d}", found) for base, found in one.segments.items()]
-    rows.append(_row(f"{len(counted.partitions)} partitions, {size_text(total.bytes)}", total))
-    head = ("", *_COLUMNS)
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    for row in [head, *rows]:
-        cells = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        yield "  ".join(cells).rstrip()
-    for one in counted.partitions:
-        if one.total.unread_bytes:
-            yield f"{one.partition.name}: {one.total.unread_bytes} bytes are no whole batches; see kafkalite log verify"
-
-
-def _row(name: str, found: Count) -> tuple[str, ...]:
-    numbers = (found.live_records, found.control_records, found.aborted_records, found.batches, found.bytes)
-    return (name, *[f"{number:,}" for number in numbers])
-
-
-def objects(counted: Counted) -> Iterator[dict[str, object]]:
-    """The same as objects: one for each segment, each partition, each topic."""
-    topics: dict[str, Count] = {}
-    for one in counted.partitions:
-        where = {"topic": one.partition.topic, "partition": one.partition.partition}
-        for base, found in one.segments.items():
-            yield {"type": "segment", **where, "base_offset": base, **found.as_json()}
-        offsets = {"start_offset": one.start_offset, "end_offset": one.end_offset}
-        yield {"type": "partition", **where, **offsets, **one.total.as_json()}
-        topics.setdefault(one.partition.topic, Count()).add(one.total)
-    for topic, found in topics.items():
-        yield {"type": "topic", "topic": topic, **found.as_json()}
+        yield position, header
+        position += header.size_bytes

@@ -1,4 +1,4 @@
-"""What stands in a data directory, or in the directory of one partition, as it is found: nothing is opened for writing.
+"""Listing of a data directory, or of one partition's directory, as it is found: nothing is opened for writing.
 
 Source: kafka.log.LogManager, CleanShutdownFileHandler (which files there are); `file_names` for their names.
 """
@@ -29,8 +29,8 @@ _SIGNS = (META_PROPERTIES, RECOVERY_POINTS, CLEAN_SHUTDOWN, LOCK)
 
 
 class PartitionDirectory(NamedTuple):
-    """The files of one partition by name, with their sizes. `bases` are those of its segments, ascending; `others` is
-    what is there beside files."""
+    """The files of one partition by name, with their sizes. `bases` are those of its segments, ascending; `others` are
+    the names of all that is no file."""
 
     path: str
     topic: str
@@ -44,13 +44,20 @@ class PartitionDirectory(NamedTuple):
         return os.path.basename(self.path)
 
     @property
+    def key(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
     def is_kraft(self) -> bool:
-        """KRaft's own log: no topic, so no broker of ours ever opens it."""
+        """Whether this is KRaft's own log: no topic, so kafkalite never opens it."""
         return self.topic == KRAFT_LOG
 
     @property
     def log_bytes(self) -> int:
-        return sum(self.files[f"{base:020d}{LOG}"] for base in self.bases)
+        return sum(map(self.segment_bytes, self.bases))
+
+    def segment_bytes(self, base: int) -> int:
+        return self.files[f"{base:020d}{LOG}"]
 
     def file(self, base: int, suffix: str) -> str:
         return f"{self.path}/{base:020d}{suffix}"
@@ -59,18 +66,30 @@ class PartitionDirectory(NamedTuple):
         return f"{base:020d}{suffix}" in self.files
 
 
-class Place(NamedTuple):
-    """A directory that was named on the command line. `root` is the data directory, None where a partition's directory
-    was named that lies in none; `names` are what is in it. `whole` is False where only one partition was named."""
+class DirectoryListing(NamedTuple):
+    """`root` is the data directory, None for a partition's directory that lies in none; `names` are its entries.
+
+    `whole` is False where only one partition was named on the command line.
+    """
 
     root: str | None
     names: list[str]
     partitions: list[PartitionDirectory]
     whole: bool
 
+    @property
+    def place(self) -> str:
+        """The path to show."""
+        return self.root or self.partitions[0].path
 
-def look(path: str) -> Place:
-    """Raises ConfigError for what is no such directory, OSError."""
+    @property
+    def is_locked(self) -> bool:
+        """Whether a broker, kafkalite or Apache Kafka, runs on the directory."""
+        return self.root is not None and _is_locked(f"{self.root}/{LOCK}")
+
+
+def list_directory(path: str) -> DirectoryListing:
+    """Raises ConfigError for a path that is no such directory, OSError."""
     path = os.path.abspath(path)
     if not os.path.isdir(path):
         raise ConfigError(f"there is no directory {path}")
@@ -80,18 +99,18 @@ def look(path: str) -> Place:
     ):
         parent = os.path.dirname(path)
         root = parent if any(os.path.exists(f"{parent}/{sign}") for sign in _SIGNS) else None
-        return Place(root, sorted(os.listdir(parent)) if root else [], [look_at_partition(path)], whole=False)
+        return DirectoryListing(root, sorted(os.listdir(parent)) if root else [], [list_partition(path)], whole=False)
     partitions = [
-        look_at_partition(f"{path}/{name}")
+        list_partition(f"{path}/{name}")
         for name in names
         if _partition_of(name) is not None and os.path.isdir(f"{path}/{name}")
     ]
     if not any(name in names for name in _SIGNS) and not any(one.bases for one in partitions):
         raise ConfigError(f"{path} is no data directory: it has no partitions and no {META_PROPERTIES}")
-    return Place(path, names, partitions, whole=True)
+    return DirectoryListing(path, names, partitions, whole=True)
 
 
-def look_at_partition(path: str) -> PartitionDirectory:
+def list_partition(path: str) -> PartitionDirectory:
     """Raises OSError."""
     topic, partition = _partition_of(os.path.basename(path)) or (os.path.basename(path), -1)
     files = {}
@@ -113,10 +132,9 @@ def _partition_of(name: str) -> TopicPartition | None:
     return parse_partition_directory(name)
 
 
-def is_locked(root: str) -> bool:
-    """Whether a broker, ours or Apache Kafka, runs on the directory."""
+def _is_locked(path: str) -> bool:
     try:
-        fd = open_regular(f"{root}/{LOCK}")
+        fd = open_regular(path)
     except OSError:
         return False
     try:
@@ -133,19 +151,21 @@ def is_locked(root: str) -> bool:
     return False
 
 
-def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """What a checkpoint says; nothing for one that is missing or cannot be read, as a broker takes it at start."""
+def checkpoint_offsets(root: str | None, name: str) -> dict[TopicPartition, int]:
+    """The offsets in a checkpoint of the data directory; empty for one that is missing or unreadable, as at a start."""
+    if root is None:
+        return {}
     try:
-        entries = decode_entries(read_file(path), 3)
+        entries = decode_entries(read_file(f"{root}/{name}"), 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
     except (OSError, ValueError):
         return {}
 
 
 def read_written(path: str) -> tuple[bytes, int]:
-    """What was ever written to a file, without a hole at its end, and its whole size. Raises OSError.
+    """The content of a file without a hole at its end, and the whole size. Raises OSError.
 
-    The indexes of 2,000 logs that grow are 40 GB of room, and some megabytes that were written.
+    Preallocation makes the indexes of 2,000 growing logs 40 GB, of which some megabytes are written.
     """
     fd = open_regular(path)
     try:
@@ -160,8 +180,3 @@ def read_written(path: str) -> tuple[bytes, int]:
         return os.pread(fd, end, 0), size
     finally:
         os.close(fd)
-
-
-def offsets_of(root: str | None, name: str) -> dict[TopicPartition, int]:
-    """A checkpoint of the data directory; nothing without one."""
-    return read_offsets(f"{root}/{name}") if root else {}

@@ -1,6 +1,6 @@
-"""What is wrong with a data directory: where, what, how grave, and what a restart would do about it.
+"""Faults of a data directory: where they are, how severe they are, and what a restart does about them.
 
-A check knows what is wrong (`Fault`); what becomes of it is known when the restart was rehearsed (`Finding`).
+A check reports a `Fault`; the recovery dry run tells what becomes of it, which makes it a `Finding`.
 """
 
 from __future__ import annotations
@@ -21,32 +21,37 @@ class Severity(StrEnum):
 
 
 class Fault(NamedTuple):
-    """`position` is a byte of the file, -1 where there is none to name. `gravity` is given only where no rehearsal is
-    needed to know it; `restart` then, or as what it means when the fault stays."""
+    """`severity` and `restart` (what a restart does) are given where no dry run is needed to know them.
+
+    `restart` alone is what it means when the fault stays. `position` is a byte of the file, -1 where there is none to
+    name. `unwritten`: nothing that was ever acknowledged, as zeros, or a batch that was not written to its end.
+    """
 
     path: str
     where: str
     what: str
-    position: int = -1
-    unwritten: bool = False  # nothing that was ever acknowledged: zeros, or a batch that was not written to its end
-    gravity: Severity | None = None
+    severity: Severity | None = None
     restart: str = ""
+    position: int = -1
+    unwritten: bool = False
 
 
 LINK_TO_NOWHERE = "a link that leads nowhere"
 
 
 def no_file(path: str, kind: str) -> Fault:
-    """Of something in the place of a file that a broker reads or writes before it serves anybody."""
+    """The fault of something in the place of a file that a broker reads or writes before it serves anybody."""
     stops = "the broker does not get past it, and may wait for it for ever, until it is taken away"
-    return Fault(path, "", f"it is {kind}, not a file", gravity=Severity.REFUSES, restart=stops)
+    return Fault(path, "", f"it is {kind}, not a file", Severity.REFUSES, stops)
 
 
 class Finding(NamedTuple):
+    """A fault as it is printed, with the bytes of the log that a restart loses by it."""
+
     path: str
     where: str
     what: str
-    gravity: Severity
+    severity: Severity
     restart: str
     lost_bytes: int = 0
 
@@ -56,7 +61,7 @@ class Finding(NamedTuple):
             "path": self.path,
             "where": self.where,
             "what": self.what,
-            "gravity": self.gravity.name.lower(),
+            "gravity": self.severity.name.lower(),
             "restart": self.restart,
             "lostBytes": self.lost_bytes,
         }
@@ -64,4 +69,4 @@ class Finding(NamedTuple):
     def as_text(self) -> str:
         place = f"{self.path} ({self.where})" if self.where else self.path
         lost = f", {self.lost_bytes} bytes" if self.lost_bytes else ""
-        return f"{place}: {self.what}\n    {self.gravity.value}{lost}: {self.restart}"
+        return f"{place}: {self.what}\n    {self.severity.value}{lost}: {self.restart}"

@@ -1,5 +1,4 @@
-"""What lies in the root of a data directory: whose it is, how the last stop was, the checkpoints, what is on its way
-out, and the registry that kafkalite keeps there.
+"""Check of the root of a data directory: whose it is, the last stop, the checkpoints, leftovers, the metadata journal.
 
 Source: kafka.log.LogManager, CleanShutdownFileHandler, OffsetCheckpointFile, MetaPropertiesEnsemble; `kafkalite.zk`.
 """
@@ -10,11 +9,11 @@ import json
 import os
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition, format_uuid, parse_uuid
-from kafkalite.inspection.files.directory_listing import Place
+from kafkalite.inspection.files.directory_listing import DirectoryListing
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file
 from kafkalite.inspection.verify.partition_check import PartitionReport
@@ -28,13 +27,13 @@ from kafkalite.log.storage.file_names import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     META_PROPERTIES,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     STRAY_DIRECTORY,
 )
 from kafkalite.log.storage.files import Files
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, CorruptJournal, decode
 
-Tell = Callable[[str, Severity, str], None]
 _ASIDE = "the partition is kept as a -stray directory, and not served"
 _CHECKPOINTS = {
     RECOVERY_POINTS: "it counts as empty: after an orderly stop nothing is lost, after another one every log is read",
@@ -42,74 +41,71 @@ _CHECKPOINTS = {
     HIGH_WATERMARKS: "it counts as empty, and is written anew",
     CLEANER_OFFSETS: "it counts as empty: compaction begins anew",
 }
+_LEFTOVERS = {
+    DELETE_DIRECTORY: ("a partition on its way out", "it is deleted after a while"),
+    STRAY_DIRECTORY: ("a partition that no broker knew, kept for somebody to look at", "it is left alone"),
+    FUTURE_DIRECTORY: ("a partition that was being moved here from another directory", "it is left alone"),
+}
 
 
-def check_root(place: Place, told: list[PartitionReport], *, clean: bool) -> list[Fault]:
-    """Everything but the partitions themselves, of which `told` says what is in them. `clean`: the last stop was
-    orderly. Raises OSError."""
-    if place.root is None or not place.whole:
+def check_root(listing: DirectoryListing, reports: list[PartitionReport], *, clean: bool) -> list[Fault]:
+    """The faults of the root; `reports` are those of its partitions. `clean`: the last stop was orderly.
+
+    Raises OSError.
+    """
+    if listing.root is None or not listing.whole:
         return []
     faults: list[Fault] = []
-    place = _without_what_is_no_file(place, faults)
-    cluster_id = _check_meta(place, faults)
-    _check_marker(place, faults)
-    ends = {(one.partition.topic, one.partition.partition): one for one in told}
+    names = [name for name in listing.names if _is_file_or_other(f"{listing.root}/{name}", name, faults)]
+    cluster_id = _check_meta(listing.root, names, faults)
+    faults += _check_marker(listing.root, names)
+    by_key = {report.partition.key: report for report in reports}
     for name in _CHECKPOINTS:
-        if name in place.names:
-            _check_checkpoint(f"{place.root}/{name}", name, ends, faults)
-    _check_leftovers(place, faults)
-    registered = _check_journal(place, cluster_id, faults)
-    _check_topic_ids(told, registered, clean, faults)
+        if name in names:
+            faults += _check_checkpoint(f"{listing.root}/{name}", name, by_key)
+    faults += _check_leftovers(listing.root, names)
+    registered = _check_journal(listing.root, names, cluster_id, faults)
+    faults += _check_topic_ids(reports, registered, clean)
     return faults
 
 
-def _without_what_is_no_file(place: Place, faults: list[Fault]) -> Place:
-    """The same but for names under which a broker looks for a file and finds none."""
-    left = []
-    for name in place.names:
-        if name in (META_PROPERTIES, CLEAN_SHUTDOWN, JOURNAL_NAME, *_CHECKPOINTS):
-            path = f"{place.root}/{name}"
-            try:
-                kind = kind_of(path)
-            except FileNotFoundError:
-                faults.append(
-                    Fault(path, "", LINK_TO_NOWHERE, gravity=Severity.HARMLESS, restart="it counts as missing")
-                )
-                continue
-            if kind is not None:
-                faults.append(no_file(path, kind))
-                continue
-        left.append(name)
-    return place._replace(names=left)
+def _is_file_or_other(path: str, name: str, faults: list[Fault]) -> bool:
+    """False, with a fault, where a broker looks for a file and there is none."""
+    if name not in (META_PROPERTIES, CLEAN_SHUTDOWN, JOURNAL_NAME, *_CHECKPOINTS):
+        return True
+    try:
+        kind = kind_of(path)
+    except FileNotFoundError:
+        faults.append(Fault(path, "", LINK_TO_NOWHERE, Severity.HARMLESS, "it counts as missing"))
+        return False
+    if kind is not None:
+        faults.append(no_file(path, kind))
+    return kind is None
 
 
-def _check_meta(place: Place, faults: list[Fault]) -> str | None:
+def _check_meta(root: str, names: list[str], faults: list[Fault]) -> str | None:
     """The id of the cluster."""
-    path = f"{place.root}/{META_PROPERTIES}"
-    refused = "the broker does not start until the file is restored"
-    if META_PROPERTIES not in place.names:
+    path = f"{root}/{META_PROPERTIES}"
+    if META_PROPERTIES not in names:
         what = "it is missing: nothing says which broker's directory this is"
         made = "it is made anew, for the cluster of the registry or a new one"
-        faults.append(Fault(path, "", what, gravity=Severity.REPAIRED, restart=made))
+        faults.append(Fault(path, "", what, Severity.REPAIRED, made))
         return None
     try:
         meta = read_meta_properties(Files(), path)
     except ConfigError as error:
-        faults.append(Fault(path, "", str(error), gravity=Severity.REFUSES, restart=refused))
+        refused = "the broker does not start until the file is restored"
+        faults.append(Fault(path, "", str(error), Severity.REFUSES, refused))
         return None
     assert meta is not None
-    missing = [
-        name
-        for name, value in (("cluster.id", meta.cluster_id), ("broker.id or node.id", meta.broker_id))
-        if value is None
-    ]
+    fields = ("cluster.id", meta.cluster_id), ("broker.id or node.id", meta.broker_id)
+    missing = [name for name, value in fields if value is None]
     if missing:
         what = f"it does not say {' and '.join(missing)}"
-        made = "what is missing is filled in"
-        faults.append(Fault(path, "", what, gravity=Severity.REPAIRED, restart=made))
+        faults.append(Fault(path, "", what, Severity.REPAIRED, "what is missing is filled in"))
     if meta.cluster_id is not None and not _is_id(meta.cluster_id):
         what = f"the cluster id {meta.cluster_id!r} is none that Kafka makes"
-        faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="it is compared as it stands"))
+        faults.append(Fault(path, "", what, Severity.HARMLESS, "it is compared as it stands"))
     return meta.cluster_id
 
 
@@ -121,11 +117,9 @@ def _is_id(text: str) -> bool:
     return len(text) == 22
 
 
-def _check_marker(place: Place, faults: list[Fault]) -> None:
-    if CLEAN_SHUTDOWN not in place.names:
-        return
-    path = f"{place.root}/{CLEAN_SHUTDOWN}"
-    data = read_file(path)
+def _check_marker(root: str, names: list[str]) -> Iterator[Fault]:
+    path = f"{root}/{CLEAN_SHUTDOWN}"
+    data = read_file(path) if CLEAN_SHUTDOWN in names else b""
     if not data:
         return
     try:
@@ -133,83 +127,75 @@ def _check_marker(place: Place, faults: list[Fault]) -> None:
             raise ValueError("unknown version")
     except (ValueError, KeyError, TypeError) as error:
         counts = "that it is there says enough: the stop counts as orderly"
-        faults.append(Fault(path, "", f"it cannot be read: {error}", gravity=Severity.HARMLESS, restart=counts))
+        yield Fault(path, "", f"it cannot be read: {error}", Severity.HARMLESS, counts)
 
 
-def _check_checkpoint(path: str, name: str, told: dict[TopicPartition, PartitionReport], faults: list[Fault]) -> None:
-    gravity = Severity.STAYS if name == LOG_STARTS else Severity.REPAIRED
+def _check_checkpoint(path: str, name: str, reports: dict[TopicPartition, PartitionReport]) -> Iterator[Fault]:
     try:
         entries = [((topic, int(number)), int(offset)) for topic, number, offset in decode_entries(read_file(path), 3)]
-    except (ValueError, UnicodeDecodeError) as error:
-        faults.append(Fault(path, "", f"it cannot be read: {error}", gravity=gravity, restart=_CHECKPOINTS[name]))
+    except ValueError as error:
+        severity = Severity.STAYS if name == LOG_STARTS else Severity.REPAIRED
+        yield Fault(path, "", f"it cannot be read: {error}", severity, _CHECKPOINTS[name])
         return
     counts = Counter(key for key, _ in entries)
-    for line, ((topic, number), offset) in enumerate(entries, start=3):
-        where = f"line {line}, {topic}-{number}"
-        log = told.get((topic, number))
-
-        def tell(what: str, gravity: Severity, restart: str, where: str = where) -> None:
-            faults.append(Fault(path, where, what, gravity=gravity, restart=restart))
-
-        if counts[topic, number] > 1:
-            tell("the same log is named twice", Severity.HARMLESS, "the later line counts")
-        elif log is None:
-            tell("there is no such log in this directory", Severity.HARMLESS, "the line goes with the next checkpoint")
-        elif offset < 0:
-            tell(f"offset {offset} is below zero", Severity.REPAIRED, "it counts as 0")
-        elif offset > log.end_offset:
-            _tell_beyond(name, offset, log, tell)
-        elif name == HIGH_WATERMARKS and offset < log.start_offset:
-            tell(
-                f"offset {offset} lies before the log's begin, {log.start_offset}",
-                Severity.REPAIRED, "the log's begin counts",
-            )  # fmt: skip
+    for line, (key, offset) in enumerate(entries, start=3):
+        fault = _offset_fault(name, offset, reports.get(key), is_repeated=counts[key] > 1)
+        if fault is not None:
+            yield Fault(path, f"line {line}, {key[0]}-{key[1]}", *fault)
 
 
-def _tell_beyond(name: str, offset: int, log: PartitionReport, tell: Tell) -> None:
-    what = f"offset {offset} lies behind the log's end, {log.end_offset}"
-    if name == LOG_STARTS:
-        tell(what, Severity.LOSES, f"all {log.partition.log_bytes} bytes of the log go: it starts anew at {offset}")
-    elif name == RECOVERY_POINTS:
-        tell(what, Severity.REPAIRED, "the log's own end counts; what lay behind it was lost before")
-    else:
-        tell(what, Severity.REPAIRED, "the log's own end counts")
+def _offset_fault(
+    name: str, offset: int, log: PartitionReport | None, *, is_repeated: bool
+) -> tuple[str, Severity, str] | None:
+    """The fault of an entry of a checkpoint, how severe it is, and what a restart does; None without one."""
+    if is_repeated:
+        return "the same log is named twice", Severity.HARMLESS, "the later line counts"
+    if log is None:
+        return "there is no such log in this directory", Severity.HARMLESS, "the line goes with the next checkpoint"
+    if offset < 0:
+        return f"offset {offset} is below zero", Severity.REPAIRED, "it counts as 0"
+    if offset > log.end_offset:
+        what = f"offset {offset} lies behind the log's end, {log.end_offset}"
+        if name == LOG_STARTS:
+            lost = f"all {log.partition.log_bytes} bytes of the log go: it starts anew at {offset}"
+            return what, Severity.LOSES, lost
+        more = "; what lay behind it was lost before" if name == RECOVERY_POINTS else ""
+        return what, Severity.REPAIRED, f"the log's own end counts{more}"
+    if name == HIGH_WATERMARKS and offset < log.start_offset:
+        what = f"offset {offset} lies before the log's begin, {log.start_offset}"
+        return what, Severity.REPAIRED, "the log's begin counts"
+    return None
 
 
-def _check_leftovers(place: Place, faults: list[Fault]) -> None:
-    for name in place.names:
-        path = f"{place.root}/{name}"
+def _check_leftovers(root: str, names: list[str]) -> Iterator[Fault]:
+    for name in names:
+        path = f"{root}/{name}"
         if name.endswith(".tmp"):
             what = "a file that was not written to its end: its name was never changed"
-            faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="the next writing takes its place"))
-        elif not os.path.isdir(path):
-            continue
-        elif name.endswith(DELETE_DIRECTORY):
-            what = "a partition on its way out"
-            faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="it is deleted after a while"))
-        elif name.endswith(STRAY_DIRECTORY):
-            what = "a partition that no broker knew, kept for somebody to look at"
-            faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="it is left alone"))
-        elif name.endswith(FUTURE_DIRECTORY):
-            what = "a partition that was being moved here from another directory"
-            faults.append(Fault(path, "", what, gravity=Severity.HARMLESS, restart="it is left alone"))
+            yield Fault(path, "", what, Severity.HARMLESS, "the next writing takes its place")
+        elif os.path.isdir(path):
+            for suffix, (what, restart) in _LEFTOVERS.items():
+                if name.endswith(suffix):
+                    yield Fault(path, "", what, Severity.HARMLESS, restart)
 
 
-def _check_journal(place: Place, cluster_id: str | None, faults: list[Fault]) -> dict[TopicPartition, uuid.UUID] | None:
-    """The partitions that the registry knows, with their topics' ids; None where there is none, or it is unreadable."""
-    if JOURNAL_NAME not in place.names:
+def _check_journal(
+    root: str, names: list[str], cluster_id: str | None, faults: list[Fault]
+) -> dict[TopicPartition, uuid.UUID] | None:
+    """The partitions in the metadata journal, with their topics' ids; None where there is none, or it is unreadable."""
+    if JOURNAL_NAME not in names:
         return None
-    path = f"{place.root}/{JOURNAL_NAME}"
+    path = f"{root}/{JOURNAL_NAME}"
     data = read_file(path)
     try:
         entries, end = decode(data, path)
     except CorruptJournal as error:
         what = str(error).removeprefix(f"{path}: ")
-        faults.append(Fault(path, "", what, gravity=Severity.REFUSES, restart="the broker does not start"))
+        faults.append(Fault(path, "", what, Severity.REFUSES, "the broker does not start"))
         return None
     if end < len(data):
         what = f"its last {len(data) - end} bytes are no whole entry"
-        faults.append(Fault(path, f"byte {end}", what, gravity=Severity.REPAIRED, restart="they are cut off"))
+        faults.append(Fault(path, f"byte {end}", what, Severity.REPAIRED, "they are cut off"))
     known: dict[str, tuple[uuid.UUID, set[int]]] = {}
     number = 0
     try:
@@ -225,40 +211,40 @@ def _check_journal(place: Place, cluster_id: str | None, faults: list[Fault]) ->
             elif entry["op"] == "cluster" and cluster_id is not None and entry["id"] != cluster_id:
                 what = f"it is of cluster {entry['id']}, and {META_PROPERTIES} of cluster {cluster_id}"
                 refuses = "the broker does not start: one of the two is not of this directory"
-                faults.append(Fault(path, "entry 1", what, gravity=Severity.REFUSES, restart=refuses))
+                faults.append(Fault(path, "entry 1", what, Severity.REFUSES, refuses))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         what = f"it is whole but not understood: {error!r}"
-        refuses = "the broker does not start"
-        faults.append(Fault(path, f"entry {number}", what, gravity=Severity.REFUSES, restart=refuses))
+        faults.append(Fault(path, f"entry {number}", what, Severity.REFUSES, "the broker does not start"))
         return None
     return {(name, number): topic_id for name, (topic_id, numbers) in known.items() for number in numbers}
 
 
 def _check_topic_ids(
-    told: list[PartitionReport], registered: dict[TopicPartition, uuid.UUID] | None, clean: bool, faults: list[Fault]
-) -> None:
+    reports: list[PartitionReport], registered: dict[TopicPartition, uuid.UUID] | None, clean: bool
+) -> Iterator[Fault]:
     common: dict[str, Counter[uuid.UUID]] = {}
-    for one in told:
-        if one.topic_id is not None:
-            common.setdefault(one.partition.topic, Counter())[one.topic_id] += 1
-    for one in told:
-        if one.partition.is_kraft:
+    for report in reports:
+        if report.topic_id is not None:
+            common.setdefault(report.partition.topic, Counter())[report.topic_id] += 1
+    for report in reports:
+        partition, topic_id = report.partition, report.topic_id
+        if partition.is_kraft:
             continue
-        key = one.partition.topic, one.partition.partition
-        path = f"{one.partition.path}/partition.metadata"
-        if registered is not None and key not in registered:
+        path = f"{partition.path}/{PARTITION_METADATA}"
+        if registered is not None and partition.key not in registered:
             what = "the registry does not know this partition"
-            faults.append(Fault(one.partition.path, "", what, gravity=Severity.SET_ASIDE, restart=_ASIDE))
-        elif one.topic_id is None:
+            yield Fault(partition.path, "", what, Severity.SET_ASIDE, _ASIDE)
+        elif topic_id is None:
             continue
-        elif registered is not None and one.topic_id != registered[key]:
-            what = f"it says topic id {format_uuid(one.topic_id)}, the registry says {format_uuid(registered[key])}"
+        elif registered is not None and topic_id != registered[partition.key]:
+            right = format_uuid(registered[partition.key])
+            what = f"it says topic id {format_uuid(topic_id)}, the registry says {right}"
             if clean:
                 stays = "it stays, and is served all the same, since the last stop was orderly"
-                faults.append(Fault(path, "", what, gravity=Severity.STAYS, restart=stays))
+                yield Fault(path, "", what, Severity.STAYS, stays)
             else:
                 deleted = f"it counts as left of a deleted topic: {_ASIDE}, and an empty one takes its place"
-                faults.append(Fault(path, "", what, gravity=Severity.SET_ASIDE, restart=deleted))
-        elif registered is None and (usual := common[one.partition.topic].most_common(1)[0][0]) != one.topic_id:
-            what = f"it says topic id {format_uuid(one.topic_id)}, most partitions say {format_uuid(usual)}"
-            faults.append(Fault(path, "", what, gravity=Severity.STAYS, restart="it stays as it is"))
+                yield Fault(path, "", what, Severity.SET_ASIDE, deleted)
+        elif registered is None and (usual := common[partition.topic].most_common(1)[0][0]) != topic_id:
+            what = f"it says topic id {format_uuid(topic_id)}, most partitions say {format_uuid(usual)}"
+            yield Fault(path, "", what, Severity.STAYS, "it stays as it is")

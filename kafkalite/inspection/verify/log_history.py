@@ -1,7 +1,7 @@
-"""What a log says about itself as one goes through it from its beginning: which epochs wrote it, where transactions
-began and how they ended, what its producers sent last. The small files beside the log are held against this.
+"""History of a log from its beginning on: leader epochs, transactions, the last batch of each producer.
 
-Only batches with a producer are looked at one by one, and of those outside transactions only the last of each window.
+The small files beside the log are compared with it. Only batches with a producer are visited one by one, and of those
+outside transactions only the last of each window.
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, LeaderEpochFileCache.
 """
 
@@ -18,10 +18,10 @@ from kafkalite.inspection.files.record_rows import rows_of_batch
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL
 from kafkalite.record.columns.batch_columns import Array
 
-_FACTS_MAX = 1_000_000  # transactions, producers and epochs that are remembered of one log
+_FACTS_MAX = 1_000_000  # of transactions, producers and epochs each
 
 
-class SentLast(NamedTuple):
+class LastBatch(NamedTuple):
     """The last data batch of a producer: its last offset, epoch and sequence."""
 
     offset: int
@@ -29,8 +29,8 @@ class SentLast(NamedTuple):
     sequence: int
 
 
-class Ended(NamedTuple):
-    """A transaction's marker at `offset`. `first_offset` is -1 where its beginning is not in the log any more."""
+class EndedTransaction(NamedTuple):
+    """A transaction with its marker at `offset`. `first_offset` is -1 where its begin is not in the log any more."""
 
     producer_id: int
     first_offset: int
@@ -39,7 +39,7 @@ class Ended(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Sound batches of one window in their order, as columns."""
+    """Header fields of batches of one window in their order, as columns."""
 
     position: Array
     base_offset: Array
@@ -54,21 +54,21 @@ class Rows(NamedTuple):
 
 
 class History:
-    """`at_offset` is called on the way when everything below an offset of `stops` (ascending) was seen."""
+    """`at_offset` is called for each offset of `stops` (ascending) when everything below it was added."""
 
     def __init__(self, stops: list[int], at_offset: Callable[[int, History], None]) -> None:
-        self.producers: dict[int, SentLast] = {}
+        self.producers: dict[int, LastBatch] = {}
         self.ongoing: dict[int, int] = {}  # producer id -> first offset of its open transaction
-        self.ended: list[Ended] = []
+        self.ended: list[EndedTransaction] = []
         self.epochs: list[tuple[int, int]] = []  # (epoch, first offset of a batch of it), in the order of the log
         self.was_compacted = False
         self._stops = stops
         self._at_offset = at_offset
 
     def add(self, rows: Rows, batch_at: Callable[[int], memoryview]) -> None:
-        """Take the batches into account; `batch_at(row)` is the whole batch of a row."""
+        """Add sound batches; `batch_at(row)` is the whole batch of a row."""
         self._note_epochs(rows)
-        # what a broker appends is full; only compaction takes records out of it
+        # a broker appends batches without gaps; only compaction takes records out of them
         if (rows.record_count < rows.last_offset - rows.base_offset + 1).any():
             self.was_compacted = True
         start = 0
@@ -103,7 +103,7 @@ class History:
         found, last = np.unique(rows.producer_id[data][::-1], return_index=True)
         for producer_id, row in zip(found.tolist(), data[::-1][last].tolist(), strict=True):
             if producer_id in self.producers or len(self.producers) < _FACTS_MAX:
-                self.producers[producer_id] = SentLast(
+                self.producers[producer_id] = LastBatch(
                     int(rows.last_offset[row]), int(rows.producer_epoch[row]), int(rows.last_sequence[row])
                 )
         in_transaction = (ids >= 0) & (control | ((rows.attributes[part] & TRANSACTIONAL) != 0))
@@ -120,4 +120,4 @@ class History:
         kind = control_type(records[0].key) if not isinstance(records, Malformed) and records else -1
         if kind in (ABORT, COMMIT) and len(self.ended) < _FACTS_MAX:
             first = self.ongoing.pop(producer_id, -1)
-            self.ended.append(Ended(producer_id, first, int(rows.last_offset[row]), kind == ABORT))
+            self.ended.append(EndedTransaction(producer_id, first, int(rows.last_offset[row]), kind == ABORT))

@@ -1,4 +1,4 @@
-"""One partition's directory as a whole: its segments in a row, and everything that lies beside them.
+"""Check of one partition's directory: its segments in a row, and all files beside them.
 
 Source: org.apache.kafka.storage.internals.log.{LogLoader, LocalLog, LogFileUtils}, LeaderEpochCheckpointFile,
 PartitionMetadataFile.
@@ -7,12 +7,10 @@ PartitionMetadataFile.
 from __future__ import annotations
 
 import os
-import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kafkalite.common.checksum import crc32c
 from kafkalite.common.names import ZERO_UUID, parse_uuid
 from kafkalite.inspection.files.directory_listing import PartitionDirectory
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
@@ -21,6 +19,9 @@ from kafkalite.inspection.verify.index_check import check_indexes
 from kafkalite.inspection.verify.log_history import History
 from kafkalite.inspection.verify.producers_check import check_snapshot, check_txn_index
 from kafkalite.inspection.verify.segment_scan import Segment, SegmentScan, scan_segment
+from kafkalite.log.segment.record_count_file import ENTRY_BYTES, identity_of
+from kafkalite.log.segment.record_count_file import decode_entries as decode_counts
+from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.storage.checkpoint_file import decode_entries
 from kafkalite.log.storage.file_names import (
     CLEANED,
@@ -38,7 +39,6 @@ from kafkalite.log.storage.file_names import (
     parse_segment_file,
 )
 
-_COUNTS = struct.Struct(">4s7q")
 _OF_KRAFT = ("quorum-state", ".checkpoint", ".checkpoint.deleted")
 _LEFTOVERS = {
     DELETED: "a file on its way out: the broker stopped before file.delete.delay.ms was over",
@@ -49,25 +49,26 @@ _LEFTOVERS = {
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What a look at a partition found. `end_offset` is the offset behind its last batch, `start_offset` the base of
-    its first segment; `topic_id` None where the partition does not say."""
+    """The faults of a partition. `end_offset` is the offset behind its last batch, `start_offset` the base of its first
+    segment; `topic_id` is None where the partition does not say."""
 
     partition: PartitionDirectory
     faults: list[Fault] = field(default_factory=list)
     start_offset: int = 0
     end_offset: int = 0
     topic_id: uuid.UUID | None = None
-    scans: list[SegmentScan] = field(default_factory=list)
 
 
 def check_partition(
     partition: PartitionDirectory, advance: Callable[[int], None], *, compacted_to: int = 0, deep: bool = False
 ) -> PartitionReport:
     """`compacted_to`: below it offsets may be missing. Raises OSError."""
-    told = PartitionReport(partition)
-    faults = told.faults
-    _check_names(partition, faults)
-    told.topic_id = _check_metadata(partition, faults)
+    bases = partition.bases
+    start_offset = bases[0] if bases else 0
+    report = PartitionReport(partition, start_offset=start_offset, end_offset=start_offset)
+    faults = report.faults
+    faults += _check_names(partition)
+    report.topic_id = _check_metadata(partition, faults)
     snapshots = sorted(
         found[0] for name in partition.files if (found := parse_segment_file(name)) and found[1:] == (SNAPSHOT, "")
     )
@@ -75,137 +76,119 @@ def check_partition(
     def check_snapshot_here(offset: int, history: History | None) -> None:
         faults.extend(check_snapshot(partition.file(offset, SNAPSHOT), offset, history))
 
-    bases = partition.bases
-    if not bases:
-        faults += [] if not partition.files else [Fault(partition.path, "", "it has no segment")]
-    told.start_offset = told.end_offset = bases[0] if bases else 0
-    reachable = [offset for offset in snapshots if not bases or offset >= bases[0]]
-    for offset in snapshots[: len(snapshots) - len(reachable)]:
-        faults.append(
-            Fault(partition.file(offset, SNAPSHOT), "", f"it is of an offset before the log's first, {bases[0]}")
-        )
-    stops = list(reachable)
+    if not bases and partition.files:
+        faults.append(Fault(partition.path, "", "it has no segment"))
+    for offset in snapshots:
+        if offset < start_offset:
+            early = f"it is of an offset before the log's first, {start_offset}"
+            faults.append(Fault(partition.file(offset, SNAPSHOT), "", early))
+    stops = [offset for offset in snapshots if offset >= start_offset]
     history = History(stops, check_snapshot_here)
-    for number, base in enumerate(bases):
-        next_base = bases[number + 1] if number + 1 < len(bases) else -1
-        _check_segment(partition, Segment(partition.file(base, LOG), base, next_base), history, advance, told, deep)
-    history.end(told.end_offset)
+    scans = []
+    for base, next_base in zip(bases, [*bases[1:], -1], strict=False):
+        markers_before = len(history.ended)
+        scan = scan_segment(Segment(partition.file(base, LOG), base, next_base), history, advance, deep=deep)
+        scans.append(scan)
+        report.end_offset = max(report.end_offset, scan.end_offset)
+        faults += scan.faults
+        faults += check_indexes(scan, is_last=next_base < 0, names=partition.files)
+        faults += check_txn_index(
+            partition.file(base, TXN_INDEX),
+            partition.has(base, TXN_INDEX),
+            scan,
+            history.ended[markers_before:],
+            was_compacted=history.was_compacted,
+        )
+        scan.forget_batches()
+    history.end(report.end_offset)
     for offset in stops:
         check_snapshot_here(offset, None)
     if not history.was_compacted:
-        _check_gaps(told, compacted_to)
-    _check_epochs(partition, history, told)
-    _check_counts(partition, told)
-    for scan in told.scans:  # the columns are needed no more
-        scan.positions.clear()
-        scan.last_offsets.clear()
-        scan.timestamps.clear()
-    return told
+        faults += _check_gaps(scans, compacted_to)
+    faults += _check_epochs(partition, history, report.end_offset)
+    faults += _check_counts(partition, scans)
+    return report
 
 
-def _check_segment(
-    partition: PartitionDirectory, segment: Segment, history: History, advance: Callable[[int], None],
-    told: PartitionReport, deep: bool,
-) -> None:  # fmt: skip
-    markers_before = len(history.ended)
-    scan = scan_segment(segment, history, advance, deep=deep)
-    told.scans.append(scan)
-    told.faults += scan.faults
-    told.end_offset = max(told.end_offset, scan.end_offset)
-    told.faults += check_indexes(scan, is_last=segment.next_base < 0, names=partition.files)
-    told.faults += check_txn_index(
-        partition.file(segment.base_offset, TXN_INDEX),
-        partition.has(segment.base_offset, TXN_INDEX),
-        segment.base_offset,
-        scan.end_offset,
-        history.ended[markers_before:],
-        was_compacted=history.was_compacted,
-    )
+def _check_gaps(scans: list[SegmentScan], compacted_to: int) -> Iterator[Fault]:
+    """Without compaction no offset is missing from the first one of the log on."""
 
-
-def _check_gaps(told: PartitionReport, compacted_to: int) -> None:
-    """Without compaction every offset from the log's begin on is somewhere."""
-
-    def tell(scan: SegmentScan, position: int, first: int, last: int) -> None:
+    def fault(scan: SegmentScan, position: int, first: int, last: int) -> Fault:
         what = f"the offsets {first} to {last} are missing"
         passed = "the log goes on behind the gap: consumers pass over it"
-        place = f"position {position}, offset {last + 1}"
-        told.faults.append(Fault(scan.segment.path, place, what, position, restart=passed))
+        where = f"position {position}, offset {last + 1}"
+        return Fault(scan.segment.path, where, what, restart=passed, position=position)
 
     before = None
-    for scan in told.scans:
+    for scan in scans:
         damaged = [fault.position for fault in scan.faults if fault.position >= 0]
         base = scan.segment.base_offset
         if before is not None and base > max(before.end_offset, compacted_to) and not before.faults:
-            tell(scan, 0, before.end_offset, base - 1)
+            yield fault(scan, 0, before.end_offset, base - 1)
         for position, first, last in scan.gaps:
-            # what stands in front of it may only be unreadable
+            # the batches in front of the gap may only be unreadable
             if last >= compacted_to and not any(at < position for at in damaged):
-                tell(scan, position, first, last)
+                yield fault(scan, position, first, last)
         before = scan
 
 
-def _check_counts(partition: PartitionDirectory, told: PartitionReport) -> None:
-    """What kafkalite noted of its sealed segments; an entry counts only for the very file that it was made of."""
+def _check_counts(partition: PartitionDirectory, scans: list[SegmentScan]) -> Iterator[Fault]:
+    """The record counts that kafkalite noted of sealed segments; an entry counts for the very file that it is of."""
     if RECORD_COUNTS not in partition.files:
         return
     path = f"{partition.path}/{RECORD_COUNTS}"
     data = read_file(path)
-    width = _COUNTS.size + 4
-    numbers: dict[int, tuple[int, list[int], tuple[int, int]]] = {}
-    for at in range(0, len(data) // width * width, width):
-        magic, base, *of, records, control_records = _COUNTS.unpack_from(data, at)
-        if magic != b"krc1" or crc32c(data[at : at + _COUNTS.size]) != int.from_bytes(
-            data[at + width - 4 : at + width]
-        ):
-            told.faults.append(_untouched(path, "an entry that is damaged", f"entry {at // width}"))
-        else:
-            numbers[base] = at // width, of, (records, control_records)
-    if len(data) % width:
-        told.faults.append(_untouched(path, "its last entry is torn"))
-    for scan in told.scans:
-        number, of, counted = numbers.get(scan.segment.base_offset, (0, [], (0, 0)))
-        stat = os.stat(scan.segment.path)
-        if of == [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] and not scan.faults:
-            there = scan.records, scan.control_records
-            if counted != there and not scan.has_legacy:
-                what = f"it says {counted} data and control records, the segment has {there}"
-                wrong = "the broker tells wrong numbers until the file is deleted; records are not concerned"
-                told.faults.append(Fault(path, f"entry {number}", what, gravity=Severity.STAYS, restart=wrong))
+    numbers = {}
+    for number in range(len(data) // ENTRY_BYTES):
+        entry = decode_counts(data[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES])
+        if not entry:
+            yield _untouched(path, "an entry that is damaged", f"entry {number}")
+        numbers.update({base: (number, *noted) for base, noted in entry.items()})
+    if len(data) % ENTRY_BYTES:
+        yield _untouched(path, "its last entry is torn")
+    for scan in scans:
+        if scan.segment.base_offset not in numbers or scan.faults or scan.has_legacy:
+            continue
+        number, identity, counted = numbers[scan.segment.base_offset]
+        there = Tally(scan.records, scan.control_records)
+        if identity == identity_of(os.stat(scan.segment.path)) and counted != there:
+            what = f"it says {tuple(counted)} data and control records, the segment has {tuple(there)}"
+            wrong = "the broker tells wrong numbers until the file is deleted; records are not concerned"
+            yield Fault(path, f"entry {number}", what, Severity.STAYS, wrong)
 
 
-def _check_names(partition: PartitionDirectory, faults: list[Fault]) -> None:
+def _check_names(partition: PartitionDirectory) -> Iterator[Fault]:
     for name in partition.others:
         path = f"{partition.path}/{name}"
         try:
             kind = kind_of(path)
         except FileNotFoundError:
-            faults.append(_untouched(path, LINK_TO_NOWHERE))
+            yield _untouched(path, LINK_TO_NOWHERE)
             continue
         if kind is not None and (parse_segment_file(name) or name in (LEADER_EPOCHS, PARTITION_METADATA)):
-            faults.append(no_file(path, kind))
+            yield no_file(path, kind)
         else:
-            faults.append(_untouched(path, f"it is {kind}, and no file of a log"))
+            yield _untouched(path, f"it is {kind}, and no file of a log")
     for name in sorted(partition.files):
         path = f"{partition.path}/{name}"
         found = parse_segment_file(name)
         if found is None or found[1] not in (*SEGMENT_FILES, SNAPSHOT):
             if name.endswith(".tmp"):
-                faults.append(_untouched(path, "a file that was not written to its end: its name was never changed"))
+                yield _untouched(path, "a file that was not written to its end: its name was never changed")
             elif name not in (LEADER_EPOCHS, PARTITION_METADATA, RECORD_COUNTS) and not (
                 partition.is_kraft and name.endswith(_OF_KRAFT)
             ):
-                faults.append(_untouched(path, "no file of a log has such a name"))
+                yield _untouched(path, "no file of a log has such a name")
             continue
         base, suffix, leftover = found
         if leftover:
-            faults.append(Fault(path, "", _LEFTOVERS[leftover]))
+            yield Fault(path, "", _LEFTOVERS[leftover])
         elif suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX) and not partition.has(base, LOG):
-            faults.append(Fault(path, "", "the index of a segment that is not there"))
+            yield Fault(path, "", "the index of a segment that is not there")
 
 
 def _untouched(path: str, what: str, where: str = "") -> Fault:
-    return Fault(path, where, what, gravity=Severity.HARMLESS, restart="it is not looked at, and stays")
+    return Fault(path, where, what, Severity.HARMLESS, "it is not looked at, and stays")
 
 
 def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.UUID | None:
@@ -222,45 +205,36 @@ def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.
             raise ValueError("an id of zeros")
         return topic_id
     except (ValueError, KeyError) as error:
-        faults.append(
-            Fault(
-                path,
-                "",
-                f"it does not tell the topic's id: {error}",
-                gravity=Severity.STAYS,
-                restart="it is passed over: the id comes from what the cluster knows of the topic",
-            )
-        )
+        passed = "it is passed over: the id comes from what the cluster knows of the topic"
+        faults.append(Fault(path, "", f"it does not tell the topic's id: {error}", Severity.STAYS, passed))
         return None
 
 
-def _check_epochs(partition: PartitionDirectory, history: History, told: PartitionReport) -> None:
+def _check_epochs(partition: PartitionDirectory, history: History, end_offset: int) -> Iterator[Fault]:
     path = f"{partition.path}/{LEADER_EPOCHS}"
     written = [(epoch, offset) for epoch, offset in history.epochs if epoch >= 0]
     if LEADER_EPOCHS not in partition.files:
         if written:
-            told.faults.append(Fault(path, "", f"it is missing, and batches have epochs up to {written[-1][0]}"))
+            yield Fault(path, "", f"it is missing, and batches have epochs up to {written[-1][0]}")
         return
     try:
         entries = [(int(epoch), int(start)) for epoch, start in decode_entries(read_file(path), 2)]
-    except (ValueError, UnicodeDecodeError) as error:
-        told.faults.append(Fault(path, "", f"it cannot be read: {error}"))
+    except ValueError as error:
+        yield Fault(path, "", f"it cannot be read: {error}")
         return
     for number, (epoch, start) in enumerate(entries):
         where = f"entry {number}, epoch {epoch}"
         if epoch < 0 or start < 0:
-            told.faults.append(Fault(path, where, "a number below zero"))
+            yield Fault(path, where, "a number below zero")
         elif number and (epoch <= entries[number - 1][0] or start <= entries[number - 1][1]):
-            told.faults.append(Fault(path, where, "it does not ascend"))
-        elif start > told.end_offset:
-            told.faults.append(Fault(path, where, f"it begins at {start}, and the log ends at {told.end_offset}"))
+            yield Fault(path, where, "it does not ascend")
+        elif start > end_offset:
+            yield Fault(path, where, f"it begins at {start}, and the log ends at {end_offset}")
     for epoch, offset in written:
         believed = [known for known, start in entries if start <= offset]
         if believed and believed[-1] != epoch:
-            told.faults.append(
-                Fault(path, f"offset {offset}", f"it says epoch {believed[-1]}, the batch there says {epoch}")
-            )
+            yield Fault(path, f"offset {offset}", f"it says epoch {believed[-1]}, the batch there says {epoch}")
             return
         if not believed and epoch > max((known for known, _ in entries), default=-1):
-            told.faults.append(Fault(path, f"offset {offset}", f"it does not know epoch {epoch} of the batch there"))
+            yield Fault(path, f"offset {offset}", f"it does not know epoch {epoch} of the batch there")
             return

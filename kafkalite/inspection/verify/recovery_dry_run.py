@@ -1,8 +1,8 @@
-"""What a restart would do with a log, found out by doing it, on a shadow of the partition's directory.
+"""Dry run of recovery: finds out what a restart does with a log by doing it, on a shadow of its directory.
 
 The shadow has links in the place of the `.log` files and copies of the small ones. The broker's own recovery runs on it
-through a door that lets nothing through to what the links point at: a cut is only remembered. So what is foretold is
-what will be done, whatever the rules of recovery come to be.
+through `ShadowFiles`, which never write to the target of a link: a cut is only remembered. So the forecast is right
+whatever the rules of recovery come to be.
 Source: `log_loader`.
 """
 
@@ -25,45 +25,41 @@ from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.file_names import LEADER_EPOCHS, LOG, PARTITION_METADATA, parse_segment_file
 from kafkalite.log.storage.files import Files
 
-_logs = logging.getLogger("kafkalite.log")
+_LOGGER = logging.getLogger("kafkalite.log")
 
 
 @dataclass(slots=True)
 class Forecast:
-    """What becomes of a log. `refusal`: the start would not take it, for this reason; all else is then unknown.
+    """The outcome of a restart for one log. `refusal`: why the start would not take it; all else is then unknown.
 
     `sizes` has every `.log` that is left, by its name, with its bytes; `gone` the files that are deleted; `rewritten`
-    those whose content would change. `said` is what the broker would log about it.
+    those whose content would change.
     """
 
     clean: bool
     recovery_point: int
-    start_offset: int = 0
-    end_offset: int = 0
     lost_bytes: int = 0
     refusal: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     rewritten: set[str] = field(default_factory=set)
-    said: list[str] = field(default_factory=list)
 
 
 class ShadowFiles(Files):
-    """A door behind which links are never written through: what is opened for writing is opened for reading, and a cut
-    of it is forgotten, for the segment itself remembers where it ends."""
+    """Files that open links for reading only, and forget a cut of them: the segment itself remembers where it ends."""
 
     def __init__(self) -> None:
         super().__init__()
         self._links: set[int] = set()  # descriptors of files that are not to be changed
 
     def open(self, path: str, flags: int) -> int:
-        is_link = self._guard(path, flags)
+        is_link = self._check_link(path, flags)
         fd = super().open(path, os.O_RDONLY if is_link else flags)
         self._note(fd, is_link)
         return fd
 
     def open_file(self, path: str, flags: int) -> OpenFile:
-        is_link = self._guard(path, flags)
+        is_link = self._check_link(path, flags)
         file = super().open_file(path, os.O_RDONLY if is_link else flags)
         self._note(file.fd, is_link)
         return file
@@ -73,10 +69,10 @@ class ShadowFiles(Files):
             super().truncate(fd, size_bytes)
 
     def fsync(self, fd: int) -> None:
-        """Nobody waits for a shadow."""
+        """Does nothing: no shadow needs to be durable."""
 
-    def _guard(self, path: str, flags: int) -> bool:
-        """Whether there is a link at `path`; one in the place of which a new file is wanted goes."""
+    def _check_link(self, path: str, flags: int) -> bool:
+        """Whether there is a link at `path`. A link that is opened to be replaced by a new file is removed."""
         if not os.path.islink(path):
             return False
         if flags & os.O_TRUNC:
@@ -88,22 +84,21 @@ class ShadowFiles(Files):
         self._links.add(fd) if is_link else self._links.discard(fd)
 
 
-def rehearse(partition: PartitionDirectory, options: LoadOptions, now_ms: int) -> Forecast:
+def dry_run(partition: PartitionDirectory, options: LoadOptions, now_ms: int) -> Forecast:
     """Raises OSError when the shadow cannot be made."""
     forecast = Forecast(options.clean, options.recovery_point)
-    root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-rehearsal-"))
+    root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-dry-run-"))
     try:
         shadow = f"{root}/{partition.name}"
         os.mkdir(shadow)
         _make_shadow(partition, shadow)
         files = ShadowFiles()
-        with _listening(forecast.said, shadow, partition.path):
+        with _muted_log():
             try:
                 loaded = load(shadow, TopicConfig(), options, now_ms, files, EXPIRATION_MS)
             except (StorageError, OSError) as error:
                 forecast.refusal = str(error).replace(shadow, partition.path)
                 return forecast
-            forecast.start_offset, forecast.end_offset = loaded.start_offset, loaded.end_offset
             forecast.lost_bytes = loaded.lost_bytes
             for segment in loaded.segments:
                 forecast.sizes[os.path.basename(segment.path)] = segment.size_bytes
@@ -124,7 +119,7 @@ def _make_shadow(partition: PartitionDirectory, shadow: str) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """The room at the end of an index that was never written stays a hole."""
+    """Copy; preallocated room that was never written stays a hole."""
     data, size_bytes = read_written(source)
     with open(target, "wb") as file:
         file.write(data)
@@ -147,24 +142,19 @@ def _compare(partition: PartitionDirectory, shadow: str, forecast: Forecast) -> 
 
 
 def _content(path: str) -> bytes:
-    """What is in a file, but for room at its end."""
+    """The content of a file without the preallocated room at its end."""
     return read_written(path)[0].rstrip(b"\0")
 
 
 @contextmanager
-def _listening(said: list[str], shadow: str, path: str) -> Iterator[None]:
-    """Hear what the log has to say, and nobody else does."""
-
-    class Ear(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage().replace(shadow, path))
-
-    ear = Ear(logging.WARNING)
-    propagated = _logs.propagate
-    _logs.addHandler(ear)
-    _logs.propagate = False
+def _muted_log() -> Iterator[None]:
+    """Keeps warnings about the shadow from the handlers of a running process."""
+    handler = logging.NullHandler()
+    propagate = _LOGGER.propagate
+    _LOGGER.addHandler(handler)
+    _LOGGER.propagate = False
     try:
         yield
     finally:
-        _logs.removeHandler(ear)
-        _logs.propagate = propagated
+        _LOGGER.removeHandler(handler)
+        _LOGGER.propagate = propagate

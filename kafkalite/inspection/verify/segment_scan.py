@@ -1,7 +1,8 @@
-"""Every batch of one `.log` file: is it whole, is its checksum right, does it belong where it stands?
+"""Scan of one `.log` file: is every batch whole, is its checksum right, does it belong where it stands?
 
 A window of the file is in memory at a time; all headers of a window are compared as columns, checksums one by one.
-Where no batch can begin, the next sound one is looked for, so that one damage does not hide another.
+Behind a place where no batch can begin, the scan looks for the next sound one, so that one damage does not hide
+another.
 Source: org.apache.kafka.common.record.DefaultRecordBatch.ensureValid, LogSegment.recover, LogValidator.
 """
 
@@ -26,7 +27,7 @@ from kafkalite.record.compression import CODEC_NAMES
 from kafkalite.record.message_set import count_messages, entry_header, read_messages
 from kafkalite.record.record import RECORD_BYTES_MIN
 
-FAULTS_MAX = 50  # told of one file; the rest is counted
+FAULTS_MAX = 50  # reported of one file; the rest is counted
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _ATTRIBUTES_KNOWN = 0x7F
 _SEARCH_BYTES = 1 << 20
@@ -34,7 +35,7 @@ _MAGIC_AT = 16
 
 
 class Segment(NamedTuple):
-    """What is known of a segment before it is read. `next_base` is that of the segment behind it, -1 for the last."""
+    """A segment to scan. `next_base` is the base offset of the segment behind it, -1 for the last."""
 
     path: str
     base_offset: int
@@ -43,7 +44,7 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What was found. The columns have one row for every batch that could be told apart, in the order of the file.
+    """Outcome of a scan. The columns have one row for every batch that could be told apart, in the order of the file.
 
     `end_offset` is the offset behind the last of them, the segment's base offset without any.
     """
@@ -70,6 +71,12 @@ class SegmentScan:
             np.concatenate(self.timestamps or none),
         )
 
+    def forget_batches(self) -> None:
+        """Give the memory of the columns back."""
+        self.positions.clear()
+        self.last_offsets.clear()
+        self.timestamps.clear()
+
 
 def scan_segment(
     segment: Segment, history: History, advance: Callable[[int], None], *, deep: bool = False
@@ -89,45 +96,43 @@ class _Scanner:
         self.advance = advance
         self.deep = deep
         self.found = SegmentScan(segment, log.size_bytes, end_offset=segment.base_offset)
-        self.untold = 0
+        self.unreported = 0
         self.next_offset = segment.base_offset
         self.batches: Batches | None = None  # of this window, if all are of v2
         self.last_doubtful = -1  # the position of the last batch with a wrong checksum
 
     def run(self) -> SegmentScan:
         size = self.log.size_bytes
-        position = 0
-        told = 0
+        position = advanced = 0
         while position < size:
-            why = ""
+            reason = ""
             try:
                 for window in self.log.windows(position, bounds_of=self.bounds_of):
-                    self.look_at(window)
+                    self.scan_window(window)
                     position = window.start + window.bounds[-1]
-                    self.advance(position - told)
-                    told = position
+                    self.advance(position - advanced)
+                    advanced = position
             except Malformed as error:
-                why = f"no batch can begin here ({error})"
-            if position >= size:
-                break
-            position = self.skip(position, why)
-            self.advance(position - told)
-            told = position
-        if self.untold:
-            self.found.faults.append(Fault(self.segment.path, "", f"and {self.untold} more faults in this file"))
+                reason = f"no batch can begin here ({error})"
+            if position < size:
+                position = self.skip(position, reason)
+                self.advance(position - advanced)
+                advanced = position
+        if self.unreported:
+            self.found.faults.append(Fault(self.segment.path, "", f"and {self.unreported} more faults in this file"))
         return self.found
 
     def fault(self, position: int, what: str, *, unwritten: bool = False, offset: int = -1) -> None:
         if len(self.found.faults) >= FAULTS_MAX:
-            self.untold += 1
+            self.unreported += 1
             return
         where = f"position {position}" if offset < 0 else f"position {position}, offset {offset}"
-        self.found.faults.append(Fault(self.segment.path, where, what, position, unwritten))
+        self.found.faults.append(Fault(self.segment.path, where, what, position=position, unwritten=unwritten))
 
-    def skip(self, position: int, why: str) -> int:
-        """Tell of what cannot be read at `position`; where to go on."""
+    def skip(self, position: int, reason: str) -> int:
+        """Report the bytes at `position` that cannot be read. Returns where to go on."""
         size = self.log.size_bytes
-        # a wrong length leads astray: the batch that said it may hide sound ones
+        # a wrong length leads astray: sound batches may lie inside the batch that has it
         start = self.last_doubtful if self.last_doubtful >= 0 else position
         resume = self.next_sound(start + 1)
         if resume is None:
@@ -135,11 +140,10 @@ class _Scanner:
             if self.is_zero(position):
                 self.fault(position, f"the last {rest} bytes are zero: room that was never written", unwritten=True)
             else:
-                torn = not why
-                what = "a batch that is cut off" if torn else why
-                self.fault(position, f"{what}; the last {rest} bytes are no batches", unwritten=torn)
+                what = reason or "a batch that is cut off"
+                self.fault(position, f"{what}; the last {rest} bytes are no batches", unwritten=not reason)
             return size
-        what = why or "a batch that seems to be longer than the file"
+        what = reason or "a batch that seems to be longer than the file"
         self.fault(position, f"{what}; {max(0, resume - position)} bytes up to the next sound batch are none")
         self.last_doubtful = -1
         return resume
@@ -153,7 +157,7 @@ class _Scanner:
         return True
 
     def next_sound(self, position: int) -> int | None:
-        """Where the next batch of format v2 with a right checksum begins; None if there is none."""
+        """The position of the next batch of format v2 with a right checksum; None if there is none."""
         size = self.log.size_bytes
         while position + HEADER_BYTES <= size:
             data = self.log.read(position, _SEARCH_BYTES)
@@ -174,7 +178,7 @@ class _Scanner:
     # one window
 
     def bounds_of(self, data: memoryview) -> tuple[list[int], int | None]:
-        """Of batches of v2 the headers come with their places: hopping over them once is enough."""
+        """As `find_bounds`. Batches of v2 are scanned into columns on the way, so they are gone through once."""
         try:
             batches = self.batches = scan(data)
         except Malformed:
@@ -182,10 +186,10 @@ class _Scanner:
             return find_bounds(data)
         return [*batches.position.tolist(), batches.consumed_bytes], None
 
-    def look_at(self, window: Window) -> None:
+    def scan_window(self, window: Window) -> None:
         batches = self.batches
         if batches is None:
-            self.look_one_by_one(window)
+            self.scan_one_by_one(window)
             return
         column = batches.column
         sequence, delta = column("base_sequence"), column("last_offset_delta")
@@ -215,8 +219,8 @@ class _Scanner:
             self.check_records(window, sound)
         self.keep(rows, plausible, sound, window)
 
-    def look_one_by_one(self, window: Window) -> None:
-        """The plain way, for windows with anything but whole batches of v2 in them."""
+    def scan_one_by_one(self, window: Window) -> None:
+        """As `scan_window`, for a window with anything but whole batches of v2 in it."""
         heads: list[BatchHeader] = []
         kept: list[int] = []
         sound: list[bool] = []
@@ -252,7 +256,7 @@ class _Scanner:
         self.keep(rows, plausible, good, window)
 
     def header_of(self, batch: memoryview) -> BatchHeader:
-        """Of any format; for v0 and v1 a count that does not speak of compaction. Raises Malformed."""
+        """The header of any format; the count of v0 and v1 is 1, which no compaction changes. Raises Malformed."""
         magic = batch[_MAGIC_AT]
         if magic > MAGIC:
             raise Malformed(f"a batch of format {magic}, which there is none of")
@@ -264,7 +268,7 @@ class _Scanner:
         return entry_header(batch)._replace(record_count=1)
 
     def check_headers(self, rows: Rows, delta: Array, size: Array) -> Flags:
-        """Which batches can be believed; the others are told of."""
+        """Which batches can be believed; a fault is reported of each other one."""
         base, last, count = rows.base_offset, rows.last_offset, rows.record_count
         sound = np.ones(len(base), bool)
         codec = rows.attributes & 7
@@ -312,7 +316,7 @@ class _Scanner:
             self.found.gaps.append((int(rows.position[row]), int(expected[row]), int(rows.base_offset[row]) - 1))
 
     def check_records(self, window: Window, sound: Flags, kept: list[int] | None = None) -> None:
-        """Unpack what is sound, and hold the records against the headers."""
+        """Unpack sound batches, and compare the records with the headers."""
         data = window.data
         if kept is None and sound.all():
             try:
@@ -336,8 +340,8 @@ class _Scanner:
                     self.fault(window.start + at, f"the checksum is right, but {error}")
 
     def keep(self, rows: Rows, plausible: Flags, sound: Flags, window: Window) -> None:
-        """Take what was read into the picture of the segment, and what is sound into the log's history. The offsets
-        of what has a sane header count: its records may be damaged, but it has its place."""
+        """Add the batches to the scan, and sound ones to the log's history. A plausible header makes the offsets count:
+        the records may be damaged, but the batch has its place."""
         found = self.found
         found.positions.append(rows.position)
         found.last_offsets.append(rows.last_offset)

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _ENTRY = struct.Struct(">4s7q")
 _CRC = struct.Struct(">I")
 _ENTRY_MAGIC = b"krc1"
-_ENTRY_BYTES = _ENTRY.size + _CRC.size
+ENTRY_BYTES = _ENTRY.size + _CRC.size
 _STALE_ENTRIES_MAX = 64  # besides as many as there are segments
 
 
@@ -57,7 +57,7 @@ def encode_entry(base_offset: int, identity: Identity, tally: Tally) -> bytes:
 def decode_entries(data: bytes) -> dict[int, tuple[Identity, Tally]]:
     """What the file says of each segment, by base offset. What is no whole and sound entry says nothing."""
     found: dict[int, tuple[Identity, Tally]] = {}
-    for at in range(0, len(data) - _ENTRY_BYTES + 1, _ENTRY_BYTES):
+    for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = data[at : at + _ENTRY.size]
         magic, base_offset, *numbers = _ENTRY.unpack(entry)
         if magic == _ENTRY_MAGIC and _CRC.unpack_from(data, at + _ENTRY.size)[0] == crc32c(entry):
@@ -81,8 +81,8 @@ def add_entries(files: Files, directory: str, entries: bytes, base_offsets: Abst
     path = f"{directory}/{RECORD_COUNTS}"
     fd = files.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        size = os.fstat(fd).st_size // _ENTRY_BYTES * _ENTRY_BYTES  # one that is torn is written over
-        if size <= (2 * len(base_offsets) + _STALE_ENTRIES_MAX) * _ENTRY_BYTES:
+        size = os.fstat(fd).st_size // ENTRY_BYTES * ENTRY_BYTES  # one that is torn is written over
+        if size <= (2 * len(base_offsets) + _STALE_ENTRIES_MAX) * ENTRY_BYTES:
             files.write_fully(fd, entries, size)
             return
     finally:

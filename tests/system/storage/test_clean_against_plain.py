@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.inspection.files.directory_listing import look_at_partition
+from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.verify.partition_check import check_partition
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.segment import Segment
@@ -198,7 +198,7 @@ def one_pass(log: RandomLog, files: Files, one: Pass, setting: Setting, dirty_fr
     after = Contents.of(logs, [txn for base in bases for txn in txns_of(directory, base, "", files)])
     check_promises(job, result.end_offset, before, after, set(plain.last_of_keys))
     check_stats(result, plain, job, before, after)
-    told = check_partition(look_at_partition(directory), lambda count: None, compacted_to=1 << 60, deep=True)
+    told = check_partition(list_partition(directory), lambda count: None, compacted_to=1 << 60, deep=True)
     assert not told.faults, told.faults
     return result
 

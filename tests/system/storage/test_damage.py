@@ -86,13 +86,13 @@ def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, 
     mine = [one for one in verdict.findings if one.path.endswith(damage.path) and damage.words in one.what]
     assert mine, told or "nothing was found"
     assert all(one.restart for one in verdict.findings), told
-    if any(one.gravity is Severity.REFUSES for one in verdict.findings):
+    if any(one.severity is Severity.REFUSES for one in verdict.findings):
         with pytest.raises((ConfigError, StorageError)):
             restart(damage, verdict, data_dir)
         assert contents(data_dir) == before, "a start that is refused changes no log"
         return
 
-    if any(one.gravity is Severity.SET_ASIDE for one in verdict.findings):
+    if any(one.severity is Severity.SET_ASIDE for one in verdict.findings):
         restart(damage, verdict, data_dir)
         (aside,) = data_dir.glob("*-stray")
         assert {path.name: path.read_bytes() for path in aside.glob("*.log")} == before[damage.partition]
@@ -111,9 +111,9 @@ def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, 
         assert {name: len(data) for name, data in after[damage.partition].items()} == forecast.sizes, told
         if "swap" not in damage.path:
             assert after[damage.partition] == left, "what is left is what was there"
-    elif not any(one.gravity is Severity.LOSES for one in verdict.findings) and damage.partition in after:
+    elif not any(one.severity is Severity.LOSES for one in verdict.findings) and damage.partition in after:
         assert after[damage.partition] == before[damage.partition]
-    repaired = {one.path for one in verdict.findings if one.gravity in (Severity.REPAIRED, Severity.LOSES)}
+    repaired = {one.path for one in verdict.findings if one.severity in (Severity.REPAIRED, Severity.LOSES)}
     repaired = {path for path in repaired if not path.endswith("-delete")}  # that waits for file.delete.delay.ms
     again = verify(str(data_dir))
     assert not [one for one in again.findings if one.path in repaired and damage.words in one.what], told

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.count_records import Count, count
-from kafkalite.inspection.files.directory_listing import look
+from kafkalite.inspection.files.directory_listing import list_directory
 from kafkalite.inspection.files.log_file import LogFile
 from kafkalite.inspection.files.record_rows import rows_of_window
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
@@ -28,7 +28,7 @@ DIRECTORIES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
 def counted_one_by_one(data_dir: Path, starts: dict[str, int]) -> dict[str, Count]:
     """The plain way: unpack everything."""
     found: dict[str, Count] = {}
-    for partition in look(str(data_dir)).partitions:
+    for partition in list_directory(str(data_dir)).partitions:
         one = found[partition.name] = Count()
         for base in partition.bases:
             with LogFile(partition.file(base, ".log")) as log:
@@ -53,7 +53,7 @@ def test_headers_say_the_same_as_the_records(name: str, start: int, tmp_path: Pa
     shutil.copytree(GOLDEN / name, data_dir)
     starts = {}
     if start:
-        for partition in look(str(data_dir)).partitions:
+        for partition in list_directory(str(data_dir)).partitions:
             set_offset("log-start-offset-checkpoint", start)(Path(partition.path))
             starts[partition.name] = start
     else:

@@ -14,7 +14,7 @@ import pytest
 from kafkalite import Broker
 from kafkalite.cli.log_command import CANNOT
 from kafkalite.common.errors import ConfigError
-from kafkalite.inspection.files.directory_listing import look_at_partition
+from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.files.findings import Severity
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.verify.index_check import check_indexes
@@ -45,12 +45,12 @@ def test_one_partition_may_be_looked_at_alone(data_dir: Path) -> None:
     flip(1, 3, -4)(data_dir / "rolled-0")
     assert not verify(str(data_dir / "rolled-1")).findings
     verdict = verify(str(data_dir / "rolled-0"))
-    assert [finding.gravity for finding in verdict.findings] == [Severity.STAYS]
+    assert [finding.severity for finding in verdict.findings] == [Severity.STAYS]
     (data_dir / ".kafka_cleanshutdown").unlink()
-    assert verify(str(data_dir / "rolled-0")).findings[0].gravity is Severity.STAYS, "below the recovery point"
+    assert verify(str(data_dir / "rolled-0")).findings[0].severity is Severity.STAYS, "below the recovery point"
     (data_dir / "recovery-point-offset-checkpoint").unlink()
     verdict = verify(str(data_dir / "rolled-0"))
-    assert verdict.findings[0].gravity is Severity.LOSES
+    assert verdict.findings[0].severity is Severity.LOSES
     assert verdict.lost_bytes == 1927 - batches(logs(data_dir / "rolled-0")[1])[3][0] + 572
 
 
@@ -70,7 +70,7 @@ def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -
     segment = data_dir / "rolled-0" / f"{0:020d}.log"
     segment.with_name("9" * 20 + ".log").write_bytes(segment.read_bytes())
     (finding,) = verify(str(data_dir)).findings
-    assert finding.gravity is Severity.HARMLESS and "no file of a log has such a name" in finding.what
+    assert finding.severity is Severity.HARMLESS and "no file of a log has such a name" in finding.what
 
 
 def test_what_a_stop_left_to_be_deleted_is_told_and_is_nothing_wrong(data_dir: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_fifo_in_the_place_of_a_file_is_said_and_not_waited_for(data_dir: Path
 def test_other_things_than_files_are_told_by_their_kind(data_dir: Path) -> None:
     def told() -> dict[str, tuple[str, Severity]]:
         found = verify(str(data_dir)).findings
-        return {str(Path(one.path).relative_to(data_dir)): (one.what, one.gravity) for one in found}
+        return {str(Path(one.path).relative_to(data_dir)): (one.what, one.severity) for one in found}
 
     (data_dir / "cleaner-offset-checkpoint").symlink_to(data_dir / "nowhere")
     (data_dir / "rolled-0" / "notes").mkdir()
@@ -153,7 +153,7 @@ def test_a_log_larger_than_a_window_is_read_whole(tmp_path: Path, monkeypatch: p
     data[-1] ^= 1
     path = directory / f"{0:020d}.log"
     path.write_bytes(data)
-    told = check_partition(look_at_partition(str(directory)), lambda _: None)
+    told = check_partition(list_partition(str(directory)), lambda _: None)
     assert told.end_offset == 50
     assert [fault.what for fault in told.faults if fault.path.endswith(".log")] == [
         "the checksum of the batch is wrong"
