@@ -103,11 +103,11 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def __call__(self, peer: ClientConnection, frame: memoryview) -> Answer:
-        lanes = peer.lanes
-        if lanes and len(frame) > 1:
-            lane = lanes.get(frame[1])
-            if lane is not None and (answer := lane(frame)) is not None:
+    def __call__(self, connection: ClientConnection, frame: memoryview) -> Answer:
+        fast_paths = connection.fast_paths
+        if fast_paths and len(frame) > 1:
+            fast_path = fast_paths.get(frame[1])
+            if fast_path is not None and (answer := fast_path.answer(frame)) is not None:
                 return answer
         (key, version, correlation_id, client_id), position = decode_request_header(frame)
         route = self._routes.get((key, version)) or self._route(key, version)
@@ -119,18 +119,19 @@ class Dispatcher:
         if len(frame) > REQUEST_BYTES_MAX and key != PRODUCE_KEY:
             raise Disconnect(f"a request of {len(frame)} bytes for API {key}: more than {REQUEST_BYTES_MAX}")
         request, _ = decode(frame, position)
+        context = RequestContext(connection, version, client_id)
         if key == FETCH_KEY:
-            fetch_fast_path.remember(self._services, peer, frame, version, client_id, request)
-        response = handle(self._services, request, RequestContext(peer, version, client_id))
+            fetch_fast_path.learn(self._services, context, frame, request)
+        response = handle(self._services, request, context)
         if type(response) is response_type:
             if key == PRODUCE_KEY:
-                produce_fast_path.remember(self._services, peer, frame, position, version, request, response)
+                produce_fast_path.learn(self._services, context, frame, position, request, response)
             return response_frame(response, version, correlation_id)
         if response is None:
             return None
-        if type(response) is DeferredResponse:
+        if isinstance(response, DeferredResponse):
             if key == PRODUCE_KEY:
-                produce_fast_path.remember(self._services, peer, frame, position, version, request, None)
+                produce_fast_path.learn(self._services, context, frame, position, request, None)
             response.render = partial(response_frame, version=version, correlation_id=correlation_id)
             return response
         if asyncio.iscoroutine(response):

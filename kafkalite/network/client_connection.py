@@ -1,33 +1,37 @@
-"""Who is at the other end, and what a handler owes them.
+"""A client connection as handlers see it, and the kinds of answers that they give.
 
-What dispatch and the network share: `ClientConnection`, `Answer` with `DeferredResponse`, and `Handler`. A
-`ClientConnection` is made when a connection is accepted and lives as long as it.
+The network and the dispatcher share these: `ClientConnection`, `Answer` with `DeferredResponse`, and `Handler`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalite.common.region import Part
 
-Lane = Callable[[memoryview], "list[Part] | DeferredResponse | None"]
-"""Answers a frame like the ones before it on the same connection; None if it is not like them."""
+
+class FastPath(Protocol):
+    """Answers requests that repeat earlier ones of the same connection."""
+
+    def answer(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
+        """The answer to a request frame; None if the request repeats none that is known."""
+        ...
 
 
 class ClientConnection:
-    """One client connection as the handlers see it.
+    """One client connection, from its accept to its close.
 
-    `local_host` and `local_port` are the address that was dialled, which is what a client is told to come back to when
-    `advertised.listeners` is unset. The two client_software fields are filled by dispatch when the client tells them.
-    `lanes` belong to dispatch too, by the low byte of the API key: what it learnt of this connection's requests.
+    `local_host` and `local_port` are the address that the client dialled; it is told to come back to this address when
+    `advertised.listeners` is unset. ApiVersions fills in the two client_software fields. `fast_paths` belong to the
+    dispatcher, by the low byte of the API key.
     """
 
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "fast_paths",
         "host",
-        "lanes",
         "listener_name",
         "local_host",
         "local_port",
@@ -42,64 +46,65 @@ class ClientConnection:
         self.local_port = local_port
         self.client_software_name: str | None = None
         self.client_software_version: str | None = None
-        self.lanes: dict[int, Lane] = {}
+        self.fast_paths: dict[int, FastPath] = {}
 
     def __repr__(self) -> str:
-        return f"Peer({self.host}:{self.port} on {self.listener_name})"
+        return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"
 
 
 class DeferredResponse:
-    """An answer to come, for what waits most often: it reaches the connection in the turn of the loop that gives it.
+    """An answer to come. It reaches the connection in the turn of the loop in which it is given; a future and the task
+    that awaits it take two turns more and 12 us.
 
-    A future and the task that awaits it take two turns more and 12 us. Settled once, by `answer`, `fail` or `cancel`;
-    what comes later is ignored. `render` makes frames of what is given; both are set before it can be settled.
+    It is settled once, by `answer`, `fail` or `cancel`; later calls have no effect. `render` turns a response into the
+    parts of its frame, `on_answer` and `on_failure` belong to the connection: all are set before it can be settled.
     """
 
-    __slots__ = ("_withdraw", "failed", "heard", "render", "settled")
+    __slots__ = ("_release", "on_answer", "on_failure", "render", "settled")
 
-    def __init__(self, withdraw: Callable[[], None]) -> None:
-        """`withdraw` is called once, when it is settled in whatever way: nobody waits any more."""
+    def __init__(self, release: Callable[[], None]) -> None:
+        """`release` is called once, when the response is settled in whatever way: it ends the waiting."""
         self.settled = False
         self.render: Callable[[Any], list[Part]] = list
-        self.heard: Callable[[list[Part]], None] = nobody
-        self.failed: Callable[[Exception], None] = nobody
-        self._withdraw = withdraw
+        self.on_answer: Callable[[list[Part]], None] = ignore
+        self.on_failure: Callable[[Exception], None] = ignore
+        self._release = release
 
     def answer(self, response: object) -> None:
         if not self.settled:
-            render, heard, failed = self.render, self.heard, self.failed
+            render, on_answer, on_failure = self.render, self.on_answer, self.on_failure
             self.cancel()
             try:
                 parts = render(response)
             except Exception as reason:
-                failed(reason)
+                on_failure(reason)
             else:
-                heard(parts)
+                on_answer(parts)
 
     def fail(self, reason: Exception) -> None:
         if not self.settled:
-            failed = self.failed
+            on_failure = self.on_failure
             self.cancel()
-            failed(reason)
+            on_failure(reason)
 
     def cancel(self) -> None:
-        """The client left: nobody is to be told."""
+        """End the waiting without an answer: the client left."""
         if not self.settled:
             self.settled = True
-            withdraw = self._withdraw
-            # those who wait know the reply and it knows them: without this, each would be left to the collector
-            self._withdraw = self.heard = self.failed = nobody
-            withdraw()
+            release = self._release
+            # the response and its waiters refer to each other: without this, the collector would have to free them
+            self._release = self.on_answer = self.on_failure = ignore
+            release()
 
 
-def nobody(*_: object) -> None:
-    """Hears what nobody waits for any more."""
+def ignore(*_: object) -> None:
+    """A callback for events that nobody waits for any more."""
 
 
 Answer = list[Part] | None | DeferredResponse | Awaitable[list[Part] | None]
-"""The parts of whole response frames in order; None: no response is due; a reply, or an awaitable of one of the first
-two, parks the connection."""
+"""The parts of whole response frames in order; None if no response is due; or an answer to come, for which the
+connection waits."""
 
 Handler = Callable[[ClientConnection, memoryview], Answer]
-"""Called with one request frame without its size, in writable memory that stays as it is until the answer is complete
-(its last byte has left), and not longer. Raises `Malformed` or `Disconnect` to close the connection."""
+"""Called with one request frame without its size, in writable memory that stays as it is until the last byte of the
+answer has left, and not longer. Raises `Malformed` or `Disconnect` to close the connection."""

@@ -108,7 +108,7 @@ class Connection:
             self._parked.cancel()
             self._parked = None
         self._framer.drop()
-        self.peer.lanes.clear()
+        self.peer.fast_paths.clear()
         if self._unfinished:
             self._note_unfinished()
         self._processor.release(self)
@@ -271,8 +271,8 @@ class Connection:
     def _park(self, answer: DeferredResponse | Awaitable[list[Part] | None]) -> None:
         if isinstance(answer, DeferredResponse):
             self._parked = answer
-            answer.heard = self._replied
-            answer.failed = self._reply_failed
+            answer.on_answer = self._replied
+            answer.on_failure = self._reply_failed
             if self._gone:
                 self._loop.call_soon(self._give_up)
             return

@@ -20,7 +20,7 @@ from functools import partial
 
 from kafkalite.common.errors import Disconnect
 from kafkalite.common.region import FileRegion, Part
-from kafkalite.network.client_connection import nobody
+from kafkalite.network.client_connection import ignore
 from kafkalite.network.cold_reads import ColdReads
 
 TURN_BYTES = 1024 * 1024
@@ -100,7 +100,7 @@ class Sender:
         """Nothing more is sent, and nobody called."""
         self.drop()
         # who owns a sender and the sender know each other: without this, both would be left to the collector
-        self._moved = self._drained = self._failed = nobody
+        self._moved = self._drained = self._failed = ignore
 
     def _wait(self, rest: Sequence[Part] | deque[Part]) -> None:
         self._queue = rest if isinstance(rest, deque) else deque(rest)

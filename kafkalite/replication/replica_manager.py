@@ -74,6 +74,7 @@ class ReplicaManager:
         self.on_election: Callable[[Partition], object] = lambda partition: None
         self.on_resignation: Callable[[Partition], object] = lambda partition: None
         self.when_deleted: Callable[[str], object] = lambda name: None
+        self.on_config_change: Callable[[], object] = lambda: None  # of any topic, when it has taken effect
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[uuid.UUID, Topic] = {}
 
@@ -232,6 +233,7 @@ class ReplicaManager:
         topic.overrides = dict(overrides)
         topic.config = self.configs.build(topic.name, overrides)
         self._configure_logs(topic)
+        self.on_config_change()
 
     def _configure_logs(self, topic: Topic) -> None:
         for index in topic.states:

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Dispatcher
+from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
@@ -177,6 +178,8 @@ class BrokerServer:
         self._closing.callback(self._answer_delayed_requests)
 
     def _build_services(self, readers: ThreadPoolExecutor) -> Services:
+        admission_epoch = AdmissionEpoch()
+        self.topics.on_config_change = admission_epoch.advance
         return Services(
             runtime=Runtime(self._loop, self.clock, readers),
             dynamic_config=self.dynamic_config,
@@ -185,6 +188,8 @@ class BrokerServer:
             topics=self.topics,
             topic_admin=self.topic_admin,
             logs=self.logs,
+            admission_epoch=admission_epoch,
+            produce_admission=ProduceAdmission(self.topics),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
             offsets_topic=self._offsets_topic,
@@ -269,6 +274,7 @@ class BrokerServer:
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
         self.topics.reconfigure(config)
+        self._services.admission_epoch.advance()
         self._cleaner.reconfigure(config)
         self._member.reconfigure(config)
 

@@ -1,16 +1,17 @@
-"""The short way of a fetch: what repeats in a consumer's requests is decoded once and compared from then on.
+"""The fast path of a fetch: parts of requests that repeat are decoded once and compared from then on.
 
-A consumer of one partition that has no session (librdkafka always, others by setting) asks the same again and again but
-for the correlation id and the offset, and the answers differ in three numbers and the records. `FetchFastPath`
-remembers, for one connection, everything around these; the same bytes mean the same request.
+A consumer of one partition without a session (librdkafka always, others by setting) repeats its request but for the
+correlation id and the offset, and the answers differ in three numbers and the records. `FetchFastPath` remembers, for
+one connection, all other bytes; equal bytes mean an equal request.
 
-    key, version | correlation id | who, limits, topic, partition, epoch | offset | ..., more limits, rack
-    ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^            ^^^^^^^^^^^^^^^^^^^^^^^ compared
+    key, version | correlation id | client, limits, topic, partition, epoch | offset | ..., more limits, rack
+    ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^            ^^^^^^^^^^^^^^^^^^^^^^^ compared
 
-From version 13 on the topic is an id, which is resolved when a request is learnt and looked at again at each call: a
-topic that was made again under its name has another.
-Only two outcomes are decided here: there are records, enough of them; or the partition is read to its end, and the
-fetch waits. Everything else (errors, sessions, several partitions) takes the long way, also after a wait.
+From version 13 on topics have ids. The id is resolved when a request is learnt and compared at each call, because a
+topic that was created again has another one.
+Two outcomes are decided here: there are records, enough of them; or the partition is read to its end, and the fetch is
+delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, and every
+request that was learnt under another admission epoch (`api/request/admission`).
 Source: FetchRequest.json, FetchResponse.json.
 """
 
@@ -39,18 +40,16 @@ from kafkalite.protocol.messages.fetch import (
 from kafkalite.replication.partition import DelayedOperation, Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkalite.api.request.broker_endpoints import BrokerEndpoint
+    from kafkalite.api.request.broker_endpoints import FindBroker
+    from kafkalite.api.request.request_context import RequestContext
     from kafkalite.api.request.services import Services
     from kafkalite.common.region import FileRegion, Part
-    from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.replica_manager import Topic
 
 VERSION_MIN = 5
 """The first version whose answer has a log start offset."""
 
-_ROUTES_MAX = 64  # of a connection, so that a thousand of them cannot make it remember gigabytes
+_KNOWN_MAX = 64  # of a connection, so that a thousand connections cannot take gigabytes
 _FRAME_BYTES_MAX = 512
 _MARK = -0x0102030405060708  # stands for an offset where its place is looked for; in UTF-8 there are no such bytes
 _MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)
@@ -60,22 +59,28 @@ _int64 = Struct(">q").pack
 _read_int32 = Struct(">i").unpack_from
 
 
-class _Route:
-    """What is wanted, and the answer with room for its numbers."""
+class _KnownRequest:
+    """What a request wants, and its answer with room for the numbers.
+
+    Invariant: the topic may be read in this version as long as the admission epoch is `epoch`, and `max_bytes` and
+    `missing_bytes` follow from the settings until then.
+    """
 
     __slots__ = (
-        "behind", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes", "pack",
-        "tail", "topic", "topic_id",
+        "behind", "epoch", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes",
+        "missing_bytes", "pack", "tail", "topic", "topic_id",
     )  # fmt: skip
 
-    def __init__(self, request: FetchRequest, version: int, topic: Topic) -> None:
+    def __init__(self, request: FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int) -> None:
         wanted = request.topics[0].partitions[0]
+        self.epoch = epoch
         self.topic = topic.name
         self.topic_id = topic.topic_id
         self.index = wanted.partition
         self.leader_epoch = wanted.current_leader_epoch
-        self.max_bytes = max(0, min(request.max_bytes, wanted.partition_max_bytes))
+        self.max_bytes = min(max(0, min(request.max_bytes, wanted.partition_max_bytes)), fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, request.max_bytes)
+        self.missing_bytes = min(self.min_bytes, fetch_max_bytes)  # more than an answer may hold will never come
         self.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         compact = version in FetchResponse.flexible
         partition = PartitionData(
@@ -99,45 +104,44 @@ class _Route:
 
 
 class FetchFastPath:
-    """The repeated requests of one connection, all of one version. Call it with a frame; None: take the long way.
+    """The known requests of one connection, all of one version.
 
-    `_layouts`: size of a frame -> how to cut it into key and version, correlation id, what is before the offset, the
-    offset, what is behind it.
+    `_layouts` maps the size of a frame to the way to cut it into key and version, correlation id, the bytes before the
+    offset, the offset, the bytes behind it.
     """
 
     __slots__ = (
-        "_api", "_by_id", "_by_name", "_find", "_layouts", "_routes", "_services", "_version", "_write_length",
+        "_api", "_by_id", "_by_name", "_epoch", "_find", "_known", "_layouts", "_services", "_version", "_write_length",
     )  # fmt: skip
 
-    def __init__(
-        self, services: Services, frame: memoryview, version: int, find: Callable[[int], BrokerEndpoint | None]
-    ) -> None:
+    def __init__(self, services: Services, frame: memoryview, version: int, find: FindBroker) -> None:
         self._services = services
         self._version = version
         self._by_id = version >= FIRST_VERSION_BY_ID
         self._find = find
         self._by_name = services.topics.by_name
+        self._epoch = services.admission_epoch
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
-        self._routes: dict[tuple[bytes, bytes], _Route] = {}
+        self._known: dict[tuple[bytes, bytes], _KnownRequest] = {}
         self._write_length = _compact_length if version in FetchResponse.flexible else _int32
 
-    def __call__(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
+    def answer(self, frame: memoryview) -> list[Part] | DeferredResponse | None:
         try:
             api, correlation_id, before, offset, behind = self._layouts[len(frame)].unpack_from(frame)
-            route = self._routes[before, behind]
-            topic = self._by_name[route.topic]
-            partition = topic.partitions[route.index]
+            known = self._known[before, behind]
+            topic = self._by_name[known.topic]
+            partition = topic.partitions[known.index]
         except (LookupError, struct_error):
             return None
-        if api != self._api or not self._may_serve(route, topic, partition):
+        if api != self._api or not self._may_serve(known, topic, partition):
             return None
         if offset == partition.high_watermark:
-            return ParkedFetch(self, route, partition, correlation_id, offset, frame)
-        region = self._read(route, partition, offset)
-        if region is None or region.size < route.min_bytes:
+            return DelayedFetch(self, known, partition, correlation_id, offset, frame)
+        region = _read(known, partition, offset)
+        if region is None or region.size < known.min_bytes:
             return None
-        return self._answer(route, partition, correlation_id, region)
+        return self._response(known, partition, correlation_id, region)
 
     def learn(self, frame: memoryview, request: FetchRequest, client_id: str | None) -> None:
         """Remember `frame`, which is this request, if it can come again and is written in the usual way."""
@@ -145,7 +149,9 @@ class FetchFastPath:
         (wanted,) = named.partitions
         topics = self._services.topics
         topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
-        if topic is None or len(self._routes) >= _ROUTES_MAX or len(frame) > _FRAME_BYTES_MAX:
+        if topic is None or len(frame) > _FRAME_BYTES_MAX:
+            return
+        if self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
             return
         offset = wanted.fetch_offset
         wanted.fetch_offset = _MARK
@@ -156,121 +162,110 @@ class FetchFastPath:
         if at < 0 or template[:at] + _int64(offset) + template[at + 8 :] != frame:
             return
         layout = Struct(f">ii{at - 8}sq{len(frame) - at - 8}s")
-        self._layouts[len(frame)] = layout
         _, _, before, _, behind = layout.unpack_from(frame)
-        self._routes[before, behind] = _Route(request, self._version, topic)
+        if len(self._known) < _KNOWN_MAX or (before, behind) in self._known:
+            self._layouts[len(frame)] = layout
+            fetch_max_bytes = self._services.config.fetch_max_bytes
+            self._known[before, behind] = _KnownRequest(
+                request, self._version, topic, self._epoch.value, fetch_max_bytes
+            )
 
-    def is_of(self, frame: memoryview) -> bool:
-        """Whether `frame` has this lane's version."""
+    def has_version_of(self, frame: memoryview) -> bool:
         return bool(_read_int32(frame)[0] == self._api)
 
-    def look_again(self, parked: ParkedFetch) -> list[Part]:
-        """What is to be said of a partition after a wait."""
-        route, partition = parked.route, parked.partition
-        topic = self._by_name.get(route.topic)
+    def complete(self, delayed: DelayedFetch) -> list[Part]:
+        """The answer after a delay."""
+        known, partition = delayed.known, delayed.partition
+        topic = self._by_name.get(known.topic)
         if (
             topic is not None
-            and topic.partitions.get(route.index) is partition
-            and self._may_serve(route, topic, partition)
-            and parked.offset <= partition.high_watermark
+            and topic.partitions.get(known.index) is partition
+            and self._may_serve(known, topic, partition)
+            and delayed.offset <= partition.high_watermark
         ):
-            region = self._read(route, partition, parked.offset)
-            if region is not None or parked.offset == partition.high_watermark:
-                return self._answer(route, partition, parked.correlation_id, region)
-        header, position = decode_request_header(parked.frame)
-        request, _ = decode(FetchRequest, self._version, parked.frame, position)
+            region = _read(known, partition, delayed.offset)
+            if region is not None or delayed.offset == partition.high_watermark:
+                return self._response(known, partition, delayed.correlation_id, region)
+        header, position = decode_request_header(delayed.frame)
+        request, _ = decode(FetchRequest, self._version, delayed.frame, position)
         (named,) = request.topics
-        wanted = WantedPartition((route.topic, route.index), named, named.partitions[0])
-        wanted.topic, wanted.topic_id = route.topic, route.topic_id
+        wanted = WantedPartition((known.topic, known.index), named, named.partitions[0])
+        wanted.topic, wanted.topic_id = known.topic, known.topic_id
         response = answer_now(self._services, request, self._version, wanted, self._find)
         return response_frame(response, self._version, header.correlation_id)
 
-    def _may_serve(self, route: _Route, topic: Topic, partition: Partition) -> bool:
+    def _may_serve(self, known: _KnownRequest, topic: Topic, partition: Partition) -> bool:
         return (
-            (route.leader_epoch < 0 or route.leader_epoch == partition.leader_epoch)
-            and (self._version >= FIRST_VERSION_WITH_ZSTD or topic.config.compression_type != "zstd")
-            and (route.topic_id is topic.topic_id or not self._by_id)
+            known.epoch == self._epoch.value
+            and (known.leader_epoch < 0 or known.leader_epoch == partition.leader_epoch)
+            and (known.topic_id is topic.topic_id or not self._by_id)
         )
 
-    def _read(self, route: _Route, partition: Partition, offset: int) -> FileRegion | None:
-        try:
-            return partition.read(offset, min(route.max_bytes, self._services.config.fetch_max_bytes), True)
-        except KafkaError:
-            return None  # the long way reads again, and says it
-
-    def _answer(
-        self, route: _Route, partition: Partition, correlation_id: int, region: FileRegion | None
+    def _response(
+        self, known: _KnownRequest, partition: Partition, correlation_id: int, region: FileRegion | None
     ) -> list[Part]:
         size = 0 if region is None else region.size
         length = self._write_length(size)
-        head: bytes = route.pack(
-            route.fixed_bytes + len(length) + size, correlation_id, route.middle, partition.high_watermark,
-            partition.last_stable_offset, partition.log.start_offset, route.behind,
+        head: bytes = known.pack(
+            known.fixed_bytes + len(length) + size, correlation_id, known.middle, partition.high_watermark,
+            partition.last_stable_offset, partition.log.start_offset, known.behind,
         )  # fmt: skip
         if region is None:
-            return [head + length + route.tail]
+            return [head + length + known.tail]
         if size <= COPIED_REGION_BYTES:  # the sender would read it too, but only after taking the answer apart
             records = region.read_at_once()
             if records is not None:
-                return [b"".join((head, length, records, route.tail))]
-        if route.tail:
-            return [head + length, region, route.tail]
+                return [b"".join((head, length, records, known.tail))]
+        if known.tail:
+            return [head + length, region, known.tail]
         return [head + length, region]
 
 
-class ParkedFetch(DeferredResponse):
-    """A fetch that waits at the end of a partition."""
+class DelayedFetch(DeferredResponse):
+    """A fetch that waits at the end of a partition. Source: kafka.server.DelayedFetch."""
 
-    __slots__ = ("_lane", "_timer", "_waiter", "correlation_id", "frame", "offset", "partition", "route")
+    __slots__ = ("_fast_path", "_operation", "_timer", "correlation_id", "frame", "known", "offset", "partition")
 
     def __init__(
         self,
-        lane: FetchFastPath,
-        route: _Route,
+        fast_path: FetchFastPath,
+        known: _KnownRequest,
         partition: Partition,
         correlation_id: int,
         offset: int,
         frame: memoryview,
     ) -> None:
-        super().__init__(self._leave)
-        self._lane = lane
-        self.route = route
+        super().__init__(self._stop_waiting)
+        self._fast_path = fast_path
+        self.known = known
         self.partition = partition
         self.correlation_id = correlation_id
         self.offset = offset
         self.frame = memoryview(bytes(frame))  # a view of what was received would keep all of it
-        services = lane._services
-        # more than an answer may hold will never come
-        missing_bytes = min(route.min_bytes, services.config.fetch_max_bytes)
-        self._waiter = DelayedOperation(missing_bytes, self._look, services.runtime.loop.call_soon)
-        self._timer = services.runtime.clock.call_later(route.max_wait_ms, self._waiter.wake)
-        self._waiter.wait_on(partition)
+        runtime = fast_path._services.runtime
+        self._operation = DelayedOperation(known.missing_bytes, self._complete, runtime.loop.call_soon)
+        self._timer = runtime.clock.call_later(known.max_wait_ms, self._operation.wake)
+        self._operation.wait_on(partition)
 
-    def _look(self) -> None:
+    def _complete(self) -> None:
         if not self.settled:
             try:
-                answer = self._lane.look_again(self)
+                answer = self._fast_path.complete(self)
             except Exception as reason:
                 self.fail(reason)
             else:
                 self.answer(answer)
 
-    def _leave(self) -> None:
+    def _stop_waiting(self) -> None:
         self._timer.cancel()
-        self._waiter.withdraw()
-        del self._waiter, self._timer  # they know this reply: it would be left to the collector, with its frame
+        self._operation.withdraw()
+        del self._operation, self._timer  # they refer to this response: the collector would have to free its frame
 
 
-def remember(
-    services: Services,
-    peer: ClientConnection,
-    frame: memoryview,
-    version: int,
-    client_id: str | None,
-    request: FetchRequest,
-) -> None:
-    """`peer` sent this request the long way: if it is of the kind that comes again, give its successors a lane."""
+def learn(services: Services, context: RequestContext, frame: memoryview, request: FetchRequest) -> None:
+    """Remember a Fetch request if it is of the kind that comes again."""
     topics: list[FetchTopic] = request.topics
+    version = context.api_version
     if (
         version < VERSION_MIN
         or len(topics) != 1
@@ -286,11 +281,19 @@ def remember(
     wanted: FetchPartition = topics[0].partitions[0]
     if wanted.last_fetched_epoch >= 0:
         return
-    key = frame[1]
-    lane = peer.lanes.get(key)
-    if not isinstance(lane, FetchFastPath) or not lane.is_of(frame):
-        lane = peer.lanes[key] = FetchFastPath(services, frame, version, services.brokers.finder_for(peer))
-    lane.learn(frame, request, client_id)
+    key, fast_paths = frame[1], context.connection.fast_paths
+    fast_path = fast_paths.get(key)
+    if not isinstance(fast_path, FetchFastPath) or not fast_path.has_version_of(frame):
+        find = services.brokers.finder_for(context.connection)
+        fast_path = fast_paths[key] = FetchFastPath(services, frame, version, find)
+    fast_path.learn(frame, request, context.client_id)
+
+
+def _read(known: _KnownRequest, partition: Partition, offset: int) -> FileRegion | None:
+    try:
+        return partition.read(offset, known.max_bytes, True)
+    except KafkaError:
+        return None  # the long way reads again, and reports it
 
 
 def _compact_length(size: int) -> bytes:

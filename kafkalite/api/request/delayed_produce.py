@@ -1,17 +1,18 @@
-"""Producers whose batches are in the log but not yet as safe as the topic asks: answered when they are.
+"""Produce responses that wait until their batches are committed.
 
-With one replica that is where flush.messages makes an acknowledgement wait for the disk. Only the connection is parked;
-what other connections append meanwhile goes with the next flush. Kafka flushes before it looks at a request's timeout,
-so a short one makes no error of a slow disk.
+With one replica a batch is uncommitted only where flush.messages makes an acknowledgement wait for the disk. Only the
+connection waits; the batches that other connections append meanwhile go with the next flush. Kafka flushes before it
+looks at a request's timeout, so a short timeout makes no error of a slow disk.
 Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from kafkalite.api.request.services import Services
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
@@ -21,44 +22,44 @@ _WAIT_MS_MIN = 30_000
 _WAIT_MS_MAX = 2**31 - 1
 
 
-class Uncommitted(NamedTuple):
-    """The answer for one partition, as it will be when everything up to `last_offset` is committed there."""
+class PendingPartition(NamedTuple):
+    """The answer for one partition, which holds when everything up to `last_offset` is committed there."""
 
     answer: PartitionProduceResponse
     partition: Partition
     last_offset: int
 
 
-def answer_when_committed(
-    services: Services, response: ProduceResponse, uncommitted: list[Uncommitted], timeout_ms: int
-) -> DeferredResponse:
-    """`response`, as soon as all of it holds; REQUEST_TIMED_OUT for what does not after `timeout_ms`, or
-    after half a minute if that is longer."""
-    waiting = dict(enumerate(uncommitted))
+class DelayedProduce(DeferredResponse):
+    """`response`, given when all of `pending` is committed. Partitions that are not after `timeout_ms`, or after half a
+    minute if that is longer, are answered with REQUEST_TIMED_OUT."""
 
-    def teller(number: int) -> Callable[[KafkaError | None], None]:
-        def tell(error: KafkaError | None) -> None:
-            one = waiting.pop(number, None)
-            if one is None or reply.settled:
-                return
-            if error is not None:
-                _refuse(one.answer, error.code)
-            if not waiting:
-                reply.answer(response)
+    __slots__ = ("_pending", "_response")
 
-        return tell
+    def __init__(
+        self, clock: Clock, response: ProduceResponse, pending: Sequence[PendingPartition], timeout_ms: int
+    ) -> None:
+        timer = clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), self._time_out)
+        super().__init__(timer.cancel)
+        self._response = response
+        self._pending = dict(enumerate(pending))
+        for number, one in enumerate(pending):
+            one.partition.when_committed(one.last_offset, partial(self._on_commit, number))
 
-    def give_up() -> None:
-        for one in waiting.values():
+    def _on_commit(self, number: int, error: KafkaError | None) -> None:
+        one = self._pending.pop(number, None)
+        if one is None or self.settled:
+            return
+        if error is not None:
+            _refuse(one.answer, error.code)
+        if not self._pending:
+            self.answer(self._response)
+
+    def _time_out(self) -> None:
+        for one in self._pending.values():
             _refuse(one.answer, ErrorCode.REQUEST_TIMED_OUT)
-        waiting.clear()
-        reply.answer(response)
-
-    timer = services.runtime.clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), give_up)
-    reply = DeferredResponse(timer.cancel)
-    for number, one in list(waiting.items()):
-        one.partition.when_committed(one.last_offset, teller(number))
-    return reply
+        self._pending.clear()
+        self.answer(self._response)
 
 
 def _refuse(answer: PartitionProduceResponse, code: ErrorCode) -> None:

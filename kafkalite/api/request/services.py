@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor
 
+    from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
     from kafkalite.cleaner.log_cleaner import LogCleaner
@@ -73,6 +74,8 @@ class Services:
     topics: ReplicaManager
     topic_admin: TopicAdmin
     logs: LogManager
+    admission_epoch: AdmissionEpoch
+    produce_admission: ProduceAdmission
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
     offsets_topic: OffsetsTopic

@@ -1,6 +1,6 @@
-"""The short ways of produce and fetch say, byte for byte, what the long way says.
+"""The fast paths of produce and fetch answer byte for byte as the long way does.
 
-Two connections to one dispatcher: the *veteran* has asked before, so that its requests go the short way; the
+Two connections to one dispatcher: the *veteran* has asked before, so that its requests take the fast path; the
 *newcomer* never has. A produce moves the log, so there the offsets of the two may differ, and nothing else.
 """
 
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.fast_path.fetch_fast_path import FetchFastPath, ParkedFetch
+from kafkalite.api.dispatch import HANDLERS, Dispatcher
+from kafkalite.api.fast_path.fetch_fast_path import DelayedFetch, FetchFastPath
 from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
 from kafkalite.common.region import FileRegion
@@ -41,12 +42,12 @@ class Client:
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
         self.topics = broker._running.topics
-        self.peer = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+        self.connection = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 
     def send(self, frame: bytes) -> Any:
         """The bytes of the answer; the reply if it waits; the kind of refusal."""
         try:
-            answer = self.dispatch(self.peer, memoryview(bytearray(frame)))
+            answer = self.dispatch(self.connection, memoryview(bytearray(frame)))
         except (Malformed, Disconnect) as reason:
             return type(reason)
         return joined(answer) if isinstance(answer, list) else answer
@@ -111,8 +112,8 @@ def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None],
         for topic in ("t", "another"):
             for partition in (0, 1):
                 veteran.ask(produce(batch(), topic, partition), version)
-        lane = veteran.peer.lanes[0]
-        assert isinstance(lane, ProduceFastPath) and len(lane._routes) == 2  # whatever the partition
+        fast_path = veteran.connection.fast_paths[0]
+        assert isinstance(fast_path, ProduceFastPath) and len(fast_path._known) == 2  # whatever the partition
         broken = bytearray(batch())
         broken[30] ^= 1
         for records in (
@@ -124,11 +125,11 @@ def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None],
                 end_offset = lambda: broker._running.topics.partition("t", 0).log.end_offset  # noqa: E731
                 at, long_way = numbers_of(Client(broker).ask(request, version, 99), version)
                 moved = end_offset()
-                then, short_way = numbers_of(veteran.ask(request, version, 99), version)
-                assert short_way == long_way
+                then, fast_path_answer = numbers_of(veteran.ask(request, version, 99), version)
+                assert fast_path_answer == long_way
                 if (topic, partition) == ("t", 0) and at >= 0:
                     assert then == at + 1 and end_offset() == moved + 1
-        assert veteran.peer.lanes[0] is lane
+        assert veteran.connection.fast_paths[0] is fast_path
 
     tell(story)
 
@@ -181,14 +182,14 @@ def test_the_same_answer_to_every_fetch(tell: Callable[..., None], version: int)
             veteran = Client(broker)
             veteran.ask(fetch(0, **how), version)
             for offset in (0, 1, 2, 3, 4, 5, 6, -1, 1 << 40):
-                short_way = veteran.ask(fetch(offset, **how), version, 99)
+                fast_path_answer = veteran.ask(fetch(offset, **how), version, 99)
                 long_way = Client(broker).ask(fetch(offset, **how), version, 99)
                 if isinstance(long_way, DeferredResponse):
-                    assert isinstance(short_way, DeferredResponse)
-                    short_way, long_way = await woken(broker, short_way, long_way)
-                assert short_way == long_way
-            assert isinstance(veteran.peer.lanes[1], FetchFastPath)
-            assert len(veteran.peer.lanes[1]._routes) == ("topic" not in how)
+                    assert isinstance(fast_path_answer, DeferredResponse)
+                    fast_path_answer, long_way = await woken(broker, fast_path_answer, long_way)
+                assert fast_path_answer == long_way
+            assert isinstance(veteran.connection.fast_paths[1], FetchFastPath)
+            assert len(veteran.connection.fast_paths[1]._known) == ("topic" not in how)
 
     tell(story)
 
@@ -203,7 +204,7 @@ def test_the_id_of_a_topic_that_was_made_again_is_not_taken_for_the_new_one(
         veteran = Client(broker)
         old = fetch(0)
         found = veteran.ask(old, version)
-        assert veteran.ask(old, version) == found and len(veteran.peer.lanes[1]._routes) == 1
+        assert veteran.ask(old, version) == found and len(veteran.connection.fast_paths[1]._known) == 1
         frame = request_frame(old, version, 7, "somebody")[4:]
         await broker._running.topic_admin.delete("t")
         for _ in range(2):
@@ -226,10 +227,10 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         veteran = Client(broker)
         veteran.ask(fetch(0), 16).cancel()
         replies = [veteran.ask(fetch(0), 16, 9), Client(broker).ask(fetch(0), 16, 9)]
-        assert [type(reply) for reply in replies] == [ParkedFetch, DeferredResponse]
+        assert [type(reply) for reply in replies] == [DelayedFetch, DeferredResponse]
         heard: list[bytes] = []
         for reply in replies:
-            reply.heard = lambda parts: heard.append(joined(parts))
+            reply.on_answer = lambda parts: heard.append(joined(parts))
         partition = broker._running.topics.by_name["t"].partitions.pop(0)  # as deleting does, and nobody looks yet
         await broker._running.topic_admin.delete("t")
         if again:
@@ -254,7 +255,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     """What replies say when the time is up."""
     heard: dict[DeferredResponse, bytes] = {}
     for reply in replies:
-        reply.heard = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
+        reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
     for index in (0, 1):
         for waiter in tuple(broker._running.topics.partition("t", index).waiters):
             waiter.wake()
@@ -264,7 +265,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     return [heard[reply] for reply in replies]
 
 
-def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_after_it_left(
+def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_after_it_left(
     tell: Callable[..., None],
 ) -> None:
     async def story(_: Any, broker: Any) -> None:
@@ -275,7 +276,7 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
         waiting = veteran.ask(fetch(0), 12, 5)
         assert isinstance(waiting, DeferredResponse) and len(partition.waiters) == 1
         heard: list[Any] = []
-        waiting.heard = heard.append
+        waiting.on_answer = heard.append
         Client(broker).ask(produce(batch(b"news")), 9)
         async with asyncio.timeout(DEADLINE_S):
             while not heard:  # noqa: ASYNC110
@@ -284,12 +285,12 @@ def test_a_parked_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing_
         assert not partition.waiters
 
         left = veteran.ask(fetch(1), 12)
-        left.heard = heard.append
+        left.on_answer = heard.append
         left.cancel()
         assert not partition.waiters and len(heard) == 1
 
         orphan = veteran.ask(fetch(1), 12, 6)
-        orphan.heard = heard.append
+        orphan.on_answer = heard.append
         await broker._running.topic_admin.delete("t")
         async with asyncio.timeout(DEADLINE_S):
             while len(heard) < 2:  # noqa: ASYNC110
@@ -318,18 +319,18 @@ def test_a_frame_that_is_damaged_on_the_way_is_understood_alike(tell: Callable[.
                     frame[chance.randrange(2, end)] ^= 1 << chance.randrange(8)
                 if chance.random() < 0.2:
                     del frame[chance.randrange(2, len(frame)) :]
-                short_way, long_way = veteran.send(bytes(frame)), Client(broker).send(bytes(frame))
+                fast_path_answer, long_way = veteran.send(bytes(frame)), Client(broker).send(bytes(frame))
                 if isinstance(long_way, DeferredResponse):
-                    assert isinstance(short_way, DeferredResponse)
-                    short_way.cancel(), long_way.cancel()
+                    assert isinstance(fast_path_answer, DeferredResponse)
+                    fast_path_answer.cancel(), long_way.cancel()
                 elif isinstance(long_way, bytes) and isinstance(request, ProduceRequest):
                     key, its_version = frame[1], frame[3]
                     if key == 0 and its_version < PRODUCE_VERSIONS.stop:
-                        assert numbers_of(short_way, its_version)[1] == numbers_of(long_way, its_version)[1]
+                        assert numbers_of(fast_path_answer, its_version)[1] == numbers_of(long_way, its_version)[1]
                     else:
-                        assert short_way == long_way
+                        assert fast_path_answer == long_way
                 else:
-                    assert short_way == long_way
+                    assert fast_path_answer == long_way
 
     tell(story)
 
@@ -346,14 +347,14 @@ def test_a_request_with_a_topic_without_partitions_is_answered_too(tell: Callabl
     tell(story)
 
 
-def test_a_parked_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Callable[..., None]) -> None:
+def test_a_delayed_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Callable[..., None]) -> None:
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")
         veteran = Client(broker)
         veteran.ask(fetch(0, min_bytes=100_000), 12).cancel()
         waiting = veteran.ask(fetch(0, min_bytes=100_000), 12)
         heard: list[Any] = []
-        waiting.heard = heard.append
+        waiting.on_answer = heard.append
         Client(broker).ask(produce(batch(bytes(3000))), 9)
         async with asyncio.timeout(DEADLINE_S):
             while not heard:  # noqa: ASYNC110 - what is waited for has no event
@@ -361,3 +362,77 @@ def test_a_parked_fetch_does_not_wait_for_more_than_an_answer_may_hold(tell: Cal
         assert len(joined(heard[0])) > 3000
 
     tell(story, fetch_max_bytes=1024)
+
+
+async def alter(broker: Any, topic: str, name: str, value: str) -> None:
+    await broker._running.topic_admin.change_overrides(topic, lambda old: {**old, name: value})
+
+
+def test_a_request_takes_the_long_way_once_after_the_admission_epoch_has_advanced(
+    tell: Callable[..., None],
+) -> None:
+    handled: list[str] = []
+
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        epoch = broker._running._services.admission_epoch
+        asked: list[tuple[Message, int]] = [(produce(batch()), 9), (fetch(0), 12), (fetch(0), 16)]
+        for request, version in asked:
+            veteran = Client(broker)
+            veteran.dispatch = counted(veteran.dispatch, handled)
+            for is_long in (True, False, False, True, False):
+                if is_long:
+                    epoch.advance()
+                handled.clear()
+                veteran.ask(request, version)
+                assert bool(handled) == is_long, (request, version)
+
+    tell(story)
+
+
+def counted(dispatch: Any, handled: list[str]) -> Any:
+    """A dispatcher that notes each request that reaches a handler."""
+
+    def noting(name: str) -> Any:
+        def handler(*arguments: Any) -> Any:
+            handled.append(name)
+            return HANDLERS[name](*arguments)
+
+        return handler
+
+    again = Dispatcher(dispatch._services)
+    for name, key in (("Produce", 0), ("Fetch", 1)):
+        for version in range(18):
+            if (route := again._route(key, version)) is not None:
+                again._routes[key, version] = (route[0], noting(name), route[2])
+    return again
+
+
+def test_rules_hold_for_requests_that_are_known_as_for_others(tell: Callable[..., None]) -> None:
+    """Settings that decide on a batch or on its reading change while a connection repeats its request."""
+
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        veteran = Client(broker)
+        for acks in (1, -1):
+            request = produce(batch(), acks=acks)
+            assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
+            assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
+        topic = broker._running.topics.by_name["t"]
+        topic.states = {index: state._replace(replicas=(0, 1, 2)) for index, state in topic.states.items()}
+        for minimum, expected in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", ErrorCode.NONE)):
+            broker._running.topics.configure(topic, {"min.insync.replicas": minimum})
+            for _ in range(3):
+                assert code_of_produce(veteran.ask(produce(batch(), acks=-1), 9)) == expected
+                assert code_of_produce(veteran.ask(produce(batch(), acks=1), 9)) == ErrorCode.NONE
+        assert code_of(veteran.ask(fetch(0), 9), 9) == ErrorCode.NONE
+        assert code_of(veteran.ask(fetch(0), 9), 9) == ErrorCode.NONE
+        await alter(broker, "t", "compression.type", "zstd")
+        assert code_of(veteran.ask(fetch(0), 9), 9) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+    tell(story)
+
+
+def code_of_produce(answer: bytes) -> int:
+    _, response = decode_response(ProduceRequest, 9, memoryview(answer)[4:])
+    return int(response.responses[0].partition_responses[0].error_code)

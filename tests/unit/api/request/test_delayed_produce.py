@@ -454,18 +454,18 @@ class Client:
 
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
-        self.peer = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
+        self.connection = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
         self.answers: list[bytes] = []
 
     def ask(self, request: ProduceRequest, version: int) -> DeferredResponse:
-        answer = self.dispatch(self.peer, memoryview(bytearray(request_frame(request, version, 7, "client")[4:])))
+        answer = self.dispatch(self.connection, memoryview(bytearray(request_frame(request, version, 7, "client")[4:])))
         assert isinstance(answer, DeferredResponse)
-        answer.heard = lambda parts: self.answers.append(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
+        answer.on_answer = lambda parts: self.answers.append(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
         return answer
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_lane_waits_as_the_long_way_does(beside: Callable[..., None], gate: Gate, version: int) -> None:
+def test_the_fast_path_waits_as_the_long_way_does(beside: Callable[..., None], gate: Gate, version: int) -> None:
     clock = ManualClock()
 
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
@@ -473,8 +473,8 @@ def test_the_lane_waits_as_the_long_way_does(beside: Callable[..., None], gate: 
         veteran.ask(produce(), version)
         await until(lambda: veteran.answers)
         if version >= 5:
-            assert isinstance(veteran.peer.lanes[0], ProduceFastPath)
-            assert veteran.peer.lanes[0]._routes  # learnt, though its answer had to wait
+            assert isinstance(veteran.connection.fast_paths[0], ProduceFastPath)
+            assert veteran.connection.fast_paths[0]._known  # learnt, though its answer had to wait
 
         async def both(request: Callable[[], ProduceRequest], release: Callable[[], object]) -> Any:
             """(error code, base offset minus the expected one) of both ways, and that nothing else differs."""

@@ -1,0 +1,88 @@
+"""The rules that decide whether a client's batch may be appended, and the one place that appends it."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.api.request.admission import ProduceAdmission, TopicAdmission
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata.cluster_metadata import PartitionRecord
+from kafkalite.protocol.messages.produce import ProduceRequest
+from kafkalite.replication.partition import Partition
+from tests.support.places import ROOT
+
+BATCH = memoryview(b"batch")
+
+
+def topic(*, internal: bool = False, min_insync_replicas: int = 1, replicas: int = 1) -> Any:
+    state = PartitionRecord(tuple(range(replicas)), 0, 0, (0,), 0)
+    config = SimpleNamespace(min_insync_replicas=min_insync_replicas)
+    return SimpleNamespace(name="t", internal=internal, config=config, states={0: state})
+
+
+class Log:
+    """A partition that remembers the versions of its batches."""
+
+    index = 0
+
+    def __init__(self) -> None:
+        self.versions: list[int] = []
+
+    def append(self, records: memoryview, now_ms: int, version: int) -> str:
+        self.versions.append(version)
+        return "appended"
+
+
+def outcome(admitted: TopicAdmission, records: memoryview | None = BATCH, version: int = 9) -> Any:
+    try:
+        return admitted.check_and_append(Log(), records, 0, version)  # type: ignore[arg-type]
+    except KafkaError as error:
+        return error.code
+
+
+@pytest.mark.parametrize(
+    ("acks", "transactional_id", "expected"),
+    [
+        (2, None, ErrorCode.INVALID_REQUIRED_ACKS),
+        (2, "id", ErrorCode.INVALID_REQUIRED_ACKS),
+        (-1, "id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (0, None, None),
+        (1, None, None),
+        (-1, None, None),
+    ],
+)
+def test_a_request_is_refused_as_a_whole(acks: int, transactional_id: str | None, expected: ErrorCode | None) -> None:
+    admission = ProduceAdmission(SimpleNamespace(by_name={}))  # type: ignore[arg-type]
+    assert admission.request_error(ProduceRequest(acks=acks, transactional_id=transactional_id)) is expected
+    assert admission.topic("t", acks, None, 9) is None
+
+
+def test_the_rules_are_evaluated_in_order() -> None:
+    wide = {"min_insync_replicas": 2, "replicas": 3}
+    assert outcome(TopicAdmission(topic(internal=True, **wide), -1, "c", 9), None) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert outcome(TopicAdmission(topic(internal=True, **wide), 1, "c", 9), None) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert outcome(TopicAdmission(topic(**wide), 1, "c", 9), None) == ErrorCode.INVALID_RECORD
+    assert outcome(TopicAdmission(topic(**wide), 1, "c", 9)) == "appended"
+    assert outcome(TopicAdmission(topic(internal=True), -1, "__admin_client", 9)) == "appended"
+    assert outcome(TopicAdmission(topic(min_insync_replicas=2), -1, "c", 9)) == "appended"  # it has no more replicas
+
+
+def test_a_batch_goes_straight_to_the_partition_where_no_rule_depends_on_it() -> None:
+    def is_direct(topic: Any, acks: int = -1, version: int = 9) -> bool:
+        return TopicAdmission(topic, acks, None, version).append is Partition.append
+
+    assert is_direct(topic())
+    assert is_direct(topic(min_insync_replicas=2), acks=1)
+    assert not is_direct(topic(min_insync_replicas=2))
+    assert not is_direct(topic(internal=True))
+    assert not is_direct(topic(), version=2)
+
+
+def test_nothing_else_in_the_api_appends_to_a_partition() -> None:
+    appends = re.compile(r"\bpartition\.append\(|\bPartition\.append\b|\blog\.append\(")
+    found = {path.name for path in (ROOT / "kafkalite/api").rglob("*.py") if appends.search(path.read_text())}
+    assert found == {"admission.py"}
