@@ -100,7 +100,7 @@ class LogCleaner:
     def start(self) -> None:
         """The first look comes after the back-off. Warns if there is something to compact and it may not."""
         if self.is_enabled:
-            self._logs.when_gone = self._gone
+            self._logs.on_log_removed = self._gone
             self._look_later()
         elif any(map(is_compacted, self._logs.logs.values())):
             logger.warning(
@@ -111,7 +111,7 @@ class LogCleaner:
     async def stop(self) -> None:
         """Nobody works any more when this returns, or a moment has passed; what was not finished is removed."""
         self._is_stopped = True
-        self._logs.when_gone = lambda key: None
+        self._logs.on_log_removed = lambda key: None
         if self._timer is not None:
             self._timer.cancel()
         if self._look is not None:
@@ -268,7 +268,7 @@ class LogCleaner:
             self._trouble.cannot_begin(why, self._backoff_ms)
             self._outcomes.ended(standing, Outcome(Ending.REFUSED, why), self._backoff_ms)
             return
-        cleaning = CleaningTask(log, self._logs.home_of(standing.key), job, seat.say, self._over)
+        cleaning = CleaningTask(log, self._logs.directory_of(standing.key), job, seat.say, self._over)
         cleaning.heard_ms = self._clock.monotonic_ms()
         self._running[standing.key] = cleaning
         try:

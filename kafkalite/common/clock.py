@@ -66,6 +66,27 @@ class SystemClock:
         return self._loop.call_later(max(0.0, delay_ms) / 1000.0, callback)
 
 
+class TimerGroup:
+    """The timers of one owner, which are cancelled together."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timers: dict[Timer, None] = {}
+
+    def call_later(self, delay_ms: float, callback: Callable[[], object]) -> None:
+        def fire() -> None:
+            del self._timers[timer]
+            callback()
+
+        timer = self._clock.call_later(delay_ms, fire)
+        self._timers[timer] = None
+
+    def cancel(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+
 class _ManualTimer:
     __slots__ = ("callback",)
 

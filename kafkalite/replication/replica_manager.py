@@ -159,7 +159,7 @@ class ReplicaManager:
                     "here, take the rest of its directory's name away again and start with --adopt",
                     *key,
                 )
-                self._logs.set_aside(*key)
+                self._logs.keep_as_stray(*key)
             elif checks_ids:
                 self._set_aside_if_foreign(log, topic_id)
 
@@ -179,14 +179,14 @@ class ReplicaManager:
 
     def finish_load(self) -> None:
         """Every topic of the metadata is here."""
-        self._logs.settled()
+        self._logs.complete_start()
         self._is_loaded = True
 
     def _set_aside_if_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
         """A log of the right name that belongs to another topic is not the one that is wanted."""
         if log is not None and log.topic_id not in (None, topic_id):
             logger.warning("%s-%d is left of a deleted topic of that name, and is set aside", log.topic, log.partition)
-            self._logs.set_aside(log.topic, log.partition)
+            self._logs.keep_as_stray(log.topic, log.partition)
 
     # Effects of the metadata
 
@@ -262,7 +262,7 @@ class ReplicaManager:
             if log is not None and log.topic_id not in (None, topic.topic_id):
                 continue  # of another topic of that name
             try:
-                (self._logs.set_aside if keeps_logs else self._logs.delete)(name, index)
+                (self._logs.keep_as_stray if keeps_logs else self._logs.delete)(name, index)
             except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
                 logger.error("%s", error)
         if being_opened is None and not keeps_logs:

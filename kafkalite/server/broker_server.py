@@ -104,7 +104,7 @@ class BrokerServer:
             self.clock,
             self.config,
             flush_threads.run,
-            wake=lambda: self._loop.call_soon_threadsafe(lambda: self.logs.hear()),
+            wake=lambda: self._loop.call_soon_threadsafe(lambda: self.logs.run_completions()),
         )
         self._closing.callback(self.logs.close)
 
@@ -130,13 +130,13 @@ class BrokerServer:
         self.topics = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
         self._applier = MetadataApplier(self.metadata, self.topics)
         self.topic_admin = TopicAdmin(self.metadata, self.topics, self._applier, self._member.assign)
-        self.logs.when_offline = self._on_offline_logs
+        self.logs.on_offline = self._on_offline_logs
         await self.logs.load(
             self.metadata.cluster_id,
             self.topics.config_for,
             self.topics.id_of,
             broker_id=self.broker_id,
-            from_another=self.adopted is not None,
+            takes_over=self.adopted is not None,
         )
         if self.adopted is not None:  # the logs may know ids that another broker gave
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)

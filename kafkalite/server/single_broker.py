@@ -59,7 +59,7 @@ class SingleBroker:
     def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
         """The topics that another broker left in the directories. It need not have had any."""
         directories = self._directories
-        directories.take_back({record.topic_id: name for name, record in known.items()})
+        directories.restore_strays({record.topic_id: name for name, record in known.items()})
         adopted = adopt(directories.stored_topics(), known, self.broker_id, some_are_offline=bool(directories.offline))
         if directories.stored_cluster_id is not None or adopted.records or adopted.gone:
             self.adopted = adopted

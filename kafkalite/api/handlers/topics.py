@@ -321,7 +321,7 @@ async def delete_records(
                 )
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
     kept = asyncio.Event()
-    services.logs.keep_starts(raised, kept.set)
+    services.logs.write_start_offsets(raised, kept.set)
     await kept.wait()
     return DeleteRecordsResponse(topics=topics)
 

@@ -192,7 +192,7 @@ class CleanerStates:
     def cleaned_to(self, standing: CleanerState) -> int | None:
         """What the checkpoint says."""
         key = standing.key
-        return self._logs.home_of(key).checkpoints.cleaned.get(key)
+        return self._logs.directory_of(key).checkpoints.cleaner_offsets.get(key)
 
     def forget(self, key: TopicPartition) -> None:
         """The log is gone, or not compacted any more."""

@@ -94,7 +94,7 @@ class DirtyLogScan:
                 "the checkpoint says that %s-%d is compacted up to offset %d, but it has %d to %d: all of it is dirty",
                 *key, cleaned_to, log.start_offset, log.end_offset,
             )  # fmt: skip
-        self._logs.home_of(key).keep_cleaned(key, first_dirty_offset, _kept)
+        self._logs.directory_of(key).write_cleaner_offset(key, first_dirty_offset, _kept)
 
 
 def _kept(error: Exception | None) -> None:

@@ -28,7 +28,7 @@ class DurabilityCheck:
     def of(self, log: PartitionLog) -> int:
         """Everything below this offset is on the disk, and a start knows it. The log must be here."""
         key = log.topic, log.partition
-        return min(log.recovery_point, self._logs.home_of(key).checkpoints.recovery_points.get(key, 0))
+        return min(log.recovery_point, self._logs.directory_of(key).checkpoints.recovery_points.get(key, 0))
 
     def reach(self, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
         """See to it that the footing is at `offset` or behind, a sealed segment's end; `done` hears why it cannot be,
@@ -53,7 +53,7 @@ class DurabilityCheck:
                 done(log.failure or "its segments cannot be flushed, see the broker's log")
 
         def keep() -> None:
-            self._logs.keep_recovery_points([key], kept)
+            self._logs.write_recovery_points([key], kept)
 
         def kept() -> None:
             if self._logs.logs.get(key) is not log or self.of(log) >= offset:

@@ -167,7 +167,7 @@ class CleaningTask:
             self._end(Outcome(Ending.ABORTED, reason))
         elif message.fault is Fault.SYSTEM:
             if message.errno:
-                self._home.met(OSError(message.errno, message.reason))
+                self._home.on_io_error(OSError(message.errno, message.reason))
             self._end(Outcome(Ending.REFUSED, message.reason))
         else:
             self._end(Outcome(Ending.FAILED, message.reason))
@@ -200,11 +200,11 @@ class CleaningTask:
             if self._home.logs.get(self.key) is not self.log:  # it is gone, and its directory with it
                 self._tell(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
             elif outcome.result is not None:
-                self._home.keep_cleaned(self.key, outcome.result.end_offset, self._kept)
+                self._home.write_cleaner_offset(self.key, outcome.result.end_offset, self._kept)
             elif self.log.is_replacing:  # the disk has refused it a step, which it tries again
                 self._tell(outcome)
             else:
-                self._home.remove_cleaned(self.key, self._removed)
+                self._home.remove_cleaned_files(self.key, self._removed)
         except Exception as error:  # whatever it is, a pass must come to its end
             logger.exception("the end of compacting %s failed", self.name)
             self._tell(Outcome(Ending.FAILED, f"its end failed: {error!r}"))

@@ -1,10 +1,11 @@
-"""The checkpoints of a data directory: recovery points, log starts, high watermarks, one offset per log.
+"""The offset checkpoints of a log directory: recovery points, log start offsets, high watermarks, cleaner offsets.
 
-The fourth, how far each log has been compacted, is written when a log was (`clean_later`), and when a name in it goes.
+The first three are written together. The cleaner offsets, up to which logs are compacted, are written after a
+compaction (`write_cleaner_offset_later`), and when a log in the file is deleted.
 
-They call logs by their names, and names come back. If the new log of a name were met at start by the offsets of the old
-one, its records would be taken for ones that had been deleted, or for recovered. So it is remembered which names the
-files may hold (`may_name`), and a log gets such a name only after the files were written without it.
+The files name logs, and a deleted topic may be created again. Applied to its new log, the offsets of the old one would
+make records count as deleted, or as recovered. So the names that the files may hold are remembered (`may_name`), and a
+log gets such a name only after the files were written without it.
 Source: kafka.log.LogManager (checkpointLogRecoveryOffsets, checkpointLogStartOffsets), OffsetCheckpointFile,
 kafka.log.LogCleanerManager.updateCheckpoints.
 """
@@ -24,7 +25,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class LogOffsets(NamedTuple):
-    """What the files say. `log_starts` has only the logs that begin inside a segment; the others name every log."""
+    """The content of three files. `log_starts` has only the logs that begin inside a segment; the others have all."""
 
     recovery_points: Offsets
     log_starts: Offsets
@@ -32,8 +33,8 @@ class LogOffsets(NamedTuple):
 
 
 class _Series:
-    """States of some files, each newer than the ones before: `taken` so many were handed in, `written` is the newest
-    that stands in the files."""
+    """Numbers the successive states of some files: `taken` is the newest that was handed in, `written` the newest in
+    the files."""
 
     __slots__ = ("taken", "written")
 
@@ -42,63 +43,63 @@ class _Series:
 
 
 class OffsetCheckpoints:
-    """Belongs to the owner of the logs; only jobs run elsewhere. `have_points`: the recovery points could be read, so a
-    log that they do not name is a young one. `recovery_points` are those that stand in the file. `cleaned`: how far
-    each log is compacted; a log may be missing there.
+    """Belongs to the owner of the logs; only jobs run on other threads. `has_recovery_points`: the file could be read,
+    so a log that is not in it is a new one. `recovery_points` are those in the file. `cleaner_offsets`: each log is
+    compacted below its offset; a log may be missing.
 
-    Invariant: `_named` has every name that stands in a file, or will when the jobs under way are done.
+    Invariant: `_named` has every name that is in a file, or will be when the jobs under way are done.
     """
 
-    def __init__(self, data_dir: str, files: Files) -> None:
+    def __init__(self, log_dir: str, files: Files) -> None:
         self._files = files
-        self._paths = [f"{data_dir}/{name}" for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)]
-        self._cleaner_path = f"{data_dir}/{CLEANER_OFFSETS}"
-        self.cleaned: dict[TopicPartition, int] = {}
-        self._cleaned_is_kept = True  # the file says what `cleaned` says
-        self.have_points = False
+        self._paths = [f"{log_dir}/{name}" for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)]
+        self._cleaner_path = f"{log_dir}/{CLEANER_OFFSETS}"
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        self._cleaner_offsets_are_written = True  # the file agrees with `cleaner_offsets`
+        self.has_recovery_points = False
         self.recovery_points: Offsets = {}
-        self._points_of = 0  # the state that `recovery_points` are of
+        self._points_number = 0  # the number of the state that `recovery_points` are of
         self._named: set[TopicPartition] = set()
-        self._offsets = _Series()
-        self._cleanings = _Series()
-        # a name may be needed while a job is at the files: its owner waits for that job, not for all that is queued
+        self._offset_series = _Series()
+        self._cleaner_series = _Series()
+        # held by the job that writes: a `write` at once waits for that job only, not for all in the queue
         self._writing = threading.Lock()
 
-    def begin(self) -> None:
-        """In a new directory there is nothing to know, which is not the same as not knowing it. Raises OSError."""
+    def create(self) -> None:
+        """Writes an empty file in a new directory: a missing file means that offsets are lost. Raises OSError."""
         self._files.write_atomically(self._paths[0], encode_offsets({}))
 
     def read(self) -> LogOffsets:
-        """What the files say now; nothing for those that are missing or corrupt, which is logged."""
+        """Missing or corrupt files count as empty; a corrupt one is logged. Raises OSError."""
         found = LogOffsets(*[read_offsets(self._files, path) for path in self._paths])
-        self.have_points = bool(found.recovery_points) or self._files.has(self._paths[0], encode_offsets({}))
+        self.has_recovery_points = bool(found.recovery_points) or self._files.has(self._paths[0], encode_offsets({}))
         self.recovery_points = found.recovery_points
-        self.cleaned = read_offsets(self._files, self._cleaner_path)
-        self._named.update(*found, self.cleaned)
+        self.cleaner_offsets = read_offsets(self._files, self._cleaner_path)
+        self._named.update(*found, self.cleaner_offsets)
         return found
 
     def may_name(self, key: TopicPartition) -> bool:
         return key in self._named
 
     def write(self, offsets: LogOffsets, *, durable: bool = True) -> list[str]:
-        """Make the files say this and no more, here and now; their paths. Jobs under way lose. Raises OSError."""
+        """Writes the files at once and returns their paths. Jobs under way do not overwrite them. Raises OSError."""
         job, written = self.write_later(offsets, durable=durable)
         job()
         written(None)
         return self._paths.copy()
 
     def write_later(self, offsets: LogOffsets, *, durable: bool = True) -> tuple[Job, Done]:
-        """The job that does it, and what the owner calls with its outcome. A state never overwrites a newer one."""
-        series = self._offsets
+        """Returns a job that writes the files, and a callback for its outcome. No state overwrites a newer one."""
+        series = self._offset_series
         series.taken += 1
         number = series.taken
         names = set().union(*offsets)
         self._named |= names
         contents = {path: encode_offsets(one) for path, one in zip(self._paths, offsets, strict=True)}
         clean: tuple[Job, Done] | None = None
-        if not self._cleaned_is_kept or not names.issuperset(self.cleaned):
-            self.cleaned = {key: offset for key, offset in self.cleaned.items() if key in names}
-            clean = self._keep_cleaned(durable=durable)
+        if not self._cleaner_offsets_are_written or not names.issuperset(self.cleaner_offsets):
+            self.cleaner_offsets = {key: offset for key, offset in self.cleaner_offsets.items() if key in names}
+            clean = self._write_cleaner_offsets_later(durable=durable)
 
         def job() -> None:
             with self._writing:
@@ -113,31 +114,31 @@ class OffsetCheckpoints:
         def done(error: Exception | None) -> None:
             if clean is not None:
                 clean[1](error)
-            if error is None and number > self._points_of:  # one that lost against a newer one says nothing
-                self._points_of = number
+            if error is None and number > self._points_number:  # a newer state was written otherwise
+                self._points_number = number
                 self.recovery_points = offsets.recovery_points
-            if error is None and number == series.taken and self._cleaned_is_kept:
-                self._named = names | self.cleaned.keys()
+            if error is None and number == series.taken and self._cleaner_offsets_are_written:
+                self._named = names | self.cleaner_offsets.keys()
 
         return job, done
 
-    def forget_cleaned(self, key: TopicPartition) -> None:
-        """It is not known how far a log is compacted. The next write says so."""
-        del self.cleaned[key]
-        self._cleaned_is_kept = False
+    def forget_cleaner_offset(self, key: TopicPartition) -> None:
+        """All of the log counts as dirty. Takes effect on the disk with the next write."""
+        del self.cleaner_offsets[key]
+        self._cleaner_offsets_are_written = False
 
-    def clean_later(self, key: TopicPartition, offset: int) -> tuple[Job, Done]:
-        """The same for the offset up to which a log is compacted now. `cleaned` says so at once."""
-        self.cleaned[key] = offset
+    def write_cleaner_offset_later(self, key: TopicPartition, offset: int) -> tuple[Job, Done]:
+        """As `write_later`: the log is compacted below `offset`. `cleaner_offsets` has it at once."""
+        self.cleaner_offsets[key] = offset
         self._named.add(key)
-        return self._keep_cleaned()
+        return self._write_cleaner_offsets_later()
 
-    def _keep_cleaned(self, *, durable: bool = True) -> tuple[Job, Done]:
-        series = self._cleanings
+    def _write_cleaner_offsets_later(self, *, durable: bool = True) -> tuple[Job, Done]:
+        series = self._cleaner_series
         series.taken += 1
         number = series.taken
-        self._cleaned_is_kept = False
-        content = encode_offsets(self.cleaned)
+        self._cleaner_offsets_are_written = False
+        content = encode_offsets(self.cleaner_offsets)
 
         def job() -> None:
             with self._writing:
@@ -148,6 +149,6 @@ class OffsetCheckpoints:
 
         def done(error: Exception | None) -> None:
             if error is None and number == series.taken:
-                self._cleaned_is_kept = True
+                self._cleaner_offsets_are_written = True
 
         return job, done

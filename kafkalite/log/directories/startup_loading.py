@@ -1,9 +1,9 @@
-"""Opening all logs at start: those of an orderly stop here and now, the others on threads, with a word on the way.
+"""Opens all logs at start: after a clean shutdown one after another, otherwise on threads, with progress in the log.
 
-After an orderly stop a log costs 70 us and no look into its files, so threads would only be in the way. After another
-one everything above the recovery points is read, and each directory has num.recovery.threads.per.data.dir hands for
-it: reading and checksums run outside the interpreter's lock. Who waits is told every few seconds how far it is. In a
-start that takes long, a log that took some reading is brought to the disk at once and the checkpoints say so: should
+After a clean shutdown a log costs 70 us and its files are not read, so threads would only be in the way. After an
+unclean one everything above the recovery points is read, on num.recovery.threads.per.data.dir threads for each
+directory: reading and checksums run without the interpreter's lock. Progress is logged every few seconds.
+In a start that takes long, a log that took some reading is fsynced at once and its recovery point checkpointed: should
 the start be killed, the next one need not read that log again.
 Source: kafka.log.LogManager.loadLogs (KAFKA-10471, KIP-831).
 """
@@ -11,6 +11,7 @@ Source: kafka.log.LogManager.loadLogs (KAFKA-10471, KIP-831).
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections import deque
@@ -18,11 +19,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from kafkalite.common.clock import TimerGroup
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.directories.log_directories import StoredLogs
 from kafkalite.log.directories.log_directory import LogDirectory
-from kafkalite.log.directories.offset_checkpoints import LogOffsets
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
@@ -30,74 +32,113 @@ from kafkalite.log.storage.files import is_full
 
 logger = logging.getLogger(__name__)
 
-TELL_EVERY_S = 5.0
-_WORTH_A_SYNC_BYTES = 1 << 20  # to read less again is quicker than to have the disk sync the files of a log
+PROGRESS_INTERVAL_S = 5.0
+_FSYNC_MIN_BYTES = 1 << 20  # reading less again is quicker than fsyncing the files of a log
+_CHECK_FLUSHES_MS = 500
 
 
-class Found(NamedTuple):
-    """A log that is to be opened."""
-
+class LogToLoad(NamedTuple):
     directory: LogDirectory
     key: TopicPartition
     config: TopicConfig
     options: LoadOptions
 
 
-class _Stopped(Exception):
-    """Nobody waits for this any more."""
+def logs_to_load(
+    stored: StoredLogs, topic_config_for: Callable[[str], TopicConfig], *, takes_over: bool
+) -> list[LogToLoad]:
+    """In the order of the listings. `takes_over`: another broker left the logs."""
+    configs: dict[str, TopicConfig] = {}
+    found = []
+    for key, directory in stored.directories.items():
+        if key[0] not in configs:
+            configs[key[0]] = topic_config_for(key[0])
+        points, starts, _ = stored.checkpoints[directory.path]
+        options = LoadOptions(
+            directory.last_shutdown.clean,
+            points.get(key, 0),
+            starts.get(key, 0),
+            may_have_gaps=takes_over or not directory.checkpoints.has_recovery_points,
+        )
+        found.append(LogToLoad(directory, key, configs[key[0]], options))
+    return found
 
 
-class Loading:
-    """One start. Every log that was opened stands in its directory's `logs` afterwards; a directory whose disk failed
-    meanwhile is handed to `fail` with the reason."""
+class _Cancelled(Exception):
+    """The start was given up."""
+
+
+class StartupLoading:
+    """One start. Afterwards every log that was opened is in the `logs` of its directory, and `mark_offline` was called
+    for each directory whose disk failed meanwhile."""
 
     def __init__(
         self,
-        found: Sequence[Found],
-        checkpoints: dict[str, LogOffsets],
-        services: LogContext,
+        logs: Sequence[LogToLoad],
+        stored: StoredLogs,
+        context: LogContext,
         threads_per_directory: int,
-        fail: Callable[[LogDirectory, OSError], None],
-        tell_every_s: float = TELL_EVERY_S,
+        mark_offline: Callable[[LogDirectory, OSError], None],
+        progress_interval_s: float = PROGRESS_INTERVAL_S,
     ) -> None:
-        self._found = found
-        self._checkpoints = checkpoints
-        self._services = services
+        self._logs = logs
+        self._checkpoints = stored.checkpoints
+        self._context = context
         self._threads = threads_per_directory
-        self._fail = fail
-        self._tell_every_s = tell_every_s
+        self._mark_offline = mark_offline
+        self._progress_interval_s = progress_interval_s
         self._began_s = time.monotonic()
-        self._is_stopped = False
-        self._sizes: list[int] = []  # of what was read again; threads only append, here and to `_done`
-        self._done: deque[tuple[Found, PartitionLog | StorageError]] = deque()  # what became of logs, to be settled
+        self._is_cancelled = False
+        self._read_sizes: list[int] = []  # of recovered segments; threads only append, here and to `_finished`
+        self._finished: deque[tuple[LogToLoad, PartitionLog | StorageError]] = deque()
 
     @property
     def read_bytes(self) -> int:
-        """What had to be read again so far."""
-        return sum(self._sizes)
+        """How much recovery has read so far."""
+        return sum(self._read_sizes)
 
     async def run(self) -> None:
         """Raises StorageError for a log that cannot be opened although its disk works."""
-        unclean = [one for one in self._found if not one.options.clean]
-        for one in self._found:
-            if one.options.clean and one.directory.is_online:
-                self._settle(one, self._open_here(one))
-        if unclean:
-            await self._recover(unclean)
+        collecting = gc.isenabled()
+        gc.disable()  # everything made here stays: 72 us a log instead of 92 us
+        try:
+            for one in self._logs:
+                if one.options.clean and one.directory.is_online:
+                    self._register(one, self._open_clean(one))
+            unclean = [one for one in self._logs if not one.options.clean]
+            if unclean:
+                await self._recover(unclean)
+        finally:
+            if collecting:
+                gc.enable()
+        for one in self._logs:
+            if one.directory.is_online:  # in the order of the listings, whichever thread was done first
+                one.directory.logs[one.key] = one.directory.logs.pop(one.key)
+        self._log_summary()
 
-    def _open_here(self, one: Found) -> PartitionLog | StorageError:
+    def _log_summary(self) -> None:
+        logs = [log for one in self._logs if (log := one.directory.logs.get(one.key)) is not None]
+        if logs:
+            took_ms = (time.monotonic() - self._began_s) * 1000
+            how = "loaded"
+            if not all(one.options.clean for one in self._logs):
+                how = f"recovered after an unclean stop, {self.read_bytes / (1 << 20):.1f} MiB read,"
+            lost_bytes = sum(log.lost_bytes for log in logs)
+            lost = f"; {lost_bytes} torn or damaged bytes were cut off" if lost_bytes else ""
+            logger.info("%d logs %s in %.0f ms%s", len(logs), how, took_ms, lost)
+
+    def _open_clean(self, one: LogToLoad) -> PartitionLog | StorageError:
         try:
             return self._open(one)
         except StorageError as error:
             return error
 
-    def _open(self, one: Found) -> PartitionLog:
-        topic, partition = one.key
-        path = one.directory.log_path(one.key)
-        return PartitionLog.open(topic, partition, path, one.config, one.options, self._services)
+    def _open(self, one: LogToLoad) -> PartitionLog:
+        path = one.directory.partitions.path(one.key)
+        return PartitionLog.open(*one.key, path, one.config, one.options, self._context)
 
-    def _settle(self, one: Found, outcome: PartitionLog | StorageError) -> None:
-        """On the owner's thread: what became of one log."""
+    def _register(self, one: LogToLoad, outcome: PartitionLog | StorageError) -> None:
+        """On the owner's thread."""
         directory = one.directory
         if isinstance(outcome, PartitionLog):
             if directory.is_online:
@@ -105,90 +146,92 @@ class Loading:
             else:
                 outcome.abandon()
             return
-        if not _is_of_the_disk(outcome, directory):
+        if not _is_disk_failure(outcome, directory):
             raise outcome
         if directory.is_online:
             assert isinstance(outcome.__cause__, OSError)
-            self._fail(directory, outcome.__cause__)
+            self._mark_offline(directory, outcome.__cause__)
 
-    # after a stop that was not orderly
+    # after an unclean shutdown
 
-    async def _recover(self, unclean: list[Found]) -> None:
-        """Each directory's hands take from its line. The owner's thread is not woken for every single log."""
-        lines: dict[str, deque[Found]] = {}
+    async def _recover(self, unclean: list[LogToLoad]) -> None:
+        """The threads of each directory take from its queue. The loop is not woken for every single log."""
+        queues: dict[str, deque[LogToLoad]] = {}
         for one in unclean:
-            lines.setdefault(one.directory.path, deque()).append(one)
-        pools = [ThreadPoolExecutor(self._threads, thread_name_prefix="kafkalite-recovery") for _ in lines]
-        hands: set[asyncio.Future[None]] = set()
+            queues.setdefault(one.directory.path, deque()).append(one)
+        pools = [ThreadPoolExecutor(self._threads, thread_name_prefix="kafkalite-recovery") for _ in queues]
+        threads: set[asyncio.Future[None]] = set()
         try:
-            for pool, line in zip(pools, lines.values(), strict=True):
+            for pool, queue in zip(pools, queues.values(), strict=True):
                 for _ in range(self._threads):
-                    hand = asyncio.wrap_future(pool.submit(self._recover_all, line))
-                    hand.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # seen in any case
-                    hands.add(hand)
-            await self._see_through(hands, unclean)
+                    thread = asyncio.wrap_future(pool.submit(self._recover_all, queue))
+                    thread.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # retrieved always
+                    threads.add(thread)
+            await self._watch(threads, unclean)
         finally:
-            self._is_stopped = True  # and those that are under way end at the next segment
+            self._is_cancelled = True  # recoveries under way end at the next segment
             for pool in pools:
                 pool.shutdown(cancel_futures=True)
 
-    async def _see_through(self, hands: set[asyncio.Future[None]], unclean: list[Found]) -> None:
+    async def _watch(self, threads: set[asyncio.Future[None]], unclean: list[LogToLoad]) -> None:
         count = 0
-        while hands:
-            ended, hands = await asyncio.wait(hands, timeout=self._tell_every_s, return_when=asyncio.FIRST_EXCEPTION)
-            while self._done:
+        while threads:
+            ended, threads = await asyncio.wait(
+                threads, timeout=self._progress_interval_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+            while self._finished:
                 count += 1
-                self._settle(*self._done.popleft())
-            for hand in ended:
-                hand.result()
-            if hands:
+                self._register(*self._finished.popleft())
+            for thread in ended:
+                thread.result()
+            if threads:
                 logger.info(
                     "recovering after an unclean stop: %d of %d logs done, %.1f MiB read so far",
                     count,
                     len(unclean),
                     self.read_bytes / (1 << 20),
                 )
-                self._write_down({one.directory.path: one.directory for one in unclean})
+                self._checkpoint({one.directory.path: one.directory for one in unclean})
 
-    def _recover_all(self, line: deque[Found]) -> None:
-        """On a thread, beside others that take from the same line."""
+    def _recover_all(self, queue: deque[LogToLoad]) -> None:
+        """On a thread, beside others that take from the same queue."""
         while True:
             try:
-                one = line.popleft()
+                one = queue.popleft()
             except IndexError:
                 return
-            self._done.append((one, self._recover_one(one)))
+            self._finished.append((one, self._recover_one(one)))
 
-    def _recover_one(self, one: Found) -> PartitionLog | StorageError:
-        """On a thread. An error of the disk is returned; any other ends the start."""
-        if self._is_stopped:
-            raise _Stopped
+    def _recover_one(self, one: LogToLoad) -> PartitionLog | StorageError:
+        """On a thread. A disk failure is returned; any other error ends the start."""
+        if self._is_cancelled:
+            raise _Cancelled
         sizes: list[int] = []
 
-        def on_read(size_bytes: int) -> None:
+        def on_segment_read(size_bytes: int) -> None:
             sizes.append(size_bytes)
-            self._sizes.append(size_bytes)
-            if self._is_stopped:
-                raise _Stopped
+            self._read_sizes.append(size_bytes)
+            if self._is_cancelled:
+                raise _Cancelled
 
         try:
-            log = self._open(one._replace(options=one.options._replace(on_segment_read=on_read)))
+            log = self._open(one._replace(options=one.options._replace(on_segment_read=on_segment_read)))
         except StorageError as error:
-            if _is_of_the_disk(error, one.directory):
+            if _is_disk_failure(error, one.directory):
                 return error
             raise
-        if sum(sizes) >= _WORTH_A_SYNC_BYTES and time.monotonic() - self._began_s > self._tell_every_s:
+        if sum(sizes) >= _FSYNC_MIN_BYTES and time.monotonic() - self._began_s > self._progress_interval_s:
             try:
                 log.flush()
             except StorageError as error:
-                if _is_of_the_disk(error, one.directory):
+                if _is_disk_failure(error, one.directory):
                     log.abandon()
                     return error
                 logger.warning("%s", error)
         return log
 
-    def _write_down(self, directories: dict[str, LogDirectory]) -> None:
-        """Move the recovery points of the logs that are done; all else stays as it was found."""
+    def _checkpoint(self, directories: dict[str, LogDirectory]) -> None:
+        """Moves the recovery points of the logs that are done; all other offsets stay as they were found."""
         for path, directory in directories.items():
             before = self._checkpoints[path]
             if directory.is_online and directory.logs:
@@ -199,7 +242,30 @@ class Loading:
                     logger.warning("cannot write down how far the recovery of %s is: %s", path, error)
 
 
-def _is_of_the_disk(error: StorageError, directory: LogDirectory) -> bool:
-    """Here a full disk is as bad as a failed one: what cannot be recovered cannot be served."""
+def _is_disk_failure(error: StorageError, directory: LogDirectory) -> bool:
+    """During recovery a full disk is as bad as a failed one: a log that cannot be recovered cannot be served."""
     cause = error.__cause__
     return isinstance(cause, OSError) and (is_full(cause) or directory.is_failed_by(cause))
+
+
+def flush_recovered(
+    logs: dict[TopicPartition, PartitionLog], timers: TimerGroup, checkpoint: Callable[[], object]
+) -> None:
+    """Flushes recovered logs in the background, then checkpoints: without this, a broker that is killed again and again
+    would read all of them again each time. `logs` may change meanwhile."""
+    ends = {key: log.end_offset for key, log in logs.items() if log.recovery_point < log.end_offset}
+    for key in ends:
+        try:
+            logs[key].flush_soon()
+        except StorageError as error:
+            logger.error("%s", error)
+
+    def check() -> None:
+        flushing = [(logs.get(key), end) for key, end in ends.items()]
+        if any(log is not None and log.flusher.is_under_way and log.recovery_point < end for log, end in flushing):
+            timers.call_later(_CHECK_FLUSHES_MS, check)
+        else:
+            checkpoint()
+
+    if ends:
+        timers.call_later(0, check)

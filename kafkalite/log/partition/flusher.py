@@ -174,7 +174,7 @@ class Flusher:
             self._fail(error)
         if self.failure is not None:
             return StorageError(self.failure)
-        return self._files.refusal(f"cannot flush {self._name}", self._directory, error)
+        return self._files.report_io_error(f"cannot flush {self._name}", self._directory, error)
 
     def flush_sealed(self, segments: Sequence[Segment]) -> None:
         """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done.
@@ -196,7 +196,7 @@ class Flusher:
                 self._fail(error)
             elif error is not None:
                 if isinstance(error, OSError):
-                    self._files.when_refused(self._directory, error)
+                    self._files.on_io_error(self._directory, error)
                 logger.error("cannot flush %s up to offset %d: %s", self._directory, upto, error)
                 self.owed = taken | self.owed
                 self._round += 1
@@ -214,7 +214,7 @@ class Flusher:
                 self._fail(error)
             if error is not None and self.failure is None:
                 fault = error if isinstance(error, OSError) else OSError(str(error))
-                done(self._files.refusal(f"cannot flush {self._name}", self._directory, fault))
+                done(self._files.report_io_error(f"cannot flush {self._name}", self._directory, fault))
             else:
                 done(None if self.failure is None else StorageError(self.failure))
 
@@ -233,7 +233,7 @@ class Flusher:
     def _fail(self, error: SyncFailed) -> None:
         """Take no more records: what the system could not write it may have forgotten, and nothing tells it again."""
         if self.failure is None:
-            fault = self._files.refusal(f"cannot flush {self._name}", self._directory, error)
+            fault = self._files.report_io_error(f"cannot flush {self._name}", self._directory, error)
             self.failure = f"{fault}; it takes no more records until the broker is started again"
             logger.error("%s", self.failure)
             remember_failed_sync(self._files, self._directory)

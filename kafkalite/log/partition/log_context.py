@@ -1,4 +1,4 @@
-"""What all logs of a broker share: time, hands for slow work, the door to the disk, how long producers last."""
+"""Shared by all logs of a broker: the clock, background lanes, the file system, the expiration of producers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kafkalite.log.storage.files import Background, Files, run_inline
 
 
 class LogContext:
-    """`hear` has the outcomes of slow work told that nobody was told of yet. `counting` is the lane of those who count
-    records: one log after another.
+    """`run_completions` runs the completions of background jobs that have ended. `counting` is the lane of jobs that
+    count records: one log after another.
     """
 
-    __slots__ = ("clock", "counting", "files", "hear", "lane", "producer_expiration_ms")
+    __slots__ = ("clock", "counting", "files", "lane", "producer_expiration_ms", "run_completions")
 
     def __init__(
         self,
@@ -22,11 +22,11 @@ class LogContext:
         lane: Callable[[], Background] = lambda: run_inline,
         files: Files | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
-        hear: Callable[[], None] = lambda: None,
+        run_completions: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
         self.lane = lane
         self.counting = lane()
-        self.hear = hear
+        self.run_completions = run_completions
         self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms

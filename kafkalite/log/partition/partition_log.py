@@ -77,8 +77,8 @@ class PartitionLog(CompactedLog):
         self.files = services.files
         self.background = services.lane()
         self.flusher = Flusher(
-            f"{topic}-{partition}", directory, services.files, self.background, services.hear, services.clock.wall_ms,
-            loaded.recovery_point, loaded.segments[-1].base_offset, loaded.rewritten,
+            f"{topic}-{partition}", directory, services.files, self.background, services.run_completions,
+            services.clock.wall_ms, loaded.recovery_point, loaded.segments[-1].base_offset, loaded.rewritten,
         )  # fmt: skip
         self.flusher.on_failure = self._rest
         self._counts = RecordCounts(directory, services.files, services.counting)

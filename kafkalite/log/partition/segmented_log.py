@@ -412,7 +412,7 @@ class SegmentedLog(FlushedLog):
 
     def refusal(self, what: str, error: OSError) -> StorageError:
         """For whoever asked for a change; the directory hears of it too, for all of its disk may have failed."""
-        return self.files.refusal(what, self.directory, error)
+        return self.files.report_io_error(what, self.directory, error)
 
     def _unreadable(self, error: OSError | Malformed) -> KafkaError:
         """For whoever wanted to read."""

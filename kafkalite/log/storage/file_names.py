@@ -53,8 +53,8 @@ _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap
 # a name that no topic can have is nobody's log; in the checkpoints, which are lines of words, it would do harm
 _PARTITION = r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})"
 _PARTITION_DIRECTORY = re.compile(rf"{_PARTITION}\Z")
-_ON_THE_MOVE = re.compile(rf"{_PARTITION}\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
-_SET_ASIDE = re.compile(rf".+-(0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{STRAY_DIRECTORY}\Z")
+_FUTURE = re.compile(rf"{_PARTITION}\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
+_STRAY = re.compile(rf".+-(0|[1-9][0-9]{{0,9}})\.[0-9a-f]{{32}}{STRAY_DIRECTORY}\Z")
 _PARTITION_MAX = (1 << 31) - 1
 
 
@@ -89,19 +89,19 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
     return found[1], int(found[2])
 
 
-def parse_partition_on_the_move(name: str) -> TopicPartition | None:
+def parse_future_directory(name: str) -> TopicPartition | None:
     """(topic, partition) of a log that was being copied here from another directory, or None for any other name."""
-    found = _ON_THE_MOVE.match(name)
+    found = _FUTURE.match(name)
     return (found[1], int(found[2])) if found is not None else None
 
 
-def partition_set_aside(name: str) -> int | None:
+def parse_stray_partition(name: str) -> int | None:
     """The partition number of a stray; its topic's name may have been cut. None for any other name."""
-    found = _SET_ASIDE.match(name)
+    found = _STRAY.match(name)
     return int(found[1]) if found is not None else None
 
 
-def directory_aside(topic: str, partition: int, suffix: str) -> str:
+def renamed_directory(topic: str, partition: int, suffix: str) -> str:
     """A name nobody else has for a partition that moves out of the way, cut to what a file system takes.
 
     `suffix` says what becomes of it: DELETE_DIRECTORY or STRAY_DIRECTORY.

@@ -74,11 +74,11 @@ class Files:
 
     def __init__(self, open_segments: DescriptorCache | None = None) -> None:
         self.open_segments = DescriptorCache(256) if open_segments is None else open_segments
-        self.when_refused: Callable[[str, OSError], None] = _nobody
+        self.on_io_error: Callable[[str, OSError], None] = _nobody
 
-    def refusal(self, what: str, directory: str, error: OSError) -> StorageError:
+    def report_io_error(self, what: str, directory: str, error: OSError) -> StorageError:
         """`error` for whoever asked; `when_refused` is told too: it may be all of a disk that has failed."""
-        self.when_refused(directory, error)
+        self.on_io_error(directory, error)
         return storage_error(what, directory, error)
 
     # the system

@@ -35,7 +35,7 @@ class SerialExecutor:
         """A new lane: call it with a job and with what is to be told of its end."""
         return _Lane(self)
 
-    def hear(self) -> None:
+    def run_completions(self) -> None:
         """Tell those who asked what became of their jobs so far."""
         while not self._finished.empty():
             self._ended(*self._finished.get())

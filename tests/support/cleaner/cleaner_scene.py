@@ -59,7 +59,7 @@ class Scene:
         self.config = config(**settings)
         self.logs = LogManager([root], self.clock, self.config, files=self.files)
         asyncio.run(self.logs.load(CLUSTER, lambda topic: TopicConfig(**SETTINGS)))
-        self.logs.settled()
+        self.logs.complete_start()
         self.cleaner = LogCleaner(self.logs, self.config, self.clock, self.staff, self.released.append)
         self.cleaner.start()
 

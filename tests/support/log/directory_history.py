@@ -70,7 +70,7 @@ class DirectoryHistory(LogHistory):
             open_segments=random.choice((4, 64)),
         )  # fmt: skip
         self._open_anew()
-        self.manager.settled()
+        self.manager.complete_start()
 
     def play(self, steps: list[Step]) -> None:
         try:
@@ -131,11 +131,11 @@ class DirectoryHistory(LogHistory):
                 return  # what could not be written is logged, and done all the same
             topic.start_after_kill = max(topic.start_after_kill, start)
 
-        self.manager.keep_starts([(self.log.topic, 0)], kept)
+        self.manager.write_start_offsets([(self.log.topic, 0)], kept)
 
     def work(self, random: Random) -> None:
         super().work(random)
-        self.manager.hear()
+        self.manager.run_completions()
         self._heed_all()
 
     def checkpoint(self, random: Random) -> None:
@@ -171,7 +171,7 @@ class DirectoryHistory(LogHistory):
         self._reopen(random, everything=True, clean=True)
 
     def _stop(self) -> None:
-        self.manager.directories.leave()
+        self.manager.directories.close()
         self.manager.logs.clear()
         self.pending.clear()
 
@@ -211,7 +211,7 @@ class DirectoryHistory(LogHistory):
             self._forget_sequences()
             self.epoch = max(self.epoch, log.latest_epoch)
         self._see_to_topics()
-        self.manager.settled()
+        self.manager.complete_start()
 
     @staticmethod
     def _is_of_another_life(log: PartitionLog, topic: _Topic) -> bool:

@@ -177,7 +177,7 @@ class LogHistory:
 
     def hear(self, random: Random) -> None:
         """The owner hears of those that have ended."""
-        self.background.hear()
+        self.background.run_completions()
         self._heed()
 
     def checkpoint(self, random: Random) -> None:
@@ -375,7 +375,7 @@ class LogHistory:
 
     def open_on(self, files: FaultyFiles) -> PartitionLog:
         """The log on this or another disk."""
-        services = LogContext(self.clock, self.background.lane, files, hear=self.background.hear)
+        services = LogContext(self.clock, self.background.lane, files, run_completions=self.background.run_completions)
         return PartitionLog.open("orders", 0, f"{files.root}/orders-0", self.config, self.kept, services)
 
     def _forget_sequences(self) -> None:

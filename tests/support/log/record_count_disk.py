@@ -88,7 +88,7 @@ class Disk:
 
     def _open(self) -> PartitionLog:
         lane = self.background.lane if self.later else (lambda: run_inline)
-        services = LogContext(self.clock, lane, self.files, hear=self.background.hear)
+        services = LogContext(self.clock, lane, self.files, run_completions=self.background.run_completions)
         return PartitionLog.open("orders", 0, str(self.directory), self.config, self.options, services)
 
     def write(self, count: int = 1, **batch: object) -> None:
@@ -104,10 +104,10 @@ class Disk:
             self.append(marker())
 
     def work(self) -> None:
-        self.background.hear()
+        self.background.run_completions()
         while self.pending:
             self.pending.popleft()()
-            self.background.hear()
+            self.background.run_completions()
 
     def stop(self) -> None:
         self.work()

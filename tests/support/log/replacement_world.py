@@ -51,7 +51,9 @@ class World:
         self.log = self.open(clean=True)
 
     def open(self, *, clean: bool = False) -> PartitionLog:
-        services = LogContext(self.clock, self.background.lane, self.files, hear=self.background.hear)
+        services = LogContext(
+            self.clock, self.background.lane, self.files, run_completions=self.background.run_completions
+        )
         options = self.options._replace(clean=clean)
         self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, options, services)
         return self.log
@@ -67,7 +69,7 @@ class World:
         """The other hand does so many jobs, or all that there are; the owner hears of each."""
         while jobs and self.pending:
             self.pending.popleft()()
-            self.background.hear()
+            self.background.run_completions()
             jobs -= 1
 
     def flush(self) -> None:

@@ -98,7 +98,7 @@ class History:
         if self.disk.pending:
             self.disk.pending.popleft()()
             if number % 2:
-                self.disk.background.hear()
+                self.disk.background.run_completions()
 
 
 def compacted(data: bytes, random: Random) -> bytes:

@@ -116,13 +116,13 @@ async def lose(broker: Any, tmp_path: Path, name: str) -> None:
     """The disk is gone from under the broker, which soon writes its checkpoints, and finds out."""
     found_out = asyncio.Event()
     logs = broker._running.logs
-    inner = logs.when_offline
+    inner = logs.on_offline
 
     def noted(keys: Any, why: str) -> None:
         inner(keys, why)
         found_out.set()
 
-    logs.when_offline = noted
+    logs.on_offline = noted
     (tmp_path / name).rename(tmp_path / f"{name}-unplugged")
     logs.checkpoint()
     async with asyncio.timeout(DEADLINE_S):
@@ -207,7 +207,7 @@ def test_a_disk_that_fails_while_a_topic_is_made_on_it(
 
         def fails_on_the_way(topic: str, partition: int, *rest: Any) -> Any:
             if partition == 20:
-                logs._refused(str(tmp_path / "b"), OSError(errno.EIO, "Input/output error"))
+                logs._on_io_error(str(tmp_path / "b"), OSError(errno.EIO, "Input/output error"))
             return make(topic, partition, *rest)
 
         monkeypatch.setattr(logs, "create", fails_on_the_way)

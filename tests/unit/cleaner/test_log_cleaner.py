@@ -458,7 +458,7 @@ class TestALogThatChangesMeanwhile:
         assert scene.row().runs == 1 and values(log) == expected
 
     def test_a_directory_that_fails_ends_the_pass(self, scene: Scene) -> None:
-        scene.logs._refused(str(scene.root), OSError(errno.EIO, "Input/output error"))
+        scene.logs._on_io_error(str(scene.root), OSError(errno.EIO, "Input/output error"))
         scene.pass_time(0)
         assert Abort() in scene.worker.said and not scene.cleaner.is_busy(("orders", 0))
 
@@ -596,8 +596,8 @@ class TestTheCheckpoint:
         scene = new_scene()
         log = scene.make(min_cleanable_dirty_ratio=1)
         scene.fill(log)
-        home = scene.logs.home_of(("orders", 0))
-        home.keep_cleaned(("orders", 0), 1000, lambda error: None)
+        home = scene.logs.directory_of(("orders", 0))
+        home.write_cleaner_offset(("orders", 0), 1000, lambda error: None)
         assert scene.kept() == {("orders", 0): 1000}
         scene.pass_time()
         assert scene.kept() == {("orders", 0): 0}
@@ -608,7 +608,7 @@ class TestTheCheckpoint:
     ) -> None:
         log = scene.make(min_cleanable_dirty_ratio=1, cleanup_policy=("compact", "delete"), retention_ms=-1)
         scene.fill(log)
-        scene.logs.home_of(("orders", 0)).keep_cleaned(("orders", 0), 3, lambda error: None)
+        scene.logs.directory_of(("orders", 0)).write_cleaner_offset(("orders", 0), 3, lambda error: None)
         log.delete_records_before(7)
         scene.pass_time()
         assert scene.kept() == {("orders", 0): 7} and "all of it is dirty" not in caplog.text

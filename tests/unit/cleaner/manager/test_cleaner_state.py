@@ -13,7 +13,7 @@ from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
 from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Finished, Swapped
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
-from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.storage.files import Files
 from tests.support.cleaner.cleaner_scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 
@@ -224,7 +224,7 @@ class TestWhatAPassReliesOn:
     def test_is_not_written_down_again_where_it_is(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         scene.fill(scene.make())
         scene.logs.checkpoint()
-        monkeypatch.setattr(LogManager, "_checkpoint", lambda *_: pytest.fail("it is there already"))
+        monkeypatch.setattr(CheckpointWriter, "write", lambda *_: pytest.fail("it is there already"))
         scene.pass_time()
         assert scene.row().runs == 1
 
@@ -258,7 +258,7 @@ class TestWhatAPassReliesOn:
 
     def test_a_topic_that_goes_meanwhile_is_no_trouble(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         waiting: list[Callable[[], None]] = []
-        monkeypatch.setattr(LogManager, "_checkpoint", lambda self, *_, then: waiting.append(then))
+        monkeypatch.setattr(CheckpointWriter, "write", lambda self, *_, done: waiting.append(done))
         scene.fill(scene.make())
         outcomes = scene.run_now("orders")
         assert scene.staff.begun == [] and outcomes == []
@@ -273,7 +273,7 @@ def test_a_checkpoint_behind_a_log_that_was_cut_does_not_outlive_the_start(scene
     log = scene.make(min_cleanable_dirty_ratio=1)
     scene.fill(log, 20)
     scene.pass_time()
-    scene.logs.home_of(("orders", 0)).keep_cleaned(("orders", 0), 30, lambda error: None)
+    scene.logs.directory_of(("orders", 0)).write_cleaner_offset(("orders", 0), 30, lambda error: None)
     scene.close()
     again = Scene(scene.root)
     try:
@@ -317,12 +317,12 @@ def test_the_dirtiest_go_first_also_where_their_footing_is_seen_to(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Callable[[], None]] = []
-    monkeypatch.setattr(LogManager, "_checkpoint", lambda self, *_, then: waiting.append(then))
+    monkeypatch.setattr(CheckpointWriter, "write", lambda self, *_, done: waiting.append(done))
     for number, topic in enumerate(("c", "b", "a")):
         log = scene.make(topic)
         scene.fill(log, 12)
-        home = scene.logs.home_of((topic, 0))
-        home.keep_cleaned((topic, 0), log.segments[2 - number].base_offset, lambda error: None)
+        home = scene.logs.directory_of((topic, 0))
+        home.write_cleaner_offset((topic, 0), log.segments[2 - number].base_offset, lambda error: None)
     scene.pass_time()
     assert scene.staff.begun == [] and {row.state for row in scene.cleaner.status()} == {CleaningState.QUEUED}
     monkeypatch.undo()

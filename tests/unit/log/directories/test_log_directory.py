@@ -20,7 +20,7 @@ from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories import startup_loading
-from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager, ManagerState
 from kafkalite.log.directories.meta_properties import MetaProperties
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.files import Files, Job
@@ -96,22 +96,22 @@ class Machine:
         self.managers: list[LogManager] = []
         self.ids: dict[str, uuid.UUID] = {}
 
-    def start(self, *paths: str, load: bool = True, tell_every_s: float = 5.0, **settings: object) -> LogManager:
+    def start(self, *paths: str, load: bool = True, progress_interval_s: float = 5.0, **settings: object) -> LogManager:
         config = BrokerConfig.load({name.replace("_", "."): str(value) for name, value in settings.items()})
         background = self.jobs.append if self.jobs is not None else None
         manager = LogManager(paths or self.paths, self.clock, config, background, self.disks)
         self.managers.append(manager)
-        manager.when_offline = lambda keys, why: self.offline.extend(keys)
+        manager.on_offline = lambda keys, why: self.offline.extend(keys)
         if load:
-            loading = manager.load(CLUSTER, lambda topic: CONFIG, self.ids.get, tell_every_s=tell_every_s)
+            loading = manager.load(CLUSTER, lambda topic: CONFIG, self.ids.get, progress_interval_s=progress_interval_s)
             asyncio.run(loading)
-            manager.settled()
+            manager.complete_start()
         return manager
 
     def kill(self) -> None:
         """Gone without a word."""
         for manager in self.managers:
-            manager._loaded = False
+            manager._state = ManagerState.LOCKED
             manager.close()
         self.managers.clear()
 
@@ -152,7 +152,7 @@ class TestManyDirectories:
         manager.delete("orders", 1)
         create(manager, "clicks", 2)
         assert [len(each.logs) for each in manager.directories] == [2, 2, 1] or machine.names(1) == ["clicks-0"]
-        assert manager.home_of(("clicks", 0)).path == machine.paths[1]
+        assert manager.directory_of(("clicks", 0)).path == machine.paths[1]
 
     def test_each_is_left_in_order_and_found_again(self, machine: Machine) -> None:
         for log, value in zip(create(machine.start(), "orders", 3), "abc", strict=True):
@@ -228,7 +228,7 @@ class TestALogInTwoDirectories:
         doubled.ids["orders"] = TOPIC_ID
         doubled.file(1, "orders-0/partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
         manager = doubled.start()
-        assert manager.home_of(("orders", 0)).path == doubled.paths[0]
+        assert manager.directory_of(("orders", 0)).path == doubled.paths[0]
         assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", doubled.names(1)[0])
 
     @pytest.mark.parametrize("written", [0, 1])
@@ -241,7 +241,7 @@ class TestALogInTwoDirectories:
                 write(log, "x")
             machine.close()
         manager = machine.start(*machine.paths[:2])
-        assert manager.home_of(("orders", 0)).path == machine.paths[written]
+        assert manager.directory_of(("orders", 0)).path == machine.paths[written]
         assert re.fullmatch(r"orders-0\.[0-9a-f]{32}-stray", machine.names(1 - written)[0])
 
     def test_but_not_when_both_were(self, machine: Machine) -> None:
@@ -267,7 +267,7 @@ class TestADiskThatFailsAtStart:
         assert [each.path for each in manager.offline] == filled.paths[1:2]
         assert sorted(manager.logs) == [("orders", 0), ("orders", 2)]
         assert f"{filled.paths[1]} as the data directory: Input/output error; it stays offline" in caplog.text
-        assert [manager.home_of(log_key(log)).path for log in create(manager, "new", 2)] == [
+        assert [manager.directory_of(log_key(log)).path for log in create(manager, "new", 2)] == [
             filled.paths[0], filled.paths[2],
         ]  # fmt: skip
         filled.close()
@@ -370,7 +370,7 @@ class TestADiskThatFails:
         machine.disks.broken[machine.paths[0]] = errno.EIO
         while machine.jobs:
             machine.jobs.pop(0)()
-        manager.hear()
+        manager.run_completions()
         machine.clock.advance(0)
         assert machine.offline == [("orders", 0)]
 
@@ -427,10 +427,10 @@ class TestADiskThatFails:
         manager.checkpoint()
         path = machine.file(1, "replication-offset-checkpoint")
         before, told = path.read_text(), []
-        directory = manager.home_of(("orders", 1))
-        manager._refused(directory.path, OSError(errno.EIO, "Input/output error"))
+        directory = manager.directory_of(("orders", 1))
+        manager._on_io_error(directory.path, OSError(errno.EIO, "Input/output error"))
         machine.clock.advance(0)
-        manager._checkpoint_for(directory, [lambda: told.append("")])
+        manager.write_recovery_points([("orders", 1)], lambda: told.append(""))
         assert told == [""] and path.read_text() == before
 
 
@@ -438,12 +438,12 @@ class TestWhatApacheKafkaLeft:
     @pytest.mark.parametrize("how", ["kill", "close"])
     def test_is_taken_over_again_unless_that_came_to_its_end(self, machine: Machine, how: str) -> None:
         manager = machine.start(load=False)
-        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, from_another=True))
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, takes_over=True))
         getattr(machine, how)()
         manager = machine.start(load=False)
         assert manager.directories.was_used_by_another
-        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, from_another=True))
-        manager.settled()
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, takes_over=True))
+        manager.complete_start()
         getattr(machine, how)()
         assert not machine.start(load=False).directories.was_used_by_another
 
@@ -528,7 +528,7 @@ class TestALongRecovery:
             return log
 
         monkeypatch.setattr(PartitionLog, "open", slowly)
-        manager = killed.start(tell_every_s=0.01, num_recovery_threads_per_data_dir=threads)
+        manager = killed.start(progress_interval_s=0.01, num_recovery_threads_per_data_dir=threads)
         assert any(line in caplog.text for line in told)
         assert [log.end_offset for log in manager.logs.values()] == [2] * 6
 
@@ -536,10 +536,10 @@ class TestALongRecovery:
     def test_waits_for_the_disk_only_where_there_was_much_to_read(
         self, killed: Machine, much_bytes: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(startup_loading, "_WORTH_A_SYNC_BYTES", much_bytes)
+        monkeypatch.setattr(startup_loading, "_FSYNC_MIN_BYTES", much_bytes)
         killed.disks.synced.clear()
         manager = killed.start(load=False)
-        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, tell_every_s=0))
+        asyncio.run(manager.load(CLUSTER, lambda topic: CONFIG, progress_interval_s=0))
         assert [log.end_offset for log in manager.logs.values()] == [2] * 6
         synced = {os.path.dirname(path) for path in killed.disks.synced if path.endswith(".log")}
         assert len(synced) == (6 if much_bytes == 1 else 0)

@@ -22,7 +22,7 @@ from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.directories.log_manager import LogManager, ManagerState
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.segment import record_counts
 from kafkalite.log.segment.record_counting import Tally
@@ -51,7 +51,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Start]:
         started.append(manager)
         try:
             asyncio.run(manager.load(cluster_id, lambda topic: config or TopicConfig()))
-            manager.settled()
+            manager.complete_start()
         except ConfigError:
             started.pop().close()
             raise
@@ -72,7 +72,7 @@ def kill(manager: LogManager) -> None:
     for log in manager.logs.values():
         log.abandon()
     manager.logs.clear()
-    manager._loaded = False
+    manager._state = ManagerState.LOCKED
     manager.close()
 
 
@@ -266,13 +266,13 @@ class TestANameThatIsUsedAgain:
         jobs: list[Callable[[], None]] = []
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), jobs.append)
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
-        manager.settled()
+        manager.complete_start()
         self.fill(manager)  # its checkpoint waits for its turn
         manager.delete("orders", 0)
         write(manager.create("orders", 0, uuid.uuid4(), TopicConfig()), "new")
         for job in jobs:
             job()
-        manager.hear()
+        manager.run_completions()
         assert self.checkpoint(tmp_path) == "0\n0\n"
         assert self.checkpoint(tmp_path, "recovery-point-offset") == "0\n0\n"
         kill(manager)
@@ -357,8 +357,8 @@ def test_a_log_that_nobody_knows_is_set_aside_and_kept(start: Start, tmp_path: P
     write(manager.create("orders", 0, TOPIC_ID, TopicConfig()), "a")
     manager.close()
     manager = start()
-    manager.set_aside("orders", 0)
-    manager.set_aside("orders", 1)  # there is none
+    manager.keep_as_stray("orders", 0)
+    manager.keep_as_stray("orders", 1)  # there is none
     assert manager.get("orders", 0) is None
     assert manager.create("orders", 0, TOPIC_ID, TopicConfig()).end_offset == 0
     manager.close()
@@ -453,12 +453,12 @@ def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: Manual
     with ThreadPoolExecutor(1) as pool:
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
-        manager.settled()
+        manager.complete_start()
         log = manager.create("orders", 0, TOPIC_ID, TopicConfig(segment_bytes=100))
         for value in "abcd":
             write(log, value)
         manager.checkpoint()
-        manager._work.wait()
+        manager._executor.wait()
         assert log.recovery_point == 3
         manager.close()
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
@@ -487,7 +487,7 @@ def test_a_stop_does_not_wait_until_everything_is_counted(
     with ThreadPoolExecutor(1) as pool:
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), pool.submit)
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
-        manager.settled()
+        manager.complete_start()
         assert all(log.counts().is_counting for log in manager.logs.values())
         manager.close()
     assert counted == []
@@ -500,7 +500,7 @@ def test_a_stop_in_the_midst_of_a_job_that_never_ends_is_not_called_clean(
     monkeypatch.setattr(io_executor, "_WAIT_SECONDS", 0)
     manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}), lambda job: None)
     asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
-    manager.settled()
+    manager.complete_start()
     write(manager.create("orders", 0, TOPIC_ID, TopicConfig(flush_messages=1)), "a")
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
@@ -525,7 +525,7 @@ def test_nothing_is_left_behind(tmp_path: Path, clock: ManualClock) -> None:
     for _ in range(2):
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
-        manager.settled()
+        manager.complete_start()
         for partition in range(5):
             log = manager.get("orders", partition)
             write(log or manager.create("orders", partition, TOPIC_ID, TopicConfig(segment_bytes=80)), "a")
@@ -551,7 +551,7 @@ def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_o
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
         if settled:
-            manager.settled()
+            manager.complete_start()
         manager.close()
         return (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 

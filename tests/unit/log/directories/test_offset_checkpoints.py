@@ -38,7 +38,7 @@ class Scene:
         return read_offsets(Files(), f"{self.root}/cleaner-offset-checkpoint")
 
     def clean(self, key: tuple[str, int], offset: int) -> None:
-        job, done = self.checkpoints.clean_later(key, offset)
+        job, done = self.checkpoints.write_cleaner_offset_later(key, offset)
         job()
         done(None)
 
@@ -61,12 +61,15 @@ def test_how_far_a_log_is_compacted_is_kept_beside_the_others(scene: Scene) -> N
     scene.clean(A, 5)
     scene.clean(B, 6)
     scene.clean(A, 7)
-    assert scene.cleaned() == scene.checkpoints.cleaned == {A: 7, B: 6}
-    assert scene.reopen().cleaned == {A: 7, B: 6}
+    assert scene.cleaned() == scene.checkpoints.cleaner_offsets == {A: 7, B: 6}
+    assert scene.reopen().cleaner_offsets == {A: 7, B: 6}
 
 
 def test_a_newer_state_is_not_overwritten_by_an_older_one(scene: Scene) -> None:
-    first, second = scene.checkpoints.clean_later(A, 5), scene.checkpoints.clean_later(A, 6)
+    first, second = (
+        scene.checkpoints.write_cleaner_offset_later(A, 5),
+        scene.checkpoints.write_cleaner_offset_later(A, 6),
+    )
     for job, done in (second, first):
         job()
         done(None)
@@ -91,7 +94,7 @@ def test_a_log_that_goes_takes_its_name_along(scene: Scene) -> None:
 
 
 def test_nor_does_a_job_of_before_bring_it_back(scene: Scene) -> None:
-    job, done = scene.checkpoints.clean_later(A, 5)
+    job, done = scene.checkpoints.write_cleaner_offset_later(A, 5)
     scene.write(B)
     job()
     done(None)
@@ -101,12 +104,12 @@ def test_nor_does_a_job_of_before_bring_it_back(scene: Scene) -> None:
 def test_what_could_not_be_written_is_written_with_the_next(scene: Scene) -> None:
     scene.write(A)
     scene.files.is_full = True
-    job, done = scene.checkpoints.clean_later(A, 5)
+    job, done = scene.checkpoints.write_cleaner_offset_later(A, 5)
     with pytest.raises(OSError) as caught:
         job()
     done(caught.value)
     scene.files.is_full = False
-    assert scene.cleaned() == {} and scene.checkpoints.cleaned == {A: 5}
+    assert scene.cleaned() == {} and scene.checkpoints.cleaner_offsets == {A: 5}
     scene.write(A)
     assert scene.cleaned() == {A: 5}
 

@@ -329,14 +329,14 @@ class SlowDisk:
         self.work = SerialExecutor(self.jobs.append)
         self.clock = ManualClock(START_MS)
         (root / "orders-0").mkdir()
-        services = LogContext(self.clock, self.work.lane, hear=self.work.hear)
+        services = LogContext(self.clock, self.work.lane, run_completions=self.work.run_completions)
         config = TopicConfig(**settings)
         self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, LoadOptions(True), services)
 
     def go_on(self) -> None:
         while self.jobs:
             self.jobs.pop(0)()
-            self.work.hear()
+            self.work.run_completions()
 
 
 def test_old_segments_wait_until_the_new_one_is_on_the_disk(tmp_path: Path) -> None:

@@ -564,7 +564,9 @@ def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None
     jobs: list[tuple[Job, Done]] = []
     heard: list[Callable[[], None]] = []
     disk.services = LogContext(
-        disk.clock, lambda: lambda job, done: jobs.append((job, done)), hear=lambda: [tell() for tell in heard] and None
+        disk.clock,
+        lambda: lambda job, done: jobs.append((job, done)),
+        run_completions=lambda: [tell() for tell in heard] and None,
     )
     log = disk.open(segment_bytes=100)
     log.write("a")

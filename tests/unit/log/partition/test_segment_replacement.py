@@ -282,7 +282,7 @@ def test_a_log_that_closes_leaves_it_to_the_next_start(world: World, stage: str,
     calls = world.files.calls
     for job in world.pending:
         job()
-    world.background.hear()
+    world.background.run_completions()
     assert world.files.calls <= calls + 1, "it only waits for the disk"
     world.stop()
     world.files = world.files.kill()

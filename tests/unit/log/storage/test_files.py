@@ -69,7 +69,7 @@ def test_names() -> None:
         assert file_names.parse_partition_directory(no_topic) is None, "its checkpoint could not be read again"
     assert file_names.parse_partition_directory("orders-0.0123456789abcdef0123456789abcdef-delete") is None
     for suffix in (file_names.DELETE_DIRECTORY, file_names.STRAY_DIRECTORY):
-        gone = file_names.directory_aside("x" * 249, 12, suffix)
+        gone = file_names.renamed_directory("x" * 249, 12, suffix)
         assert len(gone) == 255
         assert gone.endswith(suffix)
         assert file_names.parse_partition_directory(gone) is None

@@ -48,11 +48,11 @@ def test_the_jobs_of_a_lane_run_in_their_order_and_those_of_others_beside_them()
     other(workers.job("x"), workers.note("x"))
     assert len(workers.jobs) == 2  # the first of each lane
     workers.jobs.pop()()
-    workers.work.hear()
+    workers.work.run_completions()
     assert workers.told == ["(x)", "x"]
     while workers.jobs:
         workers.do()
-        workers.work.hear()
+        workers.work.run_completions()
     assert workers.told[2:] == ["(a)", "a", "(b)", "b", "(c)", "c"]
     assert workers.work.pending == 0
 
@@ -64,7 +64,7 @@ def test_the_next_job_waits_until_the_end_of_the_last_one_was_heard() -> None:
     lane(workers.job("b"), workers.note("b"))
     workers.do()
     assert (workers.told, workers.woken, workers.jobs) == (["(a)"], 1, [])
-    workers.work.hear()
+    workers.work.run_completions()
     assert workers.told == ["(a)", "a"] and len(workers.jobs) == 1
 
 
@@ -74,9 +74,9 @@ def test_what_a_job_raised_is_told_and_the_lane_goes_on() -> None:
     lane(fails, workers.note("a"))
     lane(workers.job("b"), workers.note("b"))
     workers.do()
-    workers.work.hear()
+    workers.work.run_completions()
     workers.do()
-    workers.work.hear()
+    workers.work.run_completions()
     assert workers.told == ["a: no", "(b)", "b"]
 
 
@@ -92,12 +92,12 @@ def test_who_hears_of_an_end_may_ask_for_more_in_the_same_lane() -> None:
     lane(workers.job("b"), workers.note("b"))
     for _ in range(3):
         workers.do()
-        workers.work.hear()
+        workers.work.run_completions()
     assert workers.told == ["(a)", "a", "(b)", "b", "(c)", "c"]
     lane(workers.job("d"), again)  # and when nothing else was waiting
     for _ in range(2):
         workers.do()
-        workers.work.hear()
+        workers.work.run_completions()
     assert workers.told[6:] == ["(d)", "a", "(c)", "c"]
     assert not workers.jobs and workers.work.pending == 0
 
