@@ -94,7 +94,7 @@ def measure(what: str, number: Array, plain: bool) -> None:
     assert offsets.size == keys
     line("get (with hash)", seconds_of(lambda chunk: offsets.get(chunk.data, chunk.key_start, chunk.key_end), number))
     begin = time.process_time()
-    offsets.latest()
+    offsets.into_offsets()
     line("all offsets, sorted", time.process_time() - begin)
     if plain:
         del offsets

@@ -1,7 +1,7 @@
-"""The beginning of compaction: a cleaner comes to be when there is something to compact, or somebody asks for it.
+"""Creates the log cleaner when there is a compacted log, or when it is asked for.
 
 That is 10 ms of imports and a timer that most starts need not take.
-Source: kafka.log.LogManager.startup, which always begins one.
+Source: kafka.log.LogManager.startup, which always starts one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BACKOFF_MS_MIN = 100
 
 
 class LazyLogCleaner:
-    """`released` is called with the name of a log that the cleaner is done with."""
+    """`released` is called with each log whose cleaning has ended."""
 
     def __init__(
         self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[TopicPartition], object]
@@ -41,19 +41,19 @@ class LazyLogCleaner:
 
     @property
     def cleaner(self) -> LogCleaner:
-        """Begun when it is asked for."""
+        """Created and started on first access."""
         if self._cleaner is None:
             from kafkalite.cleaner.log_cleaner import LogCleaner
 
-            cleaner = LogCleaner(self._logs, self._config, self._clock, _worker_process, released=self._released)
+            cleaner = LogCleaner(self._logs, self._config, self._clock, _start_worker, released=self._released)
             cleaner.start()
             self._cleaner = cleaner
         return self._cleaner
 
     def start(self) -> None:
         if not self._config.log_cleaner_enable:
-            self.cleaner  # noqa: B018  it says so
-        self._look_later()
+            self.cleaner  # noqa: B018  its start warns
+        self._schedule_check()
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -66,29 +66,28 @@ class LazyLogCleaner:
             self._cleaner.reconfigure(config)
 
     def is_busy(self, key: TopicPartition) -> bool:
-        """Whether the log is being compacted."""
+        """Whether the log is being cleaned."""
         return self._cleaner is not None and self._cleaner.is_busy(key)
 
-    def _look_later(self) -> None:
-        """Every back-off, until there is a cleaner, which goes on with that."""
+    def _schedule_check(self) -> None:
         delay_ms = max(_BACKOFF_MS_MIN, self._config.log_cleaner_backoff_ms)
+        self._timer = self._clock.call_later(delay_ms, self._check)
 
-        def look() -> None:
-            if self._cleaner is not None:
+    def _check(self) -> None:
+        """Every back-off, until there is a cleaner, which then schedules its scans itself."""
+        if self._cleaner is not None:
+            return
+        try:
+            if any("compact" in log.config.cleanup_policy for log in self._logs.logs.values()):
+                self.cleaner.scan()
                 return
-            try:
-                if any("compact" in log.config.cleanup_policy for log in self._logs.logs.values()):
-                    self.cleaner.look()
-                    return
-            except Exception:
-                logger.exception("the cleaner cannot begin; it will be tried again in %d ms", delay_ms)
-            self._look_later()
-
-        self._timer = self._clock.call_later(delay_ms, look)
+        except Exception:
+            logger.exception("the cleaner cannot start; it is tried again after log.cleaner.backoff.ms")
+        self._schedule_check()
 
 
-def _worker_process(hear: Callable[[FromWorker], None], ended: Callable[[str], None]) -> Worker:
-    """For the loop that is running. Raises OSError."""
+def _start_worker(on_message: Callable[[FromWorker], None], on_end: Callable[[str], None]) -> Worker:
+    """In the running loop. Raises OSError."""
     from kafkalite.cleaner.workers.worker_process import WorkerProcess  # most starts need none
 
-    return WorkerProcess(asyncio.get_running_loop(), hear, ended)
+    return WorkerProcess(asyncio.get_running_loop(), on_message, on_end)

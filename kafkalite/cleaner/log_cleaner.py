@@ -1,34 +1,35 @@
-"""Which logs are compacted, and when: the part of the cleaner that lives in the broker.
+"""The log cleaner: decides which logs are cleaned and when, and has worker processes clean them.
 
-    look      every log.cleaner.backoff.ms all compacted logs are looked at, some in each turn of the loop; those that
-              are due wait in a queue, the dirtiest first
-    assign    each of log.cleaner.threads workers that is free gets the first of them (`cleaning_pass`)
-    over      the next one, or another look at once if this one came forward: the back-off is for when nothing is due
+    scan     every log.cleaner.backoff.ms all compacted logs are scanned, some in each turn of the loop; due ones are
+             queued, the filthiest first
+    clean    each of log.cleaner.threads workers that is free gets the next log, once its dirty range is on the disk
+    done     the outcome is recorded, and the next log is cleaned; if the queue is empty and a cleaning made progress,
+             the next scan comes at once: the back-off is for when no log is due
 
-    footing   before a pass: what it relies on is on the disk
-
-What goes wrong is remembered with the log it went wrong with (`standing`) and does not keep the others waiting. What
-goes wrong in here is logged and shown (`trouble`), and the next look comes all the same: the cleaner does not stop
-without being seen.
+A failure is recorded in the state of its log and does not delay the others. A fault of the cleaner itself is logged
+and shown (`CleanerHealth`), and the next scan comes all the same: the cleaner does not stop unnoticed.
 Source: kafka.log.LogCleaner, kafka.log.LogCleanerManager (grabFilthiestCompactedLog, doneCleaning).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.worker_messages import FromWorker, LogLine
 from kafkalite.cleaner.manager.cleaner_health import CleanerHealth
-from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
-from kafkalite.cleaner.manager.cleaning_queue import Admission, CleaningQueue, Done, RunOutcome, RunRequest, RunRequests
-from kafkalite.cleaner.manager.cleaning_results import CleanerSums, CleaningResults
+from kafkalite.cleaner.manager.cleaner_state import DEATHS_MAX, CleanerState, CleanerStates, is_compacted
+from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, QueueEntry
 from kafkalite.cleaner.manager.dirty_log_scan import DirtyLogScan
 from kafkalite.cleaner.manager.durability_check import DurabilityCheck
 from kafkalite.cleaner.manager.job_builder import make_job
-from kafkalite.cleaner.manager.status_report import StatusReport
+from kafkalite.cleaner.manager.run_request import Done, RunOutcome, RunRequest, refusal
+from kafkalite.cleaner.manager.status import CLEANING, FLUSHING, QUEUED, CleanerTotals, PartitionCleaning
 from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
 from kafkalite.cleaner.workers.worker_pool import WorkerPool, WorkerSlot
 from kafkalite.common.clock import Clock, Timer
@@ -37,28 +38,29 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
+    from kafkalite.cleaner.job.job import CleanResult
     from kafkalite.cleaner.job.log_to_clean import LogToClean
-    from kafkalite.cleaner.workers.worker_process import BeginWorker
+    from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.log.directories.log_manager import LogManager
-    from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 _BACKOFF_MS_MIN = 100
 _STOP_S = 5
-_BEGINNINGS_PER_TURN = 32  # most of which turn out to have no reason any more: 20 us each
+_CLEANINGS_PER_TURN = 32  # most of which turn out to be needless by now: 20 us each
+_REQUESTED_PER_TURN = 32
 
 
 class LogCleaner:
-    """Belongs to the owner of the logs. `released` is told of logs that are not busy any more. With
-    log.cleaner.enable=false it only answers questions."""
+    """Belongs to the owner of the logs. `released` is called with each log whose cleaning has ended. With
+    log.cleaner.enable=false it only shows the status."""
 
     def __init__(
         self,
         logs: LogManager,
         config: BrokerConfig,
         clock: Clock,
-        begin_worker: BeginWorker,
+        start_worker: StartWorker,
         released: Callable[[TopicPartition], object] = lambda key: None,
     ) -> None:
         self.is_enabled = config.log_cleaner_enable
@@ -66,42 +68,29 @@ class LogCleaner:
         self._config = config
         self._clock = clock
         self._released = released
-        self._crew = WorkerPool(begin_worker, clock, self._heard, self._worker_ended)
-        self._standings = CleanerStates(logs)
-        self._trouble = CleanerHealth(clock)
-        self._own_fault = self._trouble.fault
-        self._footing = DurabilityCheck(logs)
-        self._admission = Admission(logs, self._standings, clock, self._why_none)
-        self._running: dict[TopicPartition, CleaningTask] = {}
-        self._requests = RunRequests()
-        self._line = CleaningQueue(self._standings, self._requests, self.is_busy)
-        self._look: DirtyLogScan | None = None
-        self._timer: Timer | None = None
-        self._came_forward = False  # a pass since the last look did
-        self._is_assigning = self._assigns_later = False
-        self._sums = CleanerSums(clock.monotonic_ms())
-        self._outcomes = CleaningResults(self._line, self._requests, self._sums, clock, self._own_fault)
-        self._overview = StatusReport(
-            logs, self._standings, self._running, self._crew, self._sums, clock, self._why_nothing_runs
-        )
-        self.rows = self._overview.rows
-        self.status = self._overview.status
-        self.totals = self._overview.totals
+        self._states = CleanerStates(logs)
+        self._queue = CleaningQueue()
+        self._durability = DurabilityCheck(logs)
+        self._workers = WorkerPool(start_worker, clock, self._receive, self._worker_ended)
+        self._tasks: dict[TopicPartition, CleaningTask] = {}
+        self._health = CleanerHealth(clock)
+        self._totals = CleanerTotals()
+        self._scan: DirtyLogScan | None = None
+        self._scanned_ms = clock.monotonic_ms()
+        self._scan_timer: Timer | None = None
+        self._turn_timer: Timer | None = None
+        self._is_assigning = False
+        self._has_progressed = False  # a cleaning since the last scan has
         self._is_stopped = False
         self._at_rest = asyncio.Event()
 
-    @property
-    def trouble(self) -> str | None:
-        """What is wrong with the cleaner as a whole; None while all is well."""
-        return self._trouble.text
-
-    # coming and going
+    # start and stop
 
     def start(self) -> None:
-        """The first look comes after the back-off. Warns if there is something to compact and it may not."""
+        """The first scan comes after the back-off. Warns if there are compacted topics and the cleaner is disabled."""
         if self.is_enabled:
-            self._logs.on_log_removed = self._gone
-            self._look_later()
+            self._logs.on_log_removed = self._log_removed
+            self._schedule_scan(self._backoff_ms)
         elif any(map(is_compacted, self._logs.logs.values())):
             logger.warning(
                 "log.cleaner.enable is false: topics with cleanup.policy=compact, __consumer_offsets among them, are "
@@ -109,21 +98,18 @@ class LogCleaner:
             )
 
     async def stop(self) -> None:
-        """Nobody works any more when this returns, or a moment has passed; what was not finished is removed."""
+        """Workers have ended and unfinished files are removed when this returns, at the latest after 5 s."""
         self._is_stopped = True
         self._logs.on_log_removed = lambda key: None
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._look is not None:
-            self._look.stop()
-        try:
-            self._requests.give_up("the broker stops")
-        except Exception as error:
-            self._own_fault("telling that the broker stops", error)
-        self._line.clear()
-        for cleaning in list(self._running.values()):
-            cleaning.abort("the broker stops")
-        self._crew.kill_all("the broker stops")
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        if self._scan is not None:
+            self._scan.stop()
+        with self._health.guard("telling that the broker stops"):
+            self._queue.clear("the broker stops")
+        for task in list(self._tasks.values()):
+            task.abort("the broker stops")
+        self._workers.kill_all("the broker stops")
         if not self._is_at_rest:
             try:
                 await asyncio.wait_for(self._at_rest.wait(), _STOP_S)
@@ -131,268 +117,330 @@ class LogCleaner:
                 logger.warning("the cleaner did not come to rest within %d s; the broker stops all the same", _STOP_S)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed: what is under way goes on with the old ones."""
+        """Apply changed settings; cleanings that are under way keep the old ones."""
         before_ms, self._config = self._backoff_ms, config
-        self._crew.shrink(config.log_cleaner_threads)
-        if self.is_enabled and self._backoff_ms != before_ms:  # or settings that change all the time would put it off
-            self._look_later()
+        self._workers.shrink(config.log_cleaner_threads)
+        if self.is_enabled and self._backoff_ms != before_ms:  # or frequent changes would put the scan off for ever
+            self._schedule_scan(self._backoff_ms)
 
     def is_busy(self, key: TopicPartition) -> bool:
-        """Whether the first segments of a log are being compacted, and must be left alone."""
-        return key in self._running
+        """Whether the log is being cleaned, so that its first segments must not be deleted."""
+        return key in self._tasks
 
-    # looking for work
+    # scan
 
-    def look(self) -> None:
-        """Look at all compacted logs now, and begin with those that are due."""
-        self._look_later()  # first of all: whatever happens here, there is a next time
-        if self._look is not None or self._is_stopped or not self.is_enabled:
+    def scan(self) -> None:
+        """Scan all compacted logs now, and clean those that are due."""
+        self._schedule_scan(self._backoff_ms)  # first of all: whatever fails here, there is a next time
+        if self._scan is not None or self._is_stopped or not self.is_enabled:
             return
-        try:
-            self._came_forward = False
-            self._trouble.look_begins()
-            self._sums.looked(self._clock.monotonic_ms())
-            for cleaning in list(self._running.values()):
-                self._watch(cleaning)
-            self._look = DirtyLogScan(
-                self._logs, self._standings, self._clock, self.is_busy, self._looked, self._own_fault
-            )
-            self._look.turn()
-        except Exception as error:
-            self._own_fault("looking for logs", error)
+        with self._health.guard("looking for logs"):
+            self._has_progressed = False
+            self._health.scan_began()
+            self._scanned_ms = self._clock.monotonic_ms()
+            for task in list(self._tasks.values()):
+                self._watch(task)
+            self._scan = DirtyLogScan(self._logs, self._states, self._clock, self._health, self._scanned)
+            self._scan.turn()
 
-    def _look_later(self, delay_ms: int | None = None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _schedule_scan(self, delay_ms: int) -> None:
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
         if not self._is_stopped:
-            self._timer = self._clock.call_later(self._backoff_ms if delay_ms is None else delay_ms, self.look)
+            self._scan_timer = self._clock.call_later(delay_ms, self.scan)
 
     @property
     def _backoff_ms(self) -> int:
         return max(_BACKOFF_MS_MIN, self._config.log_cleaner_backoff_ms)
 
-    def _looked(self, due: list[TopicPartition]) -> None:
-        self._look = None
-        try:
-            self._sums.max_dirty_ratio = max((s.plan.dirty_ratio for s in self._standings if s.plan), default=0.0)
-            self._line.found(due)
-        except Exception as error:
-            self._own_fault("what a look has found", error)
-        self._trouble.look_ended()
+    def _scanned(self, due: list[tuple[float, TopicPartition]]) -> None:
+        self._scan = None
+        with self._health.guard("what a look has found"):
+            ratios = (state.plan.dirty_ratio for state in self._states if state.plan)
+            self._totals = self._totals._replace(max_dirty_ratio=max(ratios, default=0.0))
+            for state in self._states:
+                if state.current is QUEUED:
+                    state.rest()
+            for key in self._queue.replace_due(due):
+                if (found := self._states.get(key)) is not None:
+                    found.enter(QUEUED)
+        self._health.scan_ended()
         self._assign()
 
-    # giving work out
+    # clean
 
     def _assign(self) -> None:
-        if self._is_assigning:  # the one that is under way goes on
+        """Give the next logs to the workers that are free."""
+        if self._is_assigning:
             return
         self._is_assigning = True
-        try:
-            for _ in range(_BEGINNINGS_PER_TURN):
-                if not self._may_begin() or (key := self._line.next()) is None:
+        if self._turn_timer is not None:
+            self._turn_timer.cancel()
+            self._turn_timer = None
+        with self._health.guard("giving work out"):
+            for _ in range(_CLEANINGS_PER_TURN):
+                if not self._may_clean or (entry := self._queue.take()) is None:
                     break
-                self._begin(key)
+                self._clean(entry)
             else:
-                self._assign_later()
-        except Exception as error:
-            self._own_fault("giving work out", error)
-        finally:
-            self._is_assigning = False
-        if self._came_forward and self._line.is_empty and self._look is None and not self._is_stopped:
-            self._came_forward = False
-            self._look_later(0)
+                self._turn_timer = self._clock.call_later(0, self._assign)
+        self._is_assigning = False
+        if self._has_progressed and self._queue.is_empty and self._scan is None:
+            self._has_progressed = False
+            self._schedule_scan(0)
 
-    def _assign_later(self) -> None:
-        if not self._assigns_later:
-            self._assigns_later = True
-            self._clock.call_later(0, self._assign_after_all)
+    @property
+    def _may_clean(self) -> bool:
+        is_free = len(self._workers.busy) < self._config.log_cleaner_threads
+        return is_free and not self._is_stopped and self._health.may_start
 
-    def _assign_after_all(self) -> None:
-        self._assigns_later = False
-        self._assign()
-
-    def _may_begin(self) -> bool:
-        is_free = len(self._crew.busy) < self._config.log_cleaner_threads
-        return is_free and not self._is_stopped and self._trouble.may_begin
-
-    def _begin(self, key: TopicPartition) -> None:
-        """Begin a pass, if there is still reason to."""
-        is_asked_for = self._requests.serve(key)
-        is_ready = key in self._line.ready
-        self._line.ready.discard(key)
-        log = self._logs.logs.get(key)
+    def _clean(self, entry: QueueEntry) -> None:
+        """Clean a log, if it is still due or requested."""
+        log = self._logs.logs.get(entry.key)
         if log is None or not is_compacted(log):
-            self._outcomes.tell(RunOutcome(*key, error="it is gone, or is not compacted any more"))
+            self._finish(entry, RunOutcome(*entry.key, error="it is gone, or is not compacted any more"))
             return
-        standing = self._standings.of(log)
-        standing.is_queued = False
+        state = self._states.of(log)
+        if not entry.requests and state.current is not QUEUED:  # a request was served meanwhile
+            self._queue.finish(entry)
+            return
         try:
-            self._begin_with(log, standing, is_asked_for, is_ready)
+            self._flush_or_clean(entry, state)
         except (OSError, KafkaError) as error:
-            self._outcomes.ended(standing, Outcome(Ending.REFUSED, str(error)), self._backoff_ms)
-        except Exception as error:  # one log's trouble must not keep all others waiting
-            self._own_fault(f"beginning to compact {key[0]}-{key[1]}", error)
-            self._outcomes.ended(standing, _of_our_own(error), self._backoff_ms)
+            self._record(entry, state, Outcome(Ending.REFUSED, str(error)))
+        except Exception as error:  # a fault with one log must not keep all others waiting
+            self._health.fault(f"beginning to compact {log.topic}-{log.partition}", error)
+            self._record(entry, state, _own_fault(error))
 
-    def _begin_with(self, log: PartitionLog, standing: CleanerState, is_asked_for: bool, is_ready: bool) -> None:
+    def _flush_or_clean(self, entry: QueueEntry, state: CleanerState) -> None:
         """Raises OSError, KafkaError."""
-        key = standing.key
-        now_ms = self._clock.wall_ms()
-        footing = self._footing.of(log)
-        plan = self._standings.make_plan(standing, now_ms, footing if is_ready else None)
-        if not plan.is_due and not (plan.dirty_bytes and is_asked_for):
-            self._outcomes.tell(RunOutcome(*key, why_not=plan.why_not))
-        elif footing < plan.first_uncleanable_offset:
-            self._line.step_out(standing)
-            self._footing.reach(log, plan.first_uncleanable_offset, lambda why: self._reached(log, standing, why))
+        log, now_ms = state.log, self._clock.wall_ms()
+        durable_offset = self._durability.durable_offset(log)
+        plan = self._states.make_plan(state, now_ms, durable_offset if entry.is_durable else None)
+        if not plan.is_due and not (plan.dirty_bytes and entry.requests):
+            state.rest()
+            self._finish(entry, RunOutcome(*state.key, why_not=plan.why_not))
+        elif durable_offset < plan.first_uncleanable_offset:
+            state.enter(FLUSHING)
+            self._durability.flush(log, plan.first_uncleanable_offset, partial(self._flushed, entry, state))
         else:
-            self._give_out(log, standing, plan, now_ms)
+            self._start_task(entry, state, plan, now_ms)
 
-    def _reached(self, log: PartitionLog, standing: CleanerState, why_not: str | None) -> None:
-        """The footing of a log has been seen to."""
-        self._line.away.discard(standing.key)
-        standing.is_queued = False
-        if why_not is None or self._logs.logs.get(standing.key) is not log:
-            self._line.come_back(standing)
+    def _flushed(self, entry: QueueEntry, state: CleanerState, error: str | None) -> None:
+        if error is None or self._logs.logs.get(state.key) is not state.log:
+            state.enter(QUEUED)
+            self._queue.put_back(entry, is_durable=True)
         else:
-            self._outcomes.ended(standing, Outcome(Ending.REFUSED, why_not), self._backoff_ms)
+            self._record(entry, state, Outcome(Ending.REFUSED, error))
         self._assign()
 
-    def _give_out(self, log: PartitionLog, standing: CleanerState, plan: LogToClean, now_ms: int) -> None:
+    def _start_task(self, entry: QueueEntry, state: CleanerState, plan: LogToClean, now_ms: int) -> None:
         """Raises OSError, KafkaError."""
-        job = make_job(log, plan, self._config, now_ms)
+        job = make_job(state.log, plan, self._config, now_ms)
         try:
-            seat = self._crew.take()
+            slot = self._workers.take()
         except OSError as error:
-            why = f"no cleaner process can begin: {error}"
-            self._trouble.cannot_begin(why, self._backoff_ms)
-            self._outcomes.ended(standing, Outcome(Ending.REFUSED, why), self._backoff_ms)
+            reason = f"no cleaner process can begin: {error}"
+            self._health.cannot_start(reason, self._backoff_ms)
+            self._record(entry, state, Outcome(Ending.REFUSED, reason))
             return
-        cleaning = CleaningTask(log, self._logs.directory_of(standing.key), job, seat.say, self._over)
-        cleaning.heard_ms = self._clock.monotonic_ms()
-        self._running[standing.key] = cleaning
+        directory = self._logs.directory_of(state.key)
+        task = CleaningTask(state.log, directory, job, slot.send, partial(self._done, entry, state))
+        task.last_message_ms = self._clock.monotonic_ms()
+        self._tasks[state.key] = task
+        state.enter(CLEANING)
         try:
-            self._crew.begin(seat, cleaning, self._config.log_cleaner_io_max_bytes_per_second)
+            self._workers.begin(slot, task, self._config.log_cleaner_io_max_bytes_per_second)
         except Exception as error:
-            self._own_fault(f"giving {cleaning.name} to a worker", error)
-            seat.kill(Ending.FAILED, _of_our_own(error).reason)
-            cleaning.end_without_worker(_of_our_own(error))
+            self._health.fault(f"giving {task.name} to a worker", error)
+            slot.kill(Ending.FAILED, _own_fault(error).reason)
+            task.end_without_worker(_own_fault(error))
 
-    # while they work
-
-    def _heard(self, seat: WorkerSlot, message: FromWorker) -> None:
+    def _receive(self, slot: WorkerSlot, message: FromWorker) -> None:
         if isinstance(message, LogLine):
             logging.getLogger(message.logger).log(message.level, "%s", message.text)
             return
-        self._trouble.has_begun()
-        cleaning = seat.running
-        if cleaning is None:
+        self._health.has_started()
+        task = slot.task
+        if task is None:
             return
-        cleaning.heard_ms = self._clock.monotonic_ms()
+        task.last_message_ms = self._clock.monotonic_ms()
         try:
-            self._watch(cleaning)
-            cleaning.hear(message)
+            self._watch(task)
+            task.receive(message)
         except Exception as error:
-            self._own_fault(f"compacting {cleaning.name}", error)
-            seat.kill(Ending.FAILED, _of_our_own(error).reason)
+            self._health.fault(f"compacting {task.name}", error)
+            slot.kill(Ending.FAILED, _own_fault(error).reason)
 
-    def _watch(self, cleaning: CleaningTask) -> None:
-        """Is it still wanted, and does it go on?"""
-        if cleaning.is_swapping:
-            cleaning.heard_ms = self._clock.monotonic_ms()  # the log is at work, and the worker waits
+    def _watch(self, task: CleaningTask) -> None:
+        """Abort a task that is no longer wanted, and kill a worker that is silent."""
+        if task.is_swapping:
+            task.last_message_ms = self._clock.monotonic_ms()  # the worker waits for the log
             return
-        log = self._logs.logs.get(cleaning.key)
-        if log is not cleaning.log:
-            cleaning.abort("the log is gone")
+        log = self._logs.logs.get(task.key)
+        if log is not task.log:
+            task.abort("the log is gone")
         elif not is_compacted(log):
-            cleaning.abort("its cleanup.policy does not contain compact any more")
-        elif (reason := cleaning.why_stale()) is not None:
-            cleaning.abort(reason)
-        self._crew.end_if_silent(cleaning)
+            task.abort("its cleanup.policy does not contain compact any more")
+        elif (reason := task.stale_reason()) is not None:
+            task.abort(reason)
+        self._workers.kill_if_silent(task)
 
-    def _gone(self, key: TopicPartition) -> None:
-        """A log was let go of."""
-        self._standings.forget(key)
-        cleaning = self._running.get(key)
-        if cleaning is not None:
-            cleaning.abort("the log is gone")
+    def _log_removed(self, key: TopicPartition) -> None:
+        self._states.forget(key)
+        if (task := self._tasks.get(key)) is not None:
+            task.abort("the log is gone")
 
-    def _worker_ended(self, seat: WorkerSlot, reason: str) -> None:
-        cleaning = seat.running
-        try:
-            outcome, is_death = seat.what_came_of_it(reason)
-            self._sums.worker_deaths += is_death
+    def _worker_ended(self, slot: WorkerSlot, reason: str) -> None:
+        with self._health.guard("the end of a worker"):
+            outcome, is_death = slot.outcome(reason)
+            self._totals = self._totals._replace(worker_deaths=self._totals.worker_deaths + is_death)
             if outcome.ending is Ending.REFUSED:
-                self._trouble.cannot_begin(outcome.reason, self._backoff_ms)
-            if cleaning is not None:
-                cleaning.end_without_worker(outcome)
+                self._health.cannot_start(outcome.reason, self._backoff_ms)
+            if slot.task is not None:
+                slot.task.end_without_worker(outcome)
             elif is_death:
                 logger.error("%s", outcome.reason)
-        except Exception as error:
-            self._own_fault("the end of a worker", error)
-        self._look_whether_at_rest()
+        self._check_at_rest()
 
-    # when it is over
+    # done
 
-    def _over(self, cleaning: CleaningTask, outcome: Outcome) -> None:
-        try:
-            self._running.pop(cleaning.key, None)
-            for seat in self._crew.busy:
-                if seat.running is cleaning:
-                    self._crew.release(seat, self._config.log_cleaner_io_max_bytes_per_second)
-            self._crew.shrink(self._config.log_cleaner_threads)
-            is_partial = False
-            if outcome.result is not None:
-                came_forward = outcome.result.end_offset > cleaning.job.first_dirty_offset
-                self._came_forward |= came_forward
-                is_partial = came_forward and not outcome.result.is_complete  # the map was full
-            is_here = self._logs.logs.get(cleaning.key) is cleaning.log  # what is gone is not to be remembered again
-            standing = self._standings.of(cleaning.log) if is_here else CleanerState(cleaning.log)
-            self._outcomes.ended(standing, outcome, self._backoff_ms, is_partial=is_partial)
-            self._released(cleaning.key)
-        except Exception as error:
-            self._own_fault(f"the end of compacting {cleaning.name}", error)
-        self._look_whether_at_rest()
+    def _done(self, entry: QueueEntry, state: CleanerState, task: CleaningTask, outcome: Outcome) -> None:
+        with self._health.guard(f"the end of compacting {task.name}"):
+            del self._tasks[task.key]
+            self._queue.finish(entry)
+            self._workers.release(task, self._config.log_cleaner_io_max_bytes_per_second)
+            self._workers.shrink(self._config.log_cleaner_threads)
+            result = outcome.result
+            has_progressed = result is not None and result.end_offset > task.job.first_dirty_offset
+            self._has_progressed |= has_progressed
+            is_partial = has_progressed and result is not None and not result.is_complete  # the map was full
+            self._record(entry, state, outcome, is_partial=is_partial)
+            self._released(task.key)
+        self._check_at_rest()
         self._assign()
+
+    def _record(self, entry: QueueEntry, state: CleanerState, outcome: Outcome, *, is_partial: bool = False) -> None:
+        """A cleaning has ended, or could not begin. A partial one that was requested is repeated first of all."""
+        key = state.key
+        state.ended(outcome, self._clock.monotonic_ms(), self._clock.wall_ms(), self._backoff_ms)
+        if outcome.result is not None:
+            self._totals = self._totals.after(outcome.result.stats)
+            logger.info("%s-%d %s", *key, _summary(outcome.result))
+            if is_partial and entry.requests:
+                self._queue.put_back(entry)
+            else:
+                self._finish(entry, RunOutcome(*key, stats=outcome.result.stats))
+            return
+        if outcome.ending is Ending.DIED and state.deaths < DEATHS_MAX:
+            logger.error("%s; it is tried once more", outcome.reason)
+            state.enter(QUEUED)
+            self._queue.put_back(entry)
+            return
+        if outcome.ending is Ending.ABORTED:
+            logger.info("compacting %s-%d was given up: %s", *key, outcome.reason)
+        else:
+            next_step = "it is tried again later" if state.uncleanable is None else "it is uncleanable"
+            if outcome.ending is Ending.DIED:
+                next_step += " for an hour"
+            logger.error("cannot compact %s-%d: %s; %s", *key, outcome.reason, next_step)
+        self._finish(entry, RunOutcome(*key, error=outcome.reason))
+
+    def _finish(self, entry: QueueEntry, outcome: RunOutcome) -> None:
+        self._queue.finish(entry)
+        with self._health.guard("telling what came of a run"):
+            entry.tell(outcome)
 
     @property
     def _is_at_rest(self) -> bool:
-        return not self._running and not self._crew.seats
+        return not self._tasks and not self._workers.slots
 
-    def _look_whether_at_rest(self) -> None:
+    def _check_at_rest(self) -> None:
         if self._is_stopped and self._is_at_rest:
             self._at_rest.set()
 
-    # for people
+    # requests and status
 
     def run_now(self, topic: str, partitions: Sequence[int] | None, roll: bool, done: Done) -> None:
-        """Compact these partitions (None: all) of a topic as far as they can be, however little is dirty; with `roll`
-        also what is in their active segments. `done` hears what came of it when all of it is over."""
+        """Clean these partitions (None: all) of a topic as far as they can be, whatever their dirty ratio; with `roll`
+        also the records in their active segments. `done` gets the outcomes when all have ended."""
         if partitions is None:
             partitions = sorted(index for name, index in self._logs.logs if name == topic)
-        keys = [(topic, index) for index in dict.fromkeys(partitions)]
-        request = RunRequest(keys, done)
+        left = deque((topic, index) for index in dict.fromkeys(partitions))
+        request = RunRequest(left, done)
 
-        def decided(key: TopicPartition, refusal: str | None) -> None:
-            if refusal is None:
-                self._requests.add(key, request)
-                self._trouble.try_again()
-                return
-            try:
-                request.tell(RunOutcome(*key, error=refusal))
-            except Exception as error:
-                self._own_fault("telling what came of a run", error)
+        def turn() -> None:
+            for _ in range(min(len(left), 1 if roll else _REQUESTED_PER_TURN)):  # a new segment takes 1 ms
+                self._request(left.popleft(), request, roll)
+            if left:
+                self._clock.call_later(0, turn)
+            self._assign()
 
-        self._admission.take(keys, roll, decided, self._assign)
+        turn()
 
-    def _why_none(self) -> str | None:
+    def _request(self, key: TopicPartition, request: RunRequest, roll: bool) -> None:
+        log = self._logs.logs.get(key)
+        error = self._disabled_reason or refusal(log, roll, self._clock.wall_ms())
+        if error is None and log is not None:
+            self._states.of(log).forgive()
+            self._queue.request(key, request)
+            self._health.retry_now()
+        else:
+            with self._health.guard("telling what came of a run"):
+                request.tell(RunOutcome(*key, error=error))
+
+    @property
+    def _disabled_reason(self) -> str | None:
         if self._is_stopped:
             return "the broker stops"
         return None if self.is_enabled else "log.cleaner.enable is false"
 
-    def _why_nothing_runs(self) -> str | None:
-        return self.trouble if self.is_enabled else "log.cleaner.enable is false"
+    @property
+    def problem(self) -> str | None:
+        """The problem of the cleaner as a whole; None while all is well."""
+        return self._health.text
+
+    def status(self, topic: str | None = None) -> list[PartitionCleaning]:
+        """A row for each compacted partition (of one topic), as it is now."""
+        return list(self.rows(None if topic is None else [key for key in self._logs.logs if key[0] == topic]))
+
+    def rows(
+        self, keys: Iterable[TopicPartition] | None = None, *, as_last_seen: bool = False
+    ) -> Iterator[PartitionCleaning]:
+        """The rows of compacted logs among `keys` (None: all), each made when the iterator is advanced, so that a
+        caller who wants many can pause. `as_last_seen`: the plans of the last scan will do."""
+        for key in list(self._logs.logs) if keys is None else keys:
+            log = self._logs.logs.get(key)
+            if log is None or not is_compacted(log):
+                continue
+            state = self._states.of(log)
+            if state.plan is None or not as_last_seen:
+                with contextlib.suppress(OSError, KafkaError):  # the row has the error
+                    self._states.make_plan(state, self._clock.wall_ms())
+            why_nothing_runs = self.problem if self.is_enabled else "log.cleaner.enable is false"
+            yield state.row(why_nothing_runs, self._clock.monotonic_ms())
+
+    def totals(self) -> CleanerTotals:
+        uncleanable = [state for state in self._states if state.uncleanable is not None]
+        return self._totals._replace(
+            workers=len(self._workers.slots),
+            workers_busy=len(self._workers.busy),
+            uncleanable_partitions=len(uncleanable),
+            uncleanable_bytes=sum(state.plan.dirty_bytes for state in uncleanable if state.plan is not None),
+            failing_partitions=sum(state.is_failing for state in self._states),
+            ms_since_last_run=self._clock.monotonic_ms() - self._scanned_ms,
+        )
 
 
-def _of_our_own(error: Exception) -> Outcome:
+def _own_fault(error: Exception) -> Outcome:
     return Outcome(Ending.FAILED, f"the cleaner has a fault of its own: {error!r}")
+
+
+def _summary(result: CleanResult) -> str:
+    """The result of a cleaning, after the name of its log."""
+    stats = result.stats
+    return (
+        f"is compacted up to offset {result.end_offset}: {stats.bytes_read / (1 << 20):.1f} MiB are "
+        f"{stats.bytes_kept / (1 << 20):.1f} MiB now, {stats.records_read} records are {stats.records_kept}, in "
+        f"{stats.seconds:.1f} s"
+    )

@@ -110,7 +110,7 @@ def broker_metrics(
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
-        lambda: cleaner.trouble is not None,
+        lambda: cleaner.problem is not None,
     )
     _tell_of_totals(metrics, cleaner.totals)
     metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, topics, cleaner))
@@ -121,8 +121,8 @@ def broker_metrics(
 def health(logs: LogManager, cleaner: LogCleaner) -> str:
     """One line: "ok", or what is wrong although the broker serves."""
     wrong = [f"failed directory: {directory.path}" for directory in logs.directories.offline]
-    if cleaner.trouble is not None:
-        wrong.append(cleaner.trouble)
+    if cleaner.problem is not None:
+        wrong.append(cleaner.problem)
     if count := cleaner.totals().failing_partitions:
         wrong.append(f"{count} {'log' if count == 1 else 'logs'} cannot be compacted, see kafkalite cleaner status")
     return "; ".join(wrong) or "ok"
@@ -283,7 +283,7 @@ def _of_one_log(one: PartitionCleaning) -> tuple[float | None, ...]:
         one.uncleanable_bytes,
         one.first_dirty_offset,
         one.state is CleaningState.CLEANING,
-        one.state is CleaningState.SET_ASIDE,
+        one.state is CleaningState.UNCLEANABLE,
         one.runs,
         None if one.last_run_ms < 0 else one.last_run_ms / 1000,
         None if last is None else last.seconds,

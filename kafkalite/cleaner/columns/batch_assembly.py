@@ -1,4 +1,4 @@
-"""What is left of a piece, put together: batches as they were, batches built again, and headers without records.
+"""Assembles the cleaned batches of a piece: unchanged batches, rebuilt batches, and headers without records.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch (writeHeader, writeEmptyHeader).
 """
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.common.checksum import crc32c
 from kafkalite.record.batch import (
     CODEC_MASK,
@@ -23,7 +23,7 @@ from kafkalite.record.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
 )
-from kafkalite.record.columns.batch_columns import Array, Batches, Flags
+from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.compression import Buffer
 
 _CRC_AT = 17
@@ -32,25 +32,26 @@ _KNOWN = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _NO_TIMESTAMP = -1
 
 
-class Changed(NamedTuple):
-    """Batches that were built again, ascending: what stands behind their headers, and what is new in those."""
+class Rebuilt(NamedTuple):
+    """Batches with fewer or other records, ascending: the bytes after their headers, and their new header fields."""
 
     rows: Array
     body: list[bytes]
     base_timestamp: Array
     max_timestamp: Array
-    horizon: Array  # -1: none
+    delete_horizon: Array  # -1: none
 
 
 def assemble(
-    piece: Piece, batches: Batches, kept: Array, stays_empty: Flags, changed: Sequence[Changed]
+    piece: BatchPiece, kept: Array, stays_empty: Flags, rebuilt: Sequence[Rebuilt]
 ) -> tuple[memoryview, Array, Array, Array]:
-    """What is left, and size, last offset and largest timestamp of each batch in it.
+    """The cleaned data, and size, last offset and largest timestamp of each batch in it.
 
-    `kept` says how many records each batch of the piece has left. Those with some that are not `changed` stay as they
-    are. What `stays_empty` is left as a header.
+    `kept` is the number of retained records of each batch of the piece. A batch that retains records and is not
+    `rebuilt` stays as it is; one that `stays_empty` becomes a header.
     """
-    built = np.concatenate([c.rows for c in changed] or [np.empty(0, np.int64)])
+    batches = piece.batches
+    built = np.concatenate([c.rows for c in rebuilt] or [np.empty(0, np.int64)])
     is_new = stays_empty.copy()
     is_new[built] = True
     rows = np.flatnonzero((kept > 0) | stays_empty)
@@ -61,28 +62,28 @@ def assemble(
         return piece.data[:0], rows, rows, rows
     bodies: list[Buffer] = [b""] * len(batches)
     heads = batches.heads[is_new]
-    place = np.cumsum(is_new) - 1  # of a batch among those that are new
-    _empty(heads)
-    for c in changed:
+    place = np.cumsum(is_new) - 1  # of a batch among the new ones
+    _clear_records(heads)
+    for c in rebuilt:
         for row, body in zip(c.rows.tolist(), c.body, strict=True):
             bodies[row] = body
         at = place[c.rows]
         heads["attributes"][at] = batches.heads["attributes"][c.rows] & _KNOWN
-        heads["attributes"][at] |= np.where(c.horizon >= 0, DELETE_HORIZON, 0).astype(np.int16)
+        heads["attributes"][at] |= np.where(c.delete_horizon >= 0, DELETE_HORIZON, 0).astype(np.int16)
         heads["batch_length"][at] += np.array([len(body) for body in c.body], np.int64)
         heads["base_timestamp"][at] = c.base_timestamp
         heads["max_timestamp"][at] = c.max_timestamp
         heads["record_count"][at] = kept[c.rows]
     size[is_new] = heads["batch_length"].astype(np.int64) + PREFIX_BYTES
     latest[is_new] = heads["max_timestamp"]
-    out = _join(piece, batches, rows, is_new, heads, bodies)
+    out = _join(piece, rows, is_new, heads, bodies)
     end = np.cumsum(size[rows])
     _write_checksums(out, (end - size[rows])[is_new[rows]], end[is_new[rows]])
     return memoryview(out), size[rows], batches.last_offset[rows], latest[rows]
 
 
-def _empty(heads: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
-    """Make them headers without records. What is known of the producer stays, and the largest timestamp."""
+def _clear_records(heads: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+    """Make them headers without records. The producer's fields and the largest timestamp stay."""
     heads["batch_length"] = HEADER_BYTES - PREFIX_BYTES
     heads["attributes"] &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
     heads["base_timestamp"] = _NO_TIMESTAMP
@@ -90,14 +91,14 @@ def _empty(heads: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
 
 
 def _join(
-    piece: Piece,
-    batches: Batches,
+    piece: BatchPiece,
     rows: Array,
     is_new: Flags,
     heads: np.ndarray[tuple[int], np.dtype[np.void]],
     bodies: list[Buffer],
 ) -> bytearray:
-    """The batches `rows`; neighbours that stay as they are go as one."""
+    """The batches `rows`; neighbours that are unchanged go as one."""
+    batches = piece.batches
     headers = heads.tobytes()
     begins = np.ones(len(rows), np.bool_)
     begins[1:] = (np.diff(rows) != 1) | is_new[rows[1:]] | is_new[rows[:-1]]

@@ -1,9 +1,9 @@
-"""Packing and unpacking of very many batches: contexts of the codecs are kept from one batch to the next.
+"""Compression and decompression of very many batches, with codec contexts that are kept from one batch to the next.
 
-Setting up zstd for each batch of 10 KiB costs as much as unpacking it. A frame of lz4 as Kafka's clients write it,
-blocks that do not depend on each other and nothing else, is taken apart here: 3.2 us for such a batch instead of 6.2.
-What these fast ways do not understand goes the careful one of `compression`, which says what is wrong
-with it. Source: lz4_Frame_format.md, 1.6.
+Setting up zstd for each batch of 10 KiB costs as much as decompressing it. An lz4 frame as Kafka's clients write it,
+independent blocks and nothing else, is decoded here: 3.2 us for such a batch instead of 6.2. A frame that these fast
+paths do not accept is left to `compression`, which checks it and names the fault.
+Source: lz4_Frame_format.md, 1.6.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LZ4_BLOCK_BYTES = 64 << 10
 _LZ4_BLOCKS_MAX = 256
 _LZ4_SIZE = Struct("<I").unpack_from
 _LZ4_SIZE_BYTES = 4
-_LZ4_PLAIN = 1 << 31  # a block that is not packed
+_LZ4_PLAIN = 1 << 31  # a block that is not compressed
 # as much as level 22 of compression.zstd.level makes
 _ZSTD_WINDOW_BYTES_MAX = 128 << 20
 
@@ -31,70 +31,70 @@ class Codecs:
     """For one thread. The libraries are imported when a codec is first met."""
 
     def __init__(self) -> None:
-        self._room_bytes = _ROOM_BYTES_MIN  # what the last batches unpacked to would fit into
-        self._zstd_unpacker: Any = None
-        self._zstd_packer: Any = None
-        self._lz4_unpacker: Any = None
-        self._unpack_lz4_block: Any = None
+        self._room_bytes = _ROOM_BYTES_MIN  # enough for the last batches, decompressed
+        self._zstd_decompressor: Any = None
+        self._zstd_compressor: Any = None
+        self._lz4_decompressor: Any = None
+        self._decompress_lz4_block: Any = None
         self._lz4_block_error: Any = None
         self._room = bytearray()
 
     def room(self, size_bytes: int) -> bytearray:
-        """Memory for what is unpacked, always the same. What is in it is anything."""
+        """Memory for decompressed data, always the same. Its content is arbitrary."""
         if len(self._room) != size_bytes:
             self._room = bytearray(size_bytes)
         return self._room
 
-    def unpack(self, codec: int, data: Buffer) -> bytes:
+    def decompress(self, codec: int, data: Buffer) -> bytes:
         """As `decompress`. Raises Malformed."""
-        found = self._unpack_fast(codec, data)
+        found = self._decompress_fast(codec, data)
         if found is None:
             found = decompress(codec, data, UNPACKED_BYTES_MAX)
             self._room_bytes = min(max(_ROOM_BYTES_MIN, len(found) * 5 // 4), _ROOM_BYTES_MAX)
         elif len(found) * 8 < self._room_bytes > _ROOM_BYTES_MIN:
-            self._room_bytes //= 2  # one large batch shall not make room for all that follow
+            self._room_bytes //= 2  # one large batch must not reserve memory for all that follow
         return found
 
-    def pack(self, codec: int, data: Buffer) -> bytes:
+    def compress(self, codec: int, data: Buffer) -> bytes:
         """As `compress`, at the codec's own level."""
         if codec != ZSTD:
             return compress(codec, data)
-        if self._zstd_packer is None:
+        if self._zstd_compressor is None:
             import zstandard
 
-            self._zstd_packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-        packed: bytes = self._zstd_packer.compress(data)
-        return packed
+            self._zstd_compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+        compressed: bytes = self._zstd_compressor.compress(data)
+        return compressed
 
-    def _unpack_fast(self, codec: int, data: Buffer) -> bytes | None:
+    def _decompress_fast(self, codec: int, data: Buffer) -> bytes | None:
         if codec == LZ4:
-            return self._unlz4(data)
+            return self._lz4(data)
         if codec == ZSTD:
-            return self._unzstd(data)
+            return self._zstd(data)
         return None
 
-    def _unlz4(self, data: Buffer) -> bytes | None:
+    def _lz4(self, data: Buffer) -> bytes | None:
         if data[: len(_LZ4_HEAD)] == _LZ4_HEAD:
-            return self._unlz4_blocks(data)
-        if self._lz4_unpacker is None:
+            return self._lz4_blocks(data)
+        if self._lz4_decompressor is None:
             import lz4.frame
 
-            self._lz4_unpacker = lz4.frame.LZ4FrameDecompressor()
-        unpacker = self._lz4_unpacker
-        unpacker.reset()
+            self._lz4_decompressor = lz4.frame.LZ4FrameDecompressor()
+        decompressor = self._lz4_decompressor
+        decompressor.reset()
         try:
-            found: bytes = unpacker.decompress(data, self._room_bytes)
+            found: bytes = decompressor.decompress(data, self._room_bytes)
         except (RuntimeError, EOFError):
             return None
-        return found if unpacker.eof and not unpacker.unused_data else None
+        return found if decompressor.eof and not decompressor.unused_data else None
 
-    def _unlz4_blocks(self, data: Buffer) -> bytes | None:
-        """What follows `_LZ4_HEAD`: blocks, each with its size in front, and 0 behind the last one."""
-        if self._unpack_lz4_block is None:
+    def _lz4_blocks(self, data: Buffer) -> bytes | None:
+        """The content after `_LZ4_HEAD`: blocks, each after its size, and 0 after the last one."""
+        if self._decompress_lz4_block is None:
             import lz4.block
 
-            self._unpack_lz4_block, self._lz4_block_error = lz4.block.decompress, lz4.block.LZ4BlockError
-        unpack = self._unpack_lz4_block
+            self._decompress_lz4_block, self._lz4_block_error = lz4.block.decompress, lz4.block.LZ4BlockError
+        decompress_block = self._decompress_lz4_block
         blocks: list[Buffer] = []
         at = len(_LZ4_HEAD)
         while at <= len(data) - _LZ4_SIZE_BYTES:
@@ -111,22 +111,22 @@ class Codecs:
                 blocks.append(data[at:end])
             else:
                 try:
-                    blocks.append(unpack(data[at:end], uncompressed_size=_LZ4_BLOCK_BYTES))
+                    blocks.append(decompress_block(data[at:end], uncompressed_size=_LZ4_BLOCK_BYTES))
                 except self._lz4_block_error:
                     return None
             at = end
         return None
 
-    def _unzstd(self, data: Buffer) -> bytes | None:
+    def _zstd(self, data: Buffer) -> bytes | None:
         import zstandard
 
-        if self._zstd_unpacker is None:
-            self._zstd_unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+        if self._zstd_decompressor is None:
+            self._zstd_decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
         try:
-            # a frame that tells its size is believed no further than the room goes; Java's do not tell it
+            # a frame's own size is not trusted beyond the room; Java's frames have none
             if zstandard.frame_content_size(data) > self._room_bytes:
                 return None
-            found: bytes = self._zstd_unpacker.decompress(
+            found: bytes = self._zstd_decompressor.decompress(
                 data, max_output_size=self._room_bytes, allow_extra_data=False
             )
         except zstandard.ZstdError:

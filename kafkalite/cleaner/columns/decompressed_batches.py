@@ -1,4 +1,4 @@
-"""The records of some batches, unpacked, behind one another: what columns of records are positions in."""
+"""The decompressed records of some batches, one behind the other: columns of records are positions in them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import numpy as np
 from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.cleaner.columns.record_keys import read_offset_deltas
 from kafkalite.cleaner.columns.record_starts import find_records_of
-from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES
-from kafkalite.record.columns.batch_columns import Array, Batches
+from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes, Corrupt
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 GROUP_BYTES = 8 << 20
-"""Of unpacked records at once. One batch by itself may be more."""
+"""Of decompressed records at once. One batch by itself may be more."""
 
 RECORDS_MAX = 1 << 24
-"""Of one batch. Their columns take 1 GiB; a few packed bytes can say that they are more."""
+"""Of one batch. Their columns take 1 GiB; a few compressed bytes can claim more."""
 
 
-class Unpacked(NamedTuple):
-    """All records of the batches `rows`: `record_count` each, and where each begins (its length) and ends in `data`."""
+class RecordGroup(NamedTuple):
+    """All records of the batches `rows`: `record_count` of each batch, and where each record begins (with its length)
+    and ends in `data`."""
 
     data: Bytes
     rows: Array
@@ -41,21 +42,22 @@ class Unpacked(NamedTuple):
         return first
 
 
-def unpack(piece: Piece, rows: Array, codecs: Codecs, group_bytes: int = GROUP_BYTES) -> Iterator[Unpacked]:
-    """The records of the batches `rows` of a piece, in groups. Batches without records must not be among them.
+def decompress_batches(
+    piece: BatchPiece, rows: Array, codecs: Codecs, group_bytes: int = GROUP_BYTES
+) -> Iterator[RecordGroup]:
+    """The records of the batches `rows` of a piece, in groups. Each batch must have records.
 
-    The data of a group are there until the next one is asked for: all are unpacked into the same memory.
-    Raises CleaningFailed for a batch whose records are not what its header says.
+    The data of a group are valid until the next group is requested: all are decompressed into the same memory.
+    Raises CleaningFailed for a batch whose records do not match its header.
     """
     batches = piece.batches
-    assert batches is not None
     if not len(rows):
         return
     start = batches.position[rows] + HEADER_BYTES
     end = batches.position[rows] + batches.size_bytes[rows]
     codec = batches.codec[rows]
     if not codec.any():
-        yield _found(piece, batches, rows, np.frombuffer(piece.data, np.uint8), start, end)
+        yield _group(piece, rows, np.frombuffer(piece.data, np.uint8), start, end)
         return
     room = codecs.room(group_bytes)
     data = np.frombuffer(room, np.uint8)
@@ -63,31 +65,32 @@ def unpack(piece: Piece, rows: Array, codecs: Codecs, group_bytes: int = GROUP_B
     filled = first = 0
     for i, (kind, a, b) in enumerate(zip(codec.tolist(), start.tolist(), end.tolist(), strict=True)):
         try:
-            found = codecs.unpack(kind, piece.data[a:b]) if kind else piece.data[a:b]
+            found = codecs.decompress(kind, piece.data[a:b]) if kind else piece.data[a:b]
         except Malformed as error:
             raise piece.refuse(a - HEADER_BYTES, str(error)) from None
         if filled + len(found) > len(room):
             if ends:
-                yield _found(piece, batches, rows[first:i], data[:filled], *_between(ends))
+                yield _group(piece, rows[first:i], data[:filled], *_between(ends))
                 filled, ends, first = 0, [], i
             if len(found) > len(room):
-                yield _found(piece, batches, rows[i : i + 1], np.frombuffer(found, np.uint8), *_between([len(found)]))
+                yield _group(piece, rows[i : i + 1], np.frombuffer(found, np.uint8), *_between([len(found)]))
                 first = i + 1
                 continue
         room[filled : filled + len(found)] = found
         filled += len(found)
         ends.append(filled)
     if ends:
-        yield _found(piece, batches, rows[first:], data[:filled], *_between(ends))
+        yield _group(piece, rows[first:], data[:filled], *_between(ends))
 
 
 def _between(ends: list[int]) -> tuple[Array, Array]:
-    """Where each of the batches begins and ends that lie behind one another."""
+    """Where each batch begins and ends, one behind the other."""
     end = np.array(ends, np.int64)
     return end - np.diff(end, prepend=0), end
 
 
-def _found(piece: Piece, batches: Batches, rows: Array, data: Bytes, start: Array, end: Array) -> Unpacked:
+def _group(piece: BatchPiece, rows: Array, data: Bytes, start: Array, end: Array) -> RecordGroup:
+    batches = piece.batches
     count = batches.record_count[rows]
     wrong = (count < 0) | (count * RECORD_BYTES_MIN > end - start)
     if wrong.any():
@@ -100,26 +103,24 @@ def _found(piece: Piece, batches: Batches, rows: Array, data: Bytes, start: Arra
         raise piece.refuse(at, f"it holds {count.max()} records, and there is memory for {RECORDS_MAX}")
     is_dense = batches.column("last_offset_delta")[rows] + 1 == count
     try:
-        return Unpacked(data, rows, count, *find_records_of(data, start, end, count, is_dense))
+        return RecordGroup(data, rows, count, *find_records_of(data, start, end, count, is_dense))
     except Corrupt as error:
         raise piece.refuse(int(batches.position[rows[error.row]]), error.why) from None
 
 
-def corrupt(piece: Piece, group: Unpacked, error: Corrupt) -> CleaningFailed:
-    """What to raise about the record `error.row` of a group."""
-    assert piece.batches is not None
+def corrupt(piece: BatchPiece, group: RecordGroup, error: Corrupt) -> CleaningFailed:
+    """The exception to raise about the record `error.row` of a group."""
     row = int(np.searchsorted(group.first, error.row, "right")) - 1
     return piece.refuse(int(piece.batches.position[group.rows[row]]), error.why)
 
 
-def offsets_of(piece: Piece, group: Unpacked) -> Array:
+def offsets_of(piece: BatchPiece, group: RecordGroup) -> Array:
     """The offset of each record.
 
-    A batch that lost nothing yet has as many records as offsets, so its records need not be asked. Raises
+    A batch that never lost a record has as many records as offsets, so its records need not be read. Raises
     CleaningFailed.
     """
     batches = piece.batches
-    assert batches is not None
     rows, count = group.rows, group.record_count
     first = group.first
     offset = np.arange(len(group.begin)) + np.repeat(batches.base_offset[rows] - first, count)

@@ -1,9 +1,9 @@
-"""What is left of the records of a batch, as it is written again.
+"""The retained records of a batch, encoded as they are written again.
 
-Offset deltas stay, for the base offset stays. Times are counted from a new base: the time of the first record that is
-left, or the delete horizon, if the batch has one. Where that is the old base the records' bytes are as they were;
-elsewhere each gets a new length and time in front of bytes that are as they were. A batch whose times are the broker's
-has its time as base, and zeros.
+Offset deltas stay, for the base offset stays. Timestamp deltas have a new base: the timestamp of the first retained
+record, or the delete horizon, if the batch has one. If that is the old base, the records' bytes are unchanged;
+otherwise each record gets a new length and timestamp delta, and its other bytes are unchanged. A batch with
+LogAppendTime has that time as its base, and zeros.
 Source: org.apache.kafka.common.record.MemoryRecords.buildRetainedRecordsInto, MemoryRecordsBuilder; KIP-534.
 """
 
@@ -12,30 +12,29 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.cleaner.columns.record_keys import skip_varints
-from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.batch_columns import Array, Flags
 from kafkalite.record.columns.message_columns import varint_width, write_varints, zigzag
 from kafkalite.record.columns.varint_columns import Bytes, read_varints
 
-_CELL_BYTES = 16  # length, attributes and time of a record: 5 + 1 + 10 bytes at the most
+_CELL_BYTES = 16  # length, attributes and timestamp delta of a record: 5 + 1 + 10 bytes at most
 NO_TIMESTAMP = -1
 
 
-class Times(NamedTuple):
-    """Of batches that are written again, one row each. `horizon` is -1 for a batch without one; `of_all` is the time of
-    all records where that is the broker's (`is_of_all`)."""
+class Timestamps(NamedTuple):
+    """Of batches that are written again, one row each. `delete_horizon` is -1 for a batch without one; `log_append` is
+    the timestamp of all records of a batch with LogAppendTime."""
 
     base: Array
-    horizon: Array
-    is_of_all: npt.NDArray[np.bool_]
-    of_all: Array
+    delete_horizon: Array
+    is_log_append: Flags
+    log_append: Array
 
 
 class Bodies(NamedTuple):
-    """What stands behind each batch's header, packed; and its two times."""
+    """The bytes after each batch's header, compressed, and its two timestamps."""
 
     body: list[bytes]
     base_timestamp: Array
@@ -43,18 +42,18 @@ class Bodies(NamedTuple):
 
 
 def build_bodies(
-    data: Bytes, begin: Array, end: Array, count: Array, times: Times, codec: Array, codecs: Codecs
+    data: Bytes, begin: Array, end: Array, count: Array, timestamps: Timestamps, codec: Array, codecs: Codecs
 ) -> Bodies:
-    """`count` records for each batch, one at least, which lie from `begin` to `end`. Raises Corrupt."""
+    """`count` records for each batch, at least one, from `begin` to `end`. Raises Corrupt."""
     first = np.cumsum(count) - count
     behind_length = skip_varints(data, begin)
     delta, behind_time = read_varints(data, behind_length + 1, 64)
     batch = np.repeat(np.arange(len(count)), count)
-    timestamp = times.base[batch] + delta
-    np.copyto(timestamp, times.of_all[batch], where=times.is_of_all[batch])
-    base = np.where(times.horizon >= 0, times.horizon, timestamp[first])
+    timestamp = timestamps.base[batch] + delta
+    np.copyto(timestamp, timestamps.log_append[batch], where=timestamps.is_log_append[batch])
+    base = np.where(timestamps.delete_horizon >= 0, timestamps.delete_horizon, timestamp[first])
     latest = np.maximum(np.maximum.reduceat(timestamp, first), NO_TIMESTAMP)
-    latest = np.where(times.is_of_all, times.of_all, latest)
+    latest = np.where(timestamps.is_log_append, timestamps.log_append, latest)
     new_delta = timestamp - base[batch]
     view = data.data
     if (new_delta == delta).all():
@@ -77,15 +76,13 @@ def build_bodies(
     bodies = []
     for i, kind in enumerate(codec.tolist()):
         body = b"".join(pieces[first_piece[i] : first_piece[i + 1]])
-        bodies.append(codecs.pack(kind, body) if kind else body)
+        bodies.append(codecs.compress(kind, body) if kind else body)
     return Bodies(bodies, base, latest)
 
 
 def _cells(rest_bytes: Array, delta: Array) -> tuple[bytes, Array]:
-    """Length, attributes (none are in use) and time of each record, in cells of 16 bytes, and where each ends.
-
-    `rest_bytes` is what follows them.
-    """
+    """Length, attributes (none are in use) and timestamp delta of each record, in cells of 16 bytes, and where each
+    ends. `rest_bytes` is the size of the rest of the record."""
     time = zigzag(delta)
     length = zigzag(rest_bytes + 1 + varint_width(time))
     cells = np.zeros(len(delta) * _CELL_BYTES, np.uint8)

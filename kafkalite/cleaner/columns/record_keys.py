@@ -1,6 +1,6 @@
-"""Keys of records as columns, and which records are tombstones: all that the cleaner wants to know of most of them.
+"""Keys of records as columns, and which records are tombstones: the cleaner needs no more of most records.
 
-Times, values and headers are not decoded: a varint that only has to be passed costs half of one that is read.
+Timestamps, values and headers are not decoded: to skip a varint costs half as much as to read it.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ class RecordKeys(NamedTuple):
     is_tombstone: Flags  # its value is null
 
     @property
-    def is_there(self) -> Flags:
-        there: Flags = self.end >= self.start
-        return there
+    def is_present(self) -> Flags:
+        present: Flags = self.end >= self.start
+        return present
 
 
 def read_keys(data: Bytes, begin: Array, end: Array) -> RecordKeys:
-    """The keys of the records from `begin` to `end`. Raises Corrupt with the row of a record that is none."""
-    at = skip_varints(data, begin) + 1  # its length, and one byte of attributes
-    at = skip_varints(data, at)  # its time
-    at = skip_varints(data, at)  # its number
+    """The keys of the records from `begin` to `end`. Raises Corrupt with the row of a malformed record."""
+    at = skip_varints(data, begin) + 1  # its length, and a byte of attributes
+    at = skip_varints(data, at)  # its timestamp delta
+    at = skip_varints(data, at)  # its offset delta
     start, key_end, at = read_fields(data, at)
     refuse(at >= end, "a record whose key does not end in it")
     first = data.take(at)
-    is_null = first == _NULL_SIZE
+    is_tombstone = first == _NULL_SIZE
     odd = np.flatnonzero(first & _ODD == _ODD)
     if len(odd):
-        is_null[odd] = read_varints(data, at[odd])[0] < 0
-    return RecordKeys(start, key_end, is_null)
+        is_tombstone[odd] = read_varints(data, at[odd])[0] < 0
+    return RecordKeys(start, key_end, is_tombstone)
 
 
 def read_offset_deltas(data: Bytes, begin: Array) -> Array:
-    """The numbers of the records that begin at `begin`. Raises Corrupt."""
+    """The offset deltas of the records at `begin`. Raises Corrupt."""
     at = skip_varints(data, begin) + 1
     delta, _ = read_varints(data, skip_varints(data, at))
     return delta.astype(np.int64)

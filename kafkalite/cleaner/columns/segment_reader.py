@@ -1,9 +1,9 @@
-"""A segment's file in large pieces of whole batches.
+"""Reads a segment's file in large pieces of whole batches.
 
-Large, because columns pay by the step and not by the row. Each piece is of one kind: batches of format v2 with their
-headers as columns, or messages of formats v0 and v1, which may stand in front of them in old logs.
-Whatever is not whole batches from the first byte to the last, whose offsets ascend, is refused with its place: what
-cannot be read must not be written again, and which of two records is the later one must be beyond doubt.
+Large, because columns cost per step and not per row. Each piece is of one kind: batches of format v2 with their
+headers as columns, or messages of formats v0 and v1, which may precede them in old logs.
+A file that is not whole batches from the first byte to the last, with ascending offsets, is refused with the position:
+unreadable data must not be written again, and of two records the later one must be known without doubt.
 """
 
 from __future__ import annotations
@@ -33,22 +33,26 @@ _BYTES_MIN = 26  # of a message of v0, the smallest thing that a log holds
 
 @dataclass(slots=True)
 class Piece:
-    """`data` stands at `position` of the file at `path`; positions in `batches` and `entries` count from its start."""
+    """`data` is at `position` of the file at `path`; positions in batches and entries count from its start."""
 
     path: str
     position: int
     data: memoryview
-    batches: Batches | None  # None: messages of formats v0 and v1
-    entries: list[tuple[int, int]]  # (start, end) of those
 
-    def refuse(self, at: int, why: str) -> CleaningFailed:
-        """What to raise about the batch at `at` of `data`."""
-        return CleaningFailed(f"{self.path}: the batch at position {self.position + at} cannot be compacted: {why}")
+    def refuse(self, at: int, reason: str) -> CleaningFailed:
+        """The exception to raise about the batch at `at` of `data`."""
+        return CleaningFailed(f"{self.path}: the batch at position {self.position + at} cannot be compacted: {reason}")
+
+
+@dataclass(slots=True)
+class BatchPiece(Piece):
+    """Batches of format v2."""
+
+    batches: Batches
 
     def check(self, rows: Array) -> None:
-        """That the batches `rows` are what their checksums say. Raises CleaningFailed."""
+        """Check the checksums of the batches `rows`. Raises CleaningFailed."""
         batches = self.batches
-        assert batches is not None
         start = batches.position[rows]
         crcs = batches.heads["crc"][rows].tolist()
         data = self.data
@@ -57,10 +61,19 @@ class Piece:
                 raise self.refuse(at, "its checksum is wrong")
 
 
-def read_pieces(files: Files, path: str, size_bytes: int, piece_bytes: int = PIECE_BYTES) -> Iterator[Piece]:
+@dataclass(slots=True)
+class LegacyPiece(Piece):
+    """Messages and wrappers of formats v0 and v1, each as (start, end)."""
+
+    entries: list[tuple[int, int]]
+
+
+def read_pieces(
+    files: Files, path: str, size_bytes: int, piece_bytes: int = PIECE_BYTES
+) -> Iterator[BatchPiece | LegacyPiece]:
     """The first `size_bytes` of the file at `path`, in order. A batch larger than `piece_bytes` comes by itself.
 
-    Raises CleaningFailed where no whole batch is or offsets do not ascend, OSError.
+    Raises CleaningFailed where a batch is not whole or offsets do not ascend, OSError.
     """
     if not size_bytes:
         return
@@ -96,24 +109,22 @@ def _read(files: Files, fd: int, path: str, position: int, count: int) -> memory
     return memoryview(data)
 
 
-def _split(path: str, position: int, data: memoryview) -> Iterator[Piece]:
-    """The runs of one format in `data`. What is cut off at the end is left."""
+def _split(path: str, position: int, data: memoryview) -> Iterator[BatchPiece | LegacyPiece]:
+    """The runs of one format in `data`, without a batch that is cut off at the end."""
     try:
-        batches = scan(data)
+        batches = _scan(path, position, data)
     except OldFormat:
         pass
-    except Malformed as error:
-        raise CleaningFailed(f"{path} cannot be compacted: from position {position} on: {error}") from None
     else:
         if len(batches):
-            yield Piece(path, position, data[: batches.consumed_bytes], batches, [])
+            yield BatchPiece(path, position, data[: batches.consumed_bytes], batches)
         return
     at = end = 0
     while at + _BYTES_MIN <= len(data):
-        is_old = data[at + _MAGIC_AT] < MAGIC
+        is_legacy = data[at + _MAGIC_AT] < MAGIC
         entries: list[tuple[int, int]] = []
         end = at
-        while end + _BYTES_MIN <= len(data) and (data[end + _MAGIC_AT] < MAGIC) == is_old:
+        while end + _BYTES_MIN <= len(data) and (data[end + _MAGIC_AT] < MAGIC) == is_legacy:
             size = _LENGTH.unpack_from(data, end)[0] + PREFIX_BYTES
             if size < _BYTES_MIN:
                 raise CleaningFailed(f"{path}: no batch at position {position + end}: its length says {size - 12}")
@@ -124,20 +135,29 @@ def _split(path: str, position: int, data: memoryview) -> Iterator[Piece]:
         if end == at:
             return
         run = data[at:end]
-        try:
-            yield Piece(path, position + at, run, None if is_old else scan(run), entries if is_old else [])
-        except Malformed as error:
-            raise CleaningFailed(f"{path} cannot be compacted: from position {position + at} on: {error}") from None
+        if is_legacy:
+            yield LegacyPiece(path, position + at, run, entries)
+        else:
+            yield BatchPiece(path, position + at, run, _scan(path, position + at, run))
         at = end
 
 
-def _ascend(piece: Piece, before: int) -> int:
-    """The last offset of a piece, all of whose offsets lie behind `before` and ascend from entry to entry."""
-    if piece.batches is not None:
+def _scan(path: str, position: int, data: memoryview) -> Batches:
+    try:
+        return scan(data)
+    except OldFormat:
+        raise
+    except Malformed as error:
+        raise CleaningFailed(f"{path} cannot be compacted: from position {position} on: {error}") from None
+
+
+def _ascend(piece: BatchPiece | LegacyPiece, before: int) -> int:
+    """The last offset of a piece. Raises CleaningFailed unless its offsets ascend, and all are above `before`."""
+    if isinstance(piece, BatchPiece):
         first, last = piece.batches.base_offset, piece.batches.last_offset
         at = piece.batches.position
     else:
-        # where a wrapper begins only its content says
+        # the first offset of a wrapper is only in its content
         first = last = np.array([_OFFSET.unpack_from(piece.data, start)[0] for start, _ in piece.entries], np.int64)
         at = np.array([start for start, _ in piece.entries], np.int64)
     falls = (last < first) | (first <= np.append(before, last[:-1]))
@@ -148,7 +168,7 @@ def _ascend(piece: Piece, before: int) -> int:
 
 
 def _whole(path: str, position: int, data: memoryview, size_bytes: int) -> int:
-    """How many bytes the batch takes of which `data` is the beginning."""
+    """The size of the batch that begins in `data`."""
     left = size_bytes - position
     size = _LENGTH.unpack_from(data)[0] + PREFIX_BYTES if len(data) >= _BYTES_MIN else _BYTES_MIN
     if size > left:

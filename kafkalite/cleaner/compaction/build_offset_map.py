@@ -1,8 +1,8 @@
-"""The first reading of a pass: the latest offset of every key in the dirty range goes into the map.
+"""Builds the offset map of a cleaning: the latest offset of every key in the dirty range.
 
-Control batches and data of aborted transactions have no say, nor have records without a key. When the map is full the
-reading ends, in the middle of a batch if need be: the pass then compacts up to there, and the next one goes on. Every
-checksum is looked at, for what is corrupt must not be written again with a checksum that is right.
+Control batches, data of aborted transactions and records without a key are left out. When the map is full, building
+ends, in the middle of a batch if need be: the log is then cleaned up to there, and the next cleaning goes on. Every
+checksum is checked, for corrupt data must not be written again with a valid checksum.
 Source: kafka.log.Cleaner.buildOffsetMap, buildOffsetMapForSegment.
 """
 
@@ -12,77 +12,76 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.decompressed_batches import Unpacked, corrupt, offsets_of, unpack
+from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
 from kafkalite.cleaner.columns.record_keys import read_keys
-from kafkalite.cleaner.columns.segment_reader import Piece, read_pieces
+from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.legacy_messages import keys_of, last_offset, read_entry
 from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
-from kafkalite.cleaner.job.job import SourceSegment
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.record.columns.varint_columns import Corrupt
 from kafkalite.record.record import Record
 
 _BLOCK_ROWS = 16384  # a block's columns stay in the second-level cache
-_OLD_RECORDS = 16384
-_OLD_BYTES = 8 << 20  # of values that are held with them
+_LEGACY_RECORDS_MAX = 16384
+_LEGACY_BYTES_MAX = 8 << 20  # of values that are held with them
 
 
-class _OldRecords(NamedTuple):
-    """Records with a key, the offsets of those without, and the last offsets of the entries that they were in."""
+class _LegacyRecords(NamedTuple):
+    """Records with a key, the offsets of those without one, and the last offsets of their entries."""
 
     records: list[Record]
     keyless: list[int]
-    ends: list[int]
+    last_offsets: list[int]
 
 
 class OffsetMapBuilder:
-    """`latest_offset`: up to there every record is in the map, or need not be. `is_full`: the map had no more room."""
+    """`latest_offset`: all records up to it are in the map, or need not be. `is_full`: the map had no more room."""
 
-    def __init__(self, state: CleanContext, offset_map: SkimpyOffsetMap) -> None:
-        self._state = state
+    def __init__(self, context: CleanContext, offset_map: SkimpyOffsetMap) -> None:
+        self._context = context
         self._map = offset_map
-        self._transactions = TransactionMetadata(state.aborted)
-        self._from = state.job.first_dirty_offset
+        self._transactions = TransactionMetadata(context.aborted)
+        self._from = context.job.first_dirty_offset
         self.latest_offset = self._from - 1
         self.is_full = False
         self._none = np.empty(0, np.int64)
 
-    def read(self) -> None:
+    def build(self) -> None:
         """Raises CleaningFailed, OSError."""
-        job = self._state.job
+        job = self._context.job
         for segment in job.segments:
             if segment.end_offset > self._from and segment.base_offset < job.first_uncleanable_offset:
-                self._read_segment(segment)
+                self._add_segment(segment)
                 if self.is_full:
                     return
-                # behind the last record there may be a gap
+                # there may be a gap after the last record
                 self.latest_offset = min(segment.end_offset, job.first_uncleanable_offset) - 1
 
-    def _read_segment(self, segment: SourceSegment) -> None:
-        state = self._state
-        for piece in read_pieces(state.files, state.path_of(segment), segment.size_bytes, state.piece_bytes):
-            state.took(len(piece.data))
-            state.stats.map_bytes_read += len(piece.data)
-            if piece.batches is None:
-                self._read_old(piece)
+    def _add_segment(self, segment: SourceSegment) -> None:
+        context = self._context
+        for piece in read_pieces(context.files, context.path_of(segment), segment.size_bytes, context.piece_bytes):
+            context.throttle(len(piece.data))
+            context.stats.map_bytes_read += len(piece.data)
+            if isinstance(piece, BatchPiece):
+                self._add_batches(piece)
             else:
-                self._read_batches(piece)
+                self._add_legacy(piece)
             del piece  # the next one is read into its memory
             if self.is_full:
                 return
 
-    def _read_batches(self, piece: Piece) -> None:
+    def _add_batches(self, piece: BatchPiece) -> None:
         batches = piece.batches
-        assert batches is not None
         last = batches.last_offset
         dirty = last >= self._from
         piece.check(np.flatnonzero(dirty))
-        aborted, _ = self._transactions.see_piece(piece, dirty)
+        aborted, _ = self._transactions.on_batches(piece, dirty)
         count = batches.record_count
-        self._state.stats.map_records_read += int(count[dirty].sum())
+        self._context.stats.map_records_read += int(count[dirty].sum())
         rows = np.flatnonzero(dirty & ~aborted & ~batches.is_control & (count > 0))
-        for group in unpack(piece, rows, self._state.codecs):
+        for group in decompress_batches(piece, rows, self._context.codecs):
             self._put_group(piece, group)
             del group
             if self.is_full:
@@ -90,7 +89,7 @@ class OffsetMapBuilder:
         if dirty.any():
             self.latest_offset = max(self.latest_offset, int(last[dirty][-1]))
 
-    def _put_group(self, piece: Piece, group: Unpacked) -> None:
+    def _put_group(self, piece: BatchPiece, group: RecordGroup) -> None:
         offset = offsets_of(piece, group)
         for first in range(0, len(offset), _BLOCK_ROWS):
             rows = slice(first, first + _BLOCK_ROWS)
@@ -98,27 +97,26 @@ class OffsetMapBuilder:
                 keys = read_keys(group.data, group.begin[rows], group.end[rows])
             except Corrupt as error:
                 raise corrupt(piece, group, Corrupt(first + error.row, error.why)) from None
-            start, end, marked, at = keys.start, keys.end, keys.is_tombstone, offset[rows]
-            counts = keys.is_there
+            start, end, tombstone, at = keys.start, keys.end, keys.is_tombstone, offset[rows]
+            counts = keys.is_present
             if at[0] < self._from:
                 counts &= at >= self._from
             keyless = self._none
             if not counts.all():
-                keyless = at[~keys.is_there & (at >= self._from)]
-                start, end, marked, at = start[counts], end[counts], marked[counts], at[counts]
-            taken = self._map.put(group.data, start, end, at, marked)
+                keyless = at[~keys.is_present & (at >= self._from)]
+                start, end, tombstone, at = start[counts], end[counts], tombstone[counts], at[counts]
+            taken = self._map.put(group.data, start, end, at, tombstone)
             if taken < len(at):
                 self._stop_before(piece, int(at[taken]), int(at[taken - 1]) if taken else -1)
                 keyless = keyless[keyless <= self.latest_offset]
             elif taken:
                 self.latest_offset = max(self.latest_offset, int(at[-1]))
-            self._state.stats.keyless_dropped += len(keyless)
+            self._context.stats.keyless_dropped += len(keyless)
             if self.is_full:
                 return
 
-    def _stop_before(self, piece: Piece, offset: int, before: int) -> None:
-        """The map is full: the record at `offset` did not find room, and that at `before` was the last that did."""
-        assert piece.batches is not None
+    def _stop_before(self, piece: BatchPiece, offset: int, before: int) -> None:
+        """The map is full: it has no room for the record at `offset`; the last one in it is at `before`."""
         self.is_full = True
         last = piece.batches.last_offset
         whole = last[last < offset]
@@ -126,15 +124,15 @@ class OffsetMapBuilder:
 
     # formats v0 and v1
 
-    def _read_old(self, piece: Piece) -> None:
-        some = _OldRecords([], [], [])
+    def _add_legacy(self, piece: LegacyPiece) -> None:
+        some = _LegacyRecords([], [], [])
         held_bytes = 0
         for start, end in piece.entries:
             last = last_offset(piece, start)
             if last < self._from:
                 continue
             found = read_entry(piece, start, end).records
-            self._state.stats.map_records_read += len(found)
+            self._context.stats.map_records_read += len(found)
             for record in found:
                 if record.offset < self._from:
                     continue
@@ -143,22 +141,22 @@ class OffsetMapBuilder:
                 else:
                     some.records.append(record)
                     held_bytes += len(record.value or b"")
-            some.ends.append(last)
-            if len(some.records) >= _OLD_RECORDS or held_bytes >= _OLD_BYTES:
-                self._put_old(some)
+            some.last_offsets.append(last)
+            if len(some.records) >= _LEGACY_RECORDS_MAX or held_bytes >= _LEGACY_BYTES_MAX:
+                self._put_legacy(some)
                 if self.is_full:
                     return
-                some = _OldRecords([], [], [])
+                some = _LegacyRecords([], [], [])
                 held_bytes = 0
-        self._put_old(some)
+        self._put_legacy(some)
 
-    def _put_old(self, some: _OldRecords) -> None:
-        records, ends = some.records, some.ends
+    def _put_legacy(self, some: _LegacyRecords) -> None:
+        records, last_offsets = some.records, some.last_offsets
         taken = self._map.put(*keys_of(records)) if records else 0
         if taken < len(records):
             self.is_full = True
-            ends = [end for end in ends if end < records[taken].offset]
+            last_offsets = [offset for offset in last_offsets if offset < records[taken].offset]
             if taken:
-                ends.append(records[taken - 1].offset)
-        self.latest_offset = max(self.latest_offset, *ends, -1)
-        self._state.stats.keyless_dropped += sum(offset <= self.latest_offset for offset in some.keyless)
+                last_offsets.append(records[taken - 1].offset)
+        self.latest_offset = max(self.latest_offset, *last_offsets, -1)
+        self._context.stats.keyless_dropped += sum(offset <= self.latest_offset for offset in some.keyless)

@@ -1,12 +1,12 @@
-"""One pass over a log: read what is dirty, then write every segment again without what nobody needs.
+"""The cleaning of one log: builds an offset map of the dirty range, then rewrites segments without superseded records.
 
-    1  first reading    the dirty range into the map: the latest offset of every key, as far as the map has room
-    2  groups           neighbouring segments that fit into one, up to where the map came
-    3  second reading   group by group: what survives goes to `.cleaned` files, which are complete and on the disk
-                        before `swap` is told of them
+    1  build the offset map    the latest offset of every key in the dirty range, as far as the map has room
+    2  group segments          neighbours that fit into one, up to the end of the map
+    3  clean segments          group by group, the retained records go to `.cleaned` files, which are complete and on
+                               the disk before `swap` is called
 
-The records that are left, their batches' headers, and the bytes of what is not packed are those that Apache Kafka's
-cleaner leaves. Nothing here knows the log as an object: a job is values, so it can be done in another process.
+The retained records, their batches' headers, and the bytes of uncompressed batches are those that Apache Kafka's
+cleaner leaves. A job is values, not a log object, so it can be performed in another process.
 Source: kafka.log.Cleaner (doClean, cleanSegments); KIP-58, KIP-98, KIP-354, KIP-534.
 """
 
@@ -25,73 +25,69 @@ from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.compaction.segment_groups import group_segments
 from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.compaction.transaction_metadata import read_aborted
-from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult
+from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Files
-
-
-def _ignore(count: int) -> None:
-    """Nobody waits, nobody looks."""
 
 
 def clean(
     job: CleanJob,
     files: Files,
     swap: Callable[[CleanedSegment], bool],
-    throttle: Callable[[int], None] = _ignore,
-    progress: Callable[[int], None] = _ignore,
+    throttle: Callable[[int], None] = lambda count: None,
     *,
     piece_bytes: int = PIECE_BYTES,
 ) -> CleanResult:
-    """Compact the log of `job`. `swap` says whether to go on.
+    """Clean the log of `job`. `swap` returns whether to go on; `throttle` gets the size of every piece that was read or
+    written, and may wait.
 
-    `throttle` is told of the bytes of every piece that was read or written and may wait; `progress` of those read, in
-    both readings. Raises CleaningFailed, OSError, and what those three raise; then nothing is left of the group that
-    was being written. Groups that were swapped in before stay: they lack only what later ones have.
+    Raises CleaningFailed, OSError, and the exceptions of both callbacks; then the files of the unfinished group are
+    removed. Groups that were swapped in before stay: they lack only records that later ones supersede.
     """
     began = time.monotonic()
     aborted = read_aborted(files, job.directory)
-    state = CleanContext(job, files, aborted, throttle, progress, max(piece_bytes, job.io_buffer_bytes))
-    survivors, is_full = _read_dirty(state)
-    stats = state.stats
+    context = CleanContext(job, files, aborted, throttle, max(piece_bytes, job.io_buffer_bytes))
+    retained, is_full = _build_offset_map(context)
+    stats = context.stats
     stats.map_seconds = time.monotonic() - began
-    is_swapped = _rewrite(state, survivors, swap)
+    is_swapped = _clean_segments(context, retained, swap)
     stats.seconds = time.monotonic() - began
     if not is_swapped:
         return CleanResult(job.first_dirty_offset, False, stats)
-    return CleanResult(survivors.latest_offset + 1, not is_full, stats)
+    return CleanResult(retained.latest_offset + 1, not is_full, stats)
 
 
-def _read_dirty(state: CleanContext) -> tuple[RetainedRecords, bool]:
-    """The first reading, and whether the map was full before the dirty range ended."""
-    job = state.job
+def _build_offset_map(context: CleanContext) -> tuple[RetainedRecords, bool]:
+    """The records to retain, and whether the map was full before the end of the dirty range."""
+    job = context.job
     offset_map = SkimpyOffsetMap(job.dedupe_buffer_bytes, job.load_factor)
-    first = OffsetMapBuilder(state, offset_map)
-    first.read()
-    state.stats.map_keys = offset_map.size
-    state.stats.map_utilization = offset_map.size / max(1, offset_map.slots)
-    if first.is_full and first.latest_offset < job.first_dirty_offset:
+    builder = OffsetMapBuilder(context, offset_map)
+    builder.build()
+    context.stats.map_keys = offset_map.size
+    context.stats.map_utilization = offset_map.size / max(1, offset_map.slots)
+    if builder.is_full and builder.latest_offset < job.first_dirty_offset:
         raise CleaningFailed(
             f"{job.topic}-{job.partition}: {job.dedupe_buffer_bytes} bytes are no room for a single key: "
             "raise log.cleaner.dedupe.buffer.size"
         )
-    return RetainedRecords(offset_map, job.first_dirty_offset, first.latest_offset), first.is_full
+    return RetainedRecords(offset_map, job.first_dirty_offset, builder.latest_offset), builder.is_full
 
 
-def _rewrite(state: CleanContext, survivors: RetainedRecords, swap: Callable[[CleanedSegment], bool]) -> bool:
-    """Every group up to where the map came. False when `swap` said to give up."""
-    job = state.job
-    second = SegmentCleaner(state, survivors)
-    segments = [segment for segment in job.segments if segment.base_offset <= survivors.latest_offset]
+def _clean_segments(context: CleanContext, retained: RetainedRecords, swap: Callable[[CleanedSegment], bool]) -> bool:
+    """Clean every group up to the end of the map. False when `swap` ended the cleaning."""
+    job = context.job
+    cleaner = SegmentCleaner(context, retained)
+    segments = [segment for segment in job.segments if segment.base_offset <= retained.latest_offset]
     for group in group_segments(segments, job.segment_bytes, job.segment_index_bytes, job.first_uncleanable_offset):
-        out = CleanedSegmentWriter(state.files, job, group[0].base_offset)
+        writer = CleanedSegmentWriter(context.files, job, group[0].base_offset)
         try:
-            second.read(group, out)
-            goes_on = swap(out.finish(group))
+            cleaner.clean(group, writer)
+            goes_on = swap(writer.finish(group))
         except BaseException:
             with contextlib.suppress(OSError):  # the next start removes them, too
-                out.remove()
+                writer.remove()
             raise
         if not goes_on:
-            out.remove()
+            writer.remove()
             return False
     return True

@@ -1,11 +1,11 @@
-"""The second reading of a pass: a group of segments becomes one, without the records that do not survive.
+"""Cleans a group of segments into one, without the records that are not retained.
 
-Batch by batch: data of aborted transactions and finished markers go, then the records that `survivors` does not name,
-then tombstones whose delete horizon has passed. A batch that keeps everything is copied byte for byte, with its
-neighbours as one piece, and not unpacked if it is of the dirty range. One that keeps some is built again. One that
-keeps none goes, unless its header is the last that is known of its producer: then it stays, empty.
-A batch in which a tombstone stays for the first time, or a marker without its transaction, gets a delete horizon; what
-is still there in a pass after that time goes.
+Batch by batch: data of aborted transactions and finished markers are dropped, then the records that `RetainedRecords`
+does not name, then tombstones whose delete horizon has passed. A batch that retains all records is copied byte for
+byte, with its neighbours as one piece, and not decompressed if it is of the dirty range. One that retains some is
+rebuilt. One that retains none is dropped, unless its header is the last of its producer: then it stays, empty.
+A batch in which a tombstone is retained for the first time, or a marker without its transaction, gets a delete horizon;
+a cleaning after that time drops it.
 Source: kafka.log.Cleaner.cleanInto, org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-354, KIP-534.
 """
 
@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.batch_assembly import Changed, assemble
-from kafkalite.cleaner.columns.decompressed_batches import Unpacked, corrupt, offsets_of, unpack
-from kafkalite.cleaner.columns.record_bodies import Times, build_bodies
+from kafkalite.cleaner.columns.batch_assembly import Rebuilt, assemble
+from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
+from kafkalite.cleaner.columns.record_bodies import Timestamps, build_bodies
 from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
-from kafkalite.cleaner.columns.segment_reader import Piece, read_pieces
+from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
-from kafkalite.cleaner.compaction.legacy_messages import LegacySets
+from kafkalite.cleaner.compaction.legacy_messages import LegacyCleaner
 from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
-from kafkalite.cleaner.job.job import SourceSegment
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.record.batch import DELETE_HORIZON
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags
 from kafkalite.record.columns.varint_columns import Corrupt
@@ -37,142 +37,144 @@ _TIME_MAX = (1 << 63) - 1
 _BLOCK_ROWS = 16384  # a block's columns stay in the second-level cache
 
 
-class _Fate(NamedTuple):
-    """Of each batch of a piece. `kept`: how many of its records stay, `_UNKNOWN` until they were looked at.
-    `is_covered`: `survivors` knows them by their offsets. `is_due`: its horizon has passed, so its tombstones go.
-    `horizon`: the one that it has, or is to get; -1 for none. `is_new`: it has to be built again for that."""
+class _Retention(NamedTuple):
+    """Of each batch of a piece. `kept`: the number of its retained records, `_UNKNOWN` until they were read.
+    `is_covered`: `RetainedRecords` knows them by their offsets. `is_expired`: its delete horizon has passed, so its
+    tombstones are dropped. `horizon`: the one that it has, or gets; -1 for none. `is_new`: it has to be rebuilt for
+    that."""
 
     kept: Array
     is_covered: Flags
-    is_due: Flags
+    is_expired: Flags
     horizon: Array
     is_new: Flags
 
 
 class SegmentCleaner:
-    """For all groups of a pass, in order: what is known of transactions goes on from one to the next."""
+    """For all groups of a cleaning, in order: transactions may span groups."""
 
-    def __init__(self, state: CleanContext, survivors: RetainedRecords) -> None:
-        self._state = state
-        self._survivors = survivors
-        self._transactions = TransactionMetadata(state.aborted)
-        job = state.job
+    def __init__(self, context: CleanContext, retained: RetainedRecords) -> None:
+        self._context = context
+        self._retained = retained
+        self._transactions = TransactionMetadata(context.aborted)
+        job = context.job
         self._now_ms = job.now_ms
         # a horizon past the end of time is none
         horizon = job.now_ms + job.delete_retention_ms
         self._horizon_ms = horizon if horizon <= _TIME_MAX else _NO_HORIZON
-        self._last_data = np.sort(
-            np.array([last.last_data_offset for last in job.last_of_producers.values()], np.int64)
-        )
-        self._old_horizon_ms = _old_horizon_ms(job.segments, job.first_dirty_offset, job.delete_retention_ms)
+        self._last_data = np.array([last.last_data_offset for last in job.last_records.values()], np.int64)
+        self._legacy_horizon_ms = _legacy_horizon_ms(job.segments, job.first_dirty_offset, job.delete_retention_ms)
 
-    def read(self, group: Sequence[SourceSegment], out: CleanedSegmentWriter) -> None:
-        """Write what is left of a group. Raises CleaningFailed, OSError."""
-        state = self._state
+    def clean(self, group: Sequence[SourceSegment], writer: CleanedSegmentWriter) -> None:
+        """Write the retained records of a group. Raises CleaningFailed, OSError."""
+        context = self._context
         for segment in group:
-            keeps_old_tombstones = segment.modified_ns // 1_000_000 > self._old_horizon_ms
-            for piece in read_pieces(state.files, state.path_of(segment), segment.size_bytes, state.piece_bytes):
-                state.took(len(piece.data))
-                state.stats.bytes_read += len(piece.data)
-                if piece.batches is None:
-                    self._clean_old(piece, keeps_old_tombstones, out)
+            keeps_tombstones = segment.modified_ns // 1_000_000 > self._legacy_horizon_ms
+            for piece in read_pieces(context.files, context.path_of(segment), segment.size_bytes, context.piece_bytes):
+                context.throttle(len(piece.data))
+                context.stats.bytes_read += len(piece.data)
+                if isinstance(piece, BatchPiece):
+                    self._clean_batches(piece, writer)
                 else:
-                    self._clean(piece, piece.batches, out)
+                    self._clean_legacy(piece, keeps_tombstones, writer)
                 del piece  # the next one is read into its memory
 
-    def _clean(self, piece: Piece, batches: Batches, out: CleanedSegmentWriter) -> None:
-        self._survivors.reach(int(batches.base_offset[0]))
-        fate = self._judge(piece, batches, out)
-        count = batches.record_count
-        looked_at = (fate.kept == _UNKNOWN) | fate.is_new | ((fate.kept > 0) & (fate.kept < count))
-        # what lies before the dirty range nobody has looked at yet, and its header alone may let a batch go
-        piece.check(np.flatnonzero(looked_at | (batches.last_offset < self._state.job.first_dirty_offset)))
-        rows = np.flatnonzero(looked_at)
-        changed: list[Changed] = []
-        for group in unpack(piece, rows, self._state.codecs):
+    def _clean_batches(self, piece: BatchPiece, writer: CleanedSegmentWriter) -> None:
+        batches = piece.batches
+        self._retained.reach(int(batches.base_offset[0]))
+        retention = self._judge(piece, writer)
+        count, kept = batches.record_count, retention.kept
+        is_read = (kept == _UNKNOWN) | retention.is_new | ((kept > 0) & (kept < count))
+        # batches before the dirty range were not checked yet, and a header alone may decide that a batch is dropped
+        piece.check(np.flatnonzero(is_read | (batches.last_offset < self._context.job.first_dirty_offset)))
+        rebuilt: list[Rebuilt] = []
+        for group in decompress_batches(piece, np.flatnonzero(is_read), self._context.codecs):
             try:
-                changed.append(self._rebuild(piece, batches, group, fate))
+                rebuilt.append(self._rebuild(piece, group, retention))
             except Corrupt as error:
                 raise corrupt(piece, group, error) from None
             del group
-        stays_empty = (fate.kept == 0) & self._are_last_of_producers(batches)
-        data, size, last, latest = assemble(piece, batches, fate.kept, stays_empty, changed)
-        self._count(batches, fate.kept, out)
-        self._write(out, data, size, last, latest)
+        stays_empty = (kept == 0) & self._are_last_of_producers(batches)
+        data, size, last, latest = assemble(piece, kept, stays_empty, rebuilt)
+        stats, kept_count = self._context.stats, int(kept.sum())
+        stats.records_read += int(count.sum())
+        stats.records_kept += kept_count
+        writer.record_count += kept_count
+        writer.control_record_count += int(kept[batches.is_control].sum())
+        self._write(writer, data, size, last, latest)
 
-    def _judge(self, piece: Piece, batches: Batches, out: CleanedSegmentWriter) -> _Fate:
-        """All that can be said without looking at records."""
+    def _judge(self, piece: BatchPiece, writer: CleanedSegmentWriter) -> _Retention:
+        """The retention of each batch as far as it is known without reading records."""
+        batches = piece.batches
         count = batches.record_count
         is_control = batches.is_control
-        over, stay = self._transactions.see_piece(piece, np.ones(len(batches), np.bool_))
-        for txn in stay:
-            out.add_aborted(txn)
+        discarded, aborted = self._transactions.on_batches(piece, np.ones(len(batches), np.bool_))
+        for txn in aborted:
+            writer.add_aborted(txn)
         has_horizon = (batches.heads["attributes"] & DELETE_HORIZON) != 0
         horizon = np.where(has_horizon, batches.column("base_timestamp"), _NO_HORIZON)
-        is_due = has_horizon & (horizon <= self._now_ms)
+        is_expired = has_horizon & (horizon <= self._now_ms)
         kept = np.full(len(batches), _UNKNOWN)
         kept[is_control] = count[is_control]
-        goes = over & (~is_control | is_due)
-        kept[goes | (count == 0)] = 0
-        stats = self._state.stats
-        stats.aborted_dropped += int(count[goes & ~is_control].sum())
-        stats.markers_dropped += int(count[goes & is_control].sum())
-        is_new = is_control & over & ~has_horizon & (count > 0)
+        dropped = discarded & (~is_control | is_expired)
+        kept[dropped | (count == 0)] = 0
+        stats = self._context.stats
+        stats.aborted_dropped += int(count[dropped & ~is_control].sum())
+        stats.markers_dropped += int(count[dropped & is_control].sum())
+        is_new = is_control & discarded & ~has_horizon & (count > 0)
         base, last = batches.base_offset, batches.last_offset
-        is_covered = (kept == _UNKNOWN) & (last - base + 1 == count) & self._survivors.covers(base, last)
+        is_covered = (kept == _UNKNOWN) & (last - base + 1 == count) & self._retained.covers(base, last)
         rows = np.flatnonzero(is_covered)
         if len(rows):
-            survivors, tombstones = self._survivors.between(base[rows], last[rows])
-            due = is_due[rows]
-            kept[rows] = np.where(due, survivors - tombstones, survivors)
-            stats.tombstones_dropped += int(tombstones[due].sum())
+            retained, tombstones = self._retained.count_between(base[rows], last[rows])
+            expired = is_expired[rows]
+            kept[rows] = np.where(expired, retained - tombstones, retained)
+            stats.tombstones_dropped += int(tombstones[expired].sum())
             is_new[rows] = (tombstones > 0) & ~has_horizon[rows]
-        fate = _Fate(kept, is_covered, is_due, horizon, is_new)
-        self._give_horizon(fate)
-        return fate
+        retention = _Retention(kept, is_covered, is_expired, horizon, is_new)
+        self._set_horizon(retention)
+        return retention
 
-    def _give_horizon(self, fate: _Fate) -> None:
+    def _set_horizon(self, retention: _Retention) -> None:
         if self._horizon_ms == _NO_HORIZON:
-            fate.is_new[:] = False
-        fate.horizon[fate.is_new] = self._horizon_ms
+            retention.is_new[:] = False
+        retention.horizon[retention.is_new] = self._horizon_ms
 
-    def _rebuild(self, piece: Piece, batches: Batches, group: Unpacked, fate: _Fate) -> Changed:
-        """Decide about the records of a group, and build those of its batches again that have to be. Raises Corrupt."""
-        rows, first = group.rows, group.first
-        keep = self._keep(piece, batches, group, fate)
+    def _rebuild(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Rebuilt:
+        """Decide about the records of a group, and rebuild batches of it as needed. Raises Corrupt."""
+        batches, rows, first = piece.batches, group.rows, group.first
+        keep = self._keep(piece, group, retention)
         kept = np.add.reduceat(keep, first, dtype=np.int64)
-        fate.kept[rows] = kept
-        is_built = (kept > 0) & ((kept < group.record_count) | fate.is_new[rows])
-        keep &= np.repeat(is_built, group.record_count)
-        built = rows[is_built]
-        if not len(built):
-            return Changed(built, [], np.empty(0, np.int64), np.empty(0, np.int64), fate.horizon[built])
-        times = Times(
-            batches.column("base_timestamp")[built],
-            fate.horizon[built],
-            batches.is_log_append_time[built],
-            batches.column("max_timestamp")[built],
+        retention.kept[rows] = kept
+        is_rebuilt = (kept > 0) & ((kept < group.record_count) | retention.is_new[rows])
+        keep &= np.repeat(is_rebuilt, group.record_count)
+        rebuilt = rows[is_rebuilt]
+        horizon = retention.horizon[rebuilt]
+        if not len(rebuilt):
+            return Rebuilt(rebuilt, [], np.empty(0, np.int64), np.empty(0, np.int64), horizon)
+        timestamps = Timestamps(
+            batches.column("base_timestamp")[rebuilt],
+            horizon,
+            batches.is_log_append_time[rebuilt],
+            batches.column("max_timestamp")[rebuilt],
         )
         at = np.flatnonzero(keep)
-        bodies = build_bodies(
-            group.data, group.begin[at], group.end[at], kept[is_built], times, batches.codec[built], self._state.codecs
-        )
-        return Changed(built, bodies.body, bodies.base_timestamp, bodies.max_timestamp, fate.horizon[built])
+        begin, end, codec = group.begin[at], group.end[at], batches.codec[rebuilt]
+        bodies = build_bodies(group.data, begin, end, kept[is_rebuilt], timestamps, codec, self._context.codecs)
+        return Rebuilt(rebuilt, bodies.body, bodies.base_timestamp, bodies.max_timestamp, horizon)
 
-    def _keep(self, piece: Piece, batches: Batches, group: Unpacked, fate: _Fate) -> Flags:
-        """Which records of a group stay. Raises CleaningFailed, Corrupt."""
-        rows, first = group.rows, group.first
-        is_control, is_covered = batches.is_control[rows], fate.is_covered[rows]
-        keep = np.zeros(len(group.begin), np.bool_)
-        if is_control.any():
-            keep |= np.repeat(is_control, group.record_count)
+    def _keep(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Flags:
+        """Which records of a group are retained. Raises CleaningFailed, Corrupt."""
+        batches, rows, first = piece.batches, group.rows, group.first
+        is_control, is_covered = batches.is_control[rows], retention.is_covered[rows]
+        keep = np.repeat(is_control, group.record_count)
         by_offset = np.flatnonzero(is_covered)
         if len(by_offset):
             base = batches.base_offset[rows[by_offset]]
-            batch, offset = self._survivors.offsets_between(base, batches.last_offset[rows[by_offset]])
+            batch, offset = self._retained.offsets_between(base, batches.last_offset[rows[by_offset]])
             at = offset + (first[by_offset] - base)[batch]
-            due = fate.is_due[rows[by_offset]]
-            keep[at] = True if not due.any() else ~(due[batch] & self._survivors.are_tombstones(offset))
+            expired = retention.is_expired[rows[by_offset]]
+            keep[at] = True if not expired.any() else ~(expired[batch] & self._retained.are_tombstones(offset))
         by_key = np.repeat(~is_control & ~is_covered, group.record_count)
         if by_key.any():
             offsets = offsets_of(piece, group)
@@ -180,35 +182,35 @@ class SegmentCleaner:
             at = np.flatnonzero(by_key)
             for block in range(0, len(at), _BLOCK_ROWS):
                 some = at[block : block + _BLOCK_ROWS]
-                keep[some] = self._keep_by_key(group, fate, some, offsets[some], row_of[some])
+                keep[some] = self._keep_by_key(group, retention, some, offsets[some], row_of[some])
         return keep
 
-    def _keep_by_key(self, group: Unpacked, fate: _Fate, at: Array, offset: Array, row_of: Array) -> Flags:
+    def _keep_by_key(self, group: RecordGroup, retention: _Retention, at: Array, offset: Array, row_of: Array) -> Flags:
         try:
             keys = read_keys(group.data, group.begin[at], group.end[at])
         except Corrupt as error:
             raise Corrupt(int(at[error.row]), error.why) from None
-        keep = self._survivors.look_up(group.data, keys, offset)
+        keep = self._retained.look_up(group.data, keys, offset)
         self._count_keyless(keys, keep, offset)
         tombstone = keep & keys.is_tombstone
         if tombstone.any():
-            due = tombstone & fate.is_due[row_of] & (offset <= self._survivors.latest_offset)
-            self._state.stats.tombstones_dropped += int(np.count_nonzero(due))
-            keep &= ~due
-            stays = row_of[tombstone & ~due]
-            fate.is_new[stays[fate.horizon[stays] == _NO_HORIZON]] = True
-            self._give_horizon(fate)
+            dropped = tombstone & retention.is_expired[row_of] & (offset <= self._retained.latest_offset)
+            self._context.stats.tombstones_dropped += int(np.count_nonzero(dropped))
+            keep &= ~dropped
+            stays = row_of[tombstone & ~dropped]
+            retention.is_new[stays[retention.horizon[stays] == _NO_HORIZON]] = True
+            self._set_horizon(retention)
         return keep
 
     def _count_keyless(self, keys: RecordKeys, keep: Flags, offset: Array) -> None:
-        """Those of the dirty range were counted in the first reading."""
-        keyless = ~keys.is_there & ~keep & (offset < self._state.job.first_dirty_offset)
-        self._state.stats.keyless_dropped += int(np.count_nonzero(keyless))
+        """Records of the dirty range were counted while the offset map was built."""
+        keyless = ~keys.is_present & ~keep & (offset < self._context.job.first_dirty_offset)
+        self._context.stats.keyless_dropped += int(np.count_nonzero(keyless))
 
     def _are_last_of_producers(self, batches: Batches) -> Flags:
-        """Whether a batch must not vanish, for nothing else is known of its producer."""
+        """Whether a batch must not vanish, for it is the last of its producer."""
         found = np.zeros(len(batches), np.bool_)
-        producers = self._state.job.last_of_producers
+        producers = self._context.job.last_records
         if not producers:
             return found
         producer, last = batches.column("producer_id"), batches.last_offset
@@ -224,30 +226,20 @@ class SegmentCleaner:
                 found[row] = is_control[row] and epoch[row] == known.producer_epoch
         return found
 
-    def _count(self, batches: Batches, kept: Array, out: CleanedSegmentWriter) -> None:
-        stats = self._state.stats
-        count = int(kept.sum())
-        stats.records_read += int(batches.record_count.sum())
-        stats.records_kept += count
-        out.record_count += count
-        out.control_record_count += int(kept[batches.is_control].sum())
+    def _clean_legacy(self, piece: LegacyPiece, keeps_tombstones: bool, writer: CleanedSegmentWriter) -> None:
+        cleaner = LegacyCleaner(piece, self._retained, keeps_tombstones, self._context.stats)
+        data, size, last, latest = cleaner.clean()
+        writer.record_count += cleaner.kept
+        self._write(writer, data, size, last, latest)
 
-    def _write(self, out: CleanedSegmentWriter, data: memoryview, size: Array, last: Array, latest: Array) -> None:
+    def _write(self, writer: CleanedSegmentWriter, data: memoryview, size: Array, last: Array, latest: Array) -> None:
         if len(data):
-            self._state.stats.bytes_kept += len(data)
-            out.append(data, size, last, latest)
-            self._state.gave(len(data))
-
-    # formats v0 and v1
-
-    def _clean_old(self, piece: Piece, keeps_tombstones: bool, out: CleanedSegmentWriter) -> None:
-        sets = LegacySets(piece, self._survivors, keeps_tombstones, self._state.stats)
-        data, size, last, latest = sets.clean()
-        out.record_count += sets.kept
-        self._write(out, data, size, last, latest)
+            self._context.stats.bytes_kept += len(data)
+            writer.append(data, size, last, latest)
+            self._context.throttle(len(data))
 
 
-def _old_horizon_ms(segments: Sequence[SourceSegment], first_dirty_offset: int, delete_retention_ms: int) -> int:
-    """In segments that were last written before that time, tombstones of formats v0 and v1 go."""
+def _legacy_horizon_ms(segments: Sequence[SourceSegment], first_dirty_offset: int, delete_retention_ms: int) -> int:
+    """Tombstones of formats v0 and v1 are dropped from segments that were last written before that time."""
     clean = [segment for segment in segments if segment.base_offset < first_dirty_offset]
     return clean[-1].modified_ns // 1_000_000 - delete_retention_ms if clean else 0

@@ -1,8 +1,8 @@
-"""The files of one segment while the cleaner writes them: `<base>.log.cleaned` with its indexes.
+"""Writes the files of one cleaned segment: `<base>.log.cleaned` with its indexes.
 
-The indexes get entries by the same rule as in an append of each batch by itself. They are written when the segment is
-complete, and everything is on the disk before anybody is told of it. The time of the last change is that of the
-youngest source: retention and the tombstones of old formats go by it.
+The indexes get entries by the same rule as when each batch is appended by itself. They are written when the segment is
+complete, and all files are fsynced before the segment is announced. The modification time is that of the youngest
+source: retention and the tombstones of old formats depend on it.
 Source: kafka.log.UnifiedLog.createNewCleanedSegment, org.apache.kafka.storage.internals.log.LogSegment.append.
 """
 
@@ -15,8 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX
-from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, SourceSegment
+from kafkalite.cleaner.job.job import CleaningFailed, CleanJob
 from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.file_names import (
     CLEANED,
     LOG,
@@ -36,13 +37,11 @@ _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
 
 class CleanedSegmentWriter:
-    """Fields: `record_count` and `control_record_count` are the caller's to count. `size_bytes` were written.
-
-    `remove` takes away whatever is there, at any time.
-    """
+    """`record_count` and `control_record_count` are counted by the caller. `size_bytes` were written. `remove` removes
+    all files, at any time."""
 
     def __init__(self, files: Files, job: CleanJob, base_offset: int) -> None:
-        """Raises OSError; then nothing is left. What an earlier pass left there is gone."""
+        """Removes files that an earlier cleaning left. Raises OSError; then no file is left."""
         self._files = files
         self._stem = f"{job.directory}/{segment_stem(base_offset)}"
         self._interval_bytes = job.index_interval_bytes
@@ -55,7 +54,7 @@ class CleanedSegmentWriter:
         self._last_offset = base_offset - 1
         self._max_timestamp_ms = -1
         self._max_timestamp_offset = base_offset
-        self._indexed_bytes = 0  # where the batch of the last index entry begins
+        self._indexed_bytes = 0  # the position of the batch of the last index entry
         self._offsets: list[tuple[int, int]] = []
         self._times: list[tuple[int, int]] = []
         self._aborted = bytearray()
@@ -65,7 +64,7 @@ class CleanedSegmentWriter:
         self._fd = files.open(self._path(LOG), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
     def append(self, data: Buffer, size: Array, last_offset: Array, max_timestamp_ms: Array) -> None:
-        """Batches behind one another in `data`, one row each. Raises CleaningFailed, OSError."""
+        """Append the batches in `data`, one row each. Raises CleaningFailed, OSError."""
         position = self.size_bytes + np.cumsum(size) - size
         if self.size_bytes + len(data) > _SIZE_MAX:
             raise CleaningFailed(f"{self._path(LOG)} would have more than {_SIZE_MAX} bytes: lower segment.bytes")
@@ -76,7 +75,7 @@ class CleanedSegmentWriter:
                 f"{self._path(LOG)}: offset {last_offset[-1]} is too far from the first for an index to say"
             )
         self._files.write_fully(self._fd, data, self.size_bytes)
-        # the largest time up to each batch, and the first batch that has it
+        # the largest timestamp up to each batch, and the first batch that has it
         largest = np.maximum.accumulate(np.maximum(max_timestamp_ms, self._max_timestamp_ms))
         before = np.append(self._max_timestamp_ms, largest[:-1])
         rises = np.maximum.accumulate(np.where(largest > before, np.arange(len(largest)), -1))
@@ -87,14 +86,14 @@ class CleanedSegmentWriter:
         self.size_bytes += len(data)
 
     def add_aborted(self, txn: AbortedTxn) -> None:
-        """Its marker stays, and lies behind those of the others. Raises CleaningFailed."""
+        """Its marker is retained, and follows those of the others. Raises CleaningFailed."""
         if txn.last_offset <= self._last_marker_offset:
             raise CleaningFailed(f"{self._stem}{TXN_INDEX} has two transactions with a marker at {txn.last_offset}")
         self._aborted += encode_entry(txn)
         self._last_marker_offset = txn.last_offset
 
     def finish(self, sources: Sequence[SourceSegment]) -> CleanedSegment:
-        """Write the indexes and wait for the disk. Raises OSError."""
+        """Write the indexes and fsync all files. Raises OSError."""
         files = self._files
         if self._max_timestamp_ms > self._indexed_timestamp_ms:
             self._times.append((self._max_timestamp_ms, self._max_timestamp_offset - self.base_offset))

@@ -1,7 +1,7 @@
-"""Messages of formats v0 and v1: their keys as columns, and sets that lost some of theirs.
+"""Messages of formats v0 and v1: their keys as columns, and message sets without the messages that are not retained.
 
 They are read message by message: logs of that age are few, and none grows any more. A wrapper that loses messages is
-packed again in its own format: its offset becomes that of the last message which is left, its time the latest of them.
+compressed again in its own format, with the offset of the last retained message and the largest retained timestamp.
 Source: org.apache.kafka.common.record.MemoryRecords.filterTo, MemoryRecordsBuilder, AbstractLegacyRecordBatch.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkalite.cleaner.columns.record_keys import RecordKeys
-from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.cleaner.columns.segment_reader import LegacyPiece
 from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.job.job import CleanStats
 from kafkalite.common.errors import Malformed
@@ -27,7 +27,7 @@ _RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
 
 
 class Entry(NamedTuple):
-    """One entry of a set: a message, or a wrapper with several. `is_mixed`: some are of another format than it."""
+    """One entry of a set: a message, or a wrapper with several. `is_mixed`: some have a format of their own."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     is_mixed: bool
 
 
-def read_entry(piece: Piece, start: int, end: int) -> Entry:
+def read_entry(piece: LegacyPiece, start: int, end: int) -> Entry:
     """The entry from `start` to `end` of a piece. Raises CleaningFailed."""
     view = piece.data[start:end]
     try:
@@ -50,13 +50,13 @@ def read_entry(piece: Piece, start: int, end: int) -> Entry:
     return Entry(start, end, header, records, any(message.magic != header.magic for message in found))
 
 
-def last_offset(piece: Piece, start: int) -> int:
-    """Of the entry at `start`, without unpacking it."""
+def last_offset(piece: LegacyPiece, start: int) -> int:
+    """Of the entry at `start`, without decompressing it."""
     return int.from_bytes(piece.data[start : start + 8], "big", signed=True)
 
 
 def keys_of(records: list[Record]) -> tuple[Bytes, Array, Array, Array, Flags]:
-    """(data, start, end, offset, whether the value is null) of records that all have keys."""
+    """(data, start, end, offset, is tombstone) of records that all have keys."""
     keys = [record.key or b"" for record in records]
     end = np.cumsum([len(key) for key in keys], dtype=np.int64)
     return (
@@ -69,31 +69,37 @@ def keys_of(records: list[Record]) -> tuple[Bytes, Array, Array, Array, Flags]:
 
 
 def rewrite(entry: Entry, kept: list[Record]) -> bytes:
-    """A wrapper with those of its messages that are left, one at least. Its time stays if it is that of all."""
+    """A wrapper with its retained messages, at least one. A LogAppendTime stays."""
     header = entry.header
-    of_all = header.max_timestamp if header.timestamp_type and header.magic == V1 else None
+    log_append_time = header.max_timestamp if header.timestamp_type and header.magic == V1 else None
     return build_set(
-        [(record.offset, record.timestamp if of_all is None else of_all, record.key, record.value) for record in kept],
+        [
+            (record.offset, record.timestamp if log_append_time is None else log_append_time, record.key, record.value)
+            for record in kept
+        ],
         header.magic,
         codec=header.codec,
         timestamp_type=header.timestamp_type,
     )
 
 
-class LegacySets:
-    """The messages of one piece, cleaned. `keeps_tombstones`: those of its segment stay for now."""
+class LegacyCleaner:
+    """Cleans the messages of one piece. `keeps_tombstones`: tombstones of its segment are retained for now. `kept`: the
+    number of retained messages."""
 
-    def __init__(self, piece: Piece, survivors: RetainedRecords, keeps_tombstones: bool, stats: CleanStats) -> None:
+    def __init__(
+        self, piece: LegacyPiece, retained: RetainedRecords, keeps_tombstones: bool, stats: CleanStats
+    ) -> None:
         self._piece = piece
-        self._survivors = survivors
+        self._retained = retained
         self._keeps_tombstones = keeps_tombstones
         self._stats = stats
         self.kept = 0
 
     def clean(self) -> tuple[memoryview, Array, Array, Array]:
-        """What is left, and size, last offset and largest timestamp of each entry. Raises CleaningFailed."""
+        """The cleaned data; size, last offset and largest timestamp of each entry in it. Raises CleaningFailed."""
         parts: list[bytes | memoryview] = []
-        found: list[BatchHeader] = []
+        headers: list[BatchHeader] = []
         for start, end in self._piece.entries:
             entry = read_entry(self._piece, start, end)
             kept = self._keep(entry.records)
@@ -103,32 +109,32 @@ class LegacySets:
                 continue
             if len(kept) == len(entry.records) and not entry.is_mixed:
                 parts.append(self._piece.data[start:end])
-                found.append(entry.header)
+                headers.append(entry.header)
             else:
                 parts.append(rewrite(entry, kept))
-                found.append(entry_header(parts[-1]))
+                headers.append(entry_header(parts[-1]))
         self._stats.records_kept += self.kept
         return (
             memoryview(b"".join(parts)),
-            np.array([header.size_bytes for header in found], np.int64),
-            np.array([header.base_offset for header in found], np.int64),
-            np.array([header.max_timestamp for header in found], np.int64),
+            np.array([header.size_bytes for header in headers], np.int64),
+            np.array([header.base_offset for header in headers], np.int64),
+            np.array([header.max_timestamp for header in headers], np.int64),
         )
 
     def _keep(self, records: list[Record]) -> list[Record]:
-        survivors = self._survivors
-        survivors.reach(records[0].offset)
-        kept = [record for record in records if record.offset > survivors.latest_offset]
-        asked = [record for record in records if record.offset <= survivors.latest_offset and record.key is not None]
-        if len(kept) + len(asked) < len(records):
+        retained = self._retained
+        retained.reach(records[0].offset)
+        beyond = [record for record in records if record.offset > retained.latest_offset]
+        keyed = [record for record in records if record.offset <= retained.latest_offset and record.key is not None]
+        if len(beyond) + len(keyed) < len(records):
             self._stats.keyless_dropped += sum(
-                record.key is None and record.offset < survivors.first_dirty_offset for record in records
+                record.key is None and record.offset < retained.first_dirty_offset for record in records
             )
-        if not asked:
-            return kept
-        data, start, end, offset, is_null = keys_of(asked)
-        survive = survivors.look_up(data, RecordKeys(start, end, is_null), offset)
+        if not keyed:
+            return beyond
+        data, start, end, offset, is_tombstone = keys_of(keyed)
+        keep = retained.look_up(data, RecordKeys(start, end, is_tombstone), offset)
         if not self._keeps_tombstones:
-            self._stats.tombstones_dropped += int(np.count_nonzero(survive & is_null))
-            survive &= ~is_null
-        return [record for record, stays in zip(asked, survive.tolist(), strict=True) if stays] + kept
+            self._stats.tombstones_dropped += int(np.count_nonzero(keep & is_tombstone))
+            keep &= ~is_tombstone
+        return [record for record, stays in zip(keyed, keep.tolist(), strict=True) if stays] + beyond

@@ -1,10 +1,10 @@
-"""Which records outlive a pass, once the first reading is done.
+"""The records that a cleaning retains, once the offset map is built.
 
-In the dirty range the map has said it already: its offsets are those of the last record of each key, and no other
-record there survives. They are sorted once, in the place of the map, and a batch finds its survivors by two searches,
-without being unpacked. Only records from before the dirty range, and those that were read with them, are looked up by
-key: one survives unless a later one of its key is in the map.
-Records past the end of the map survive as they are.
+In the dirty range they are known by the map's offsets, which are those of the last record of each key. The offsets are
+sorted once, in the memory of the map, and two searches find the retained records of a batch without decompressing it.
+Only records before the dirty range, and those in the same pieces, are looked up by key: one is retained unless a later
+one of its key is in the map.
+Records past the end of the map are retained.
 Source: kafka.log.Cleaner.shouldRetainRecord.
 """
 
@@ -20,7 +20,7 @@ from kafkalite.record.columns.varint_columns import Bytes
 
 
 class RetainedRecords:
-    """The map becomes its offsets when a piece of the dirty range comes, for no key is looked up from there on."""
+    """The first piece of the dirty range turns the map into its sorted offsets: no key is looked up from there on."""
 
     def __init__(self, offset_map: SkimpyOffsetMap, first_dirty_offset: int, latest_offset: int) -> None:
         self._map: SkimpyOffsetMap | None = offset_map
@@ -30,27 +30,27 @@ class RetainedRecords:
         self._tombstones: Array = np.empty(0, np.int64)
 
     def reach(self, base_offset: int) -> None:
-        """From `base_offset` on nothing is asked about offsets below it."""
+        """The cleaning has reached `base_offset`: no lookup for a lower offset follows."""
         if self._map is not None and base_offset >= self.first_dirty_offset:
-            self._offsets, self._tombstones = self._map.turn_into_latest()
+            self._offsets, self._tombstones = self._map.into_offsets()
             self._map = None
 
     def covers(self, base_offset: Array, last_offset: Array) -> Flags:
         """Whether all offsets of each batch are in the range of the map, and its offsets are sorted."""
-        inside: Flags = (base_offset >= self.first_dirty_offset) & (last_offset <= self.latest_offset)
         if self._map is not None:
-            inside[:] = False
+            return np.zeros(len(base_offset), np.bool_)
+        inside: Flags = (base_offset >= self.first_dirty_offset) & (last_offset <= self.latest_offset)
         return inside
 
-    def between(self, base_offset: Array, last_offset: Array) -> tuple[Array, Array]:
-        """How many records of each batch that is covered survive, tombstones too, and how many tombstones."""
+    def count_between(self, base_offset: Array, last_offset: Array) -> tuple[Array, Array]:
+        """The number of retained records of each covered batch, tombstones included, and of tombstones."""
         return tuple(  # type: ignore[return-value]
             np.searchsorted(offsets, last_offset, "right") - np.searchsorted(offsets, base_offset)
             for offsets in (self._offsets, self._tombstones)
         )
 
     def offsets_between(self, base_offset: Array, last_offset: Array) -> tuple[Array, Array]:
-        """(row of the batch, offset) of each of those survivors."""
+        """(row of the batch, offset) of each of these records."""
         offsets = self._offsets
         first = np.searchsorted(offsets, base_offset)
         count = np.searchsorted(offsets, last_offset, "right") - first
@@ -59,27 +59,27 @@ class RetainedRecords:
         return row, offsets[at]
 
     def are_tombstones(self, offset: Array) -> Flags:
-        """Whether the survivor at each offset of the dirty range is one."""
+        """Whether the retained record at each offset of the dirty range is a tombstone."""
         return _are_in(offset, self._tombstones)
 
     def look_up(self, data: Bytes, keys: RecordKeys, offset: Array) -> Flags:
-        """Whether each record survives, whatever its value is. Raises CleaningFailed."""
-        survive: Flags = offset > self.latest_offset
-        rows = np.flatnonzero(~survive & keys.is_there)
+        """Whether each record is retained, be it a tombstone or not. Raises CleaningFailed."""
+        retained: Flags = offset > self.latest_offset
+        rows = np.flatnonzero(~retained & keys.is_present)
         if not len(rows):
-            return survive
-        asked = offset[rows]
+            return retained
+        wanted = offset[rows]
         if self._map is not None:
-            survive[rows] = self._map.get(data, keys.start[rows], keys.end[rows]) <= asked
-        elif asked.min() < self.first_dirty_offset:
-            raise CleaningFailed(f"offset {asked.min()} follows higher ones")
+            retained[rows] = self._map.get(data, keys.start[rows], keys.end[rows]) <= wanted
+        elif wanted.min() < self.first_dirty_offset:
+            raise CleaningFailed(f"offset {wanted.min()} follows higher ones")
         else:
-            survive[rows] = _are_in(asked, self._offsets)
-        return survive
+            retained[rows] = _are_in(wanted, self._offsets)
+        return retained
 
 
 def _are_in(offset: Array, among: Array) -> Flags:
-    """Whether each offset is among those, which ascend."""
+    """Whether each offset is in `among`, which ascends."""
     if not len(among):
         return np.zeros(len(offset), np.bool_)
     at = np.minimum(np.searchsorted(among, offset), len(among) - 1)

@@ -1,7 +1,7 @@
-"""Which neighbouring segments become one.
+"""Groups neighbouring segments that become one.
 
 Compaction leaves little of a segment; if each were kept by itself, a log would end up as thousands of small files.
-Neighbours are put together while what they hold now would fit into one, logs and indexes alike.
+Neighbours are grouped while their present logs and indexes would fit into one segment.
 Source: kafka.log.Cleaner.groupSegmentsBySize.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafkalite.cleaner.job.job import SourceSegment
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
@@ -17,10 +17,9 @@ RELATIVE_OFFSET_MAX = (1 << 31) - 1
 def group_segments(
     segments: Sequence[SourceSegment], segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
 ) -> list[list[SourceSegment]]:
-    """`segments` in order, in groups of one at least. `index_bytes` is the most that either index may have.
+    """`segments` in order, in groups of at least one. `index_bytes` is the largest size of either index.
 
-    Where the last segment of a group ends is told by the one that follows; the very last one may reach up to
-    `first_uncleanable_offset`.
+    A segment ends where the next one begins, and the last one at `first_uncleanable_offset`.
     """
     groups: list[list[SourceSegment]] = []
     size = index = time_index = 0
@@ -28,14 +27,14 @@ def group_segments(
         size += segment.size_bytes
         index += segment.index_bytes
         time_index += segment.time_index_bytes
-        behind = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable_offset
+        end_offset = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable_offset
         if (
             groups
             and size <= segment_bytes
             and index <= index_bytes
             and time_index <= index_bytes
-            # an empty one adds nothing that must be reached
-            and (not segment.size_bytes or behind - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
+            # an empty one has no offset that an index must express
+            and (not segment.size_bytes or end_offset - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX)
         ):
             groups[-1].append(segment)
         else:

@@ -1,8 +1,8 @@
-"""The latest offset of each key in a part of a log: what the first reading of a pass makes, and the second asks.
+"""The offset map: the latest offset of each key in the dirty range of a log.
 
-A table of slots of three words, 24 bytes as in Apache Kafka: 128 bits of the key's hash, then the offset twice, plus
-one if the row was marked. So as many keys fit as in Apache Kafka: `memory_bytes` / 24 slots, of which `load_factor` may
-be taken. Nothing of the keys themselves is kept: two keys of the same hash would be one key, and the later offset its
+A table of slots of three words, 24 bytes as in Apache Kafka: 128 bits of the key's hash, then twice the offset,
+plus one for a tombstone. So as many keys fit as in Apache Kafka: `memory_bytes` / 24 slots, of which `load_factor` may
+be taken. The keys themselves are not kept: two keys of the same hash would be one key, and the later offset its
 offset; `key_hash` says how unlikely that is. The first word of a hash is never 0 (it becomes 1, which makes it no
 likelier that two meet: 2^-128 (1 + 2^-63)); a slot whose first word is 0 is empty.
 
@@ -15,7 +15,7 @@ of the rows, so that the latest stays.
 A slot's three words lie together: one cache miss for a row instead of three.
 
 The table begins small and grows sixteenfold, so that a small log touches little memory, and a put stays in the caches
-as long as it can; growing fourfold, the rows of the first millions cost half as much again. What it holds is set aside
+as long as it can; growing fourfold, the rows of the first millions cost half as much again. Its entries are copied out
 while it grows, and the old table is gone before the new one is there: for that moment it takes a thirtieth more memory
 than it was given.
 Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap; a plain version for tests is in
@@ -53,9 +53,8 @@ _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 class SkimpyOffsetMap:
     """At most `capacity` keys and their latest offsets, in `memory_bytes`.
 
-    `size`: keys held. `latest_offset`: of the last row that was put, -1 before; the caller may set it further, past
-    records that have no key.
-    Keys are columns of positions in `data`, as in `record_columns.Columns`: null keys must be left out.
+    `size`: the number of keys.
+    Keys are columns of positions in `data`, as in `record_columns.Columns`, without null keys.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class SkimpyOffsetMap:
         self.slots = memory_bytes // SLOT_BYTES
         self.capacity = min(int(self.slots * load_factor), self.slots)
         self.size = 0
-        self.latest_offset = -1
         self._hash_of = hash_of or KeyHash(seed)
         # one slot stays empty at least, so that every search ends
         self._slots_max = max(self.slots, self.capacity + 1)
@@ -74,18 +72,20 @@ class SkimpyOffsetMap:
 
     @property
     def table_bytes(self) -> int:
-        """The size of the table as it is now."""
+        """The present size of the table."""
         return self._table.nbytes
 
-    def put(self, data: Bytes, key_start: Array, key_end: Array, offset: Array, marked: Flags | None = None) -> int:
-        """Remember the offset of each row's key, and its mark. Offsets ascend from row to row and call to call.
+    def put(
+        self, data: Bytes, key_start: Array, key_end: Array, offset: Array, is_tombstone: Flags | None = None
+    ) -> int:
+        """Store the offset of each row's key, and whether the row is a tombstone. Offsets ascend in and between calls.
 
         Returns how many rows were taken: fewer than given when the map is full, and the next row's key is a new one.
         """
         first, last = self._hash(data, key_start, key_end)
         value = offset.view(np.uint64) << _ONE
-        if marked is not None:
-            value |= marked
+        if is_tombstone is not None:
+            value |= is_tombstone
         count = 0
         for begin in range(0, len(value), _BLOCK_ROWS):
             block = slice(begin, begin + _BLOCK_ROWS)
@@ -93,32 +93,24 @@ class SkimpyOffsetMap:
             count += taken
             if taken < len(value[block]):
                 break
-        if count:
-            self.latest_offset = int(offset[count - 1])
         return count
 
     def get(self, data: Bytes, key_start: Array, key_end: Array) -> Array:
-        """The latest offset of each row's key, -1 for one that is not there."""
+        """The latest offset of each row's key, -1 for an unknown key."""
         first, last = self._hash(data, key_start, key_end)
         offsets = np.empty(len(first), np.int64)
         for begin in range(0, len(first), _BLOCK_ROWS):
             block = slice(begin, begin + _BLOCK_ROWS)
-            slot, is_there = self._find(first[block], last[block])
+            slot, is_found = self._find(first[block], last[block])
             slot *= _SLOT_WORDS
             slot += 2
-            offsets[block] = np.where(is_there, (self._table.take(slot) >> _ONE).view(np.int64), -1)
+            offsets[block] = np.where(is_found, (self._table.take(slot) >> _ONE).view(np.int64), -1)
         return offsets
 
-    def latest(self) -> tuple[Array, Flags]:
-        """All offsets held, ascending, and whether the row was marked that each came with."""
-        value = self._table[2::_SLOT_WORDS][self._table[::_SLOT_WORDS] != 0]
-        value.sort()
-        return (value >> _ONE).view(np.int64), (value & _ONE).astype(np.bool_)
+    def into_offsets(self) -> tuple[Array, Array]:
+        """All offsets, and those of tombstones, both ascending. Empties the map.
 
-    def turn_into_latest(self) -> tuple[Array, Array]:
-        """All offsets held, and those that were marked, both ascending. The map is empty from then on.
-
-        They take the place of the table: with millions of keys there is no memory for both.
+        They reuse the memory of the table: with millions of keys there is not enough for both.
         """
         table = self._table
         self.clear()
@@ -129,19 +121,18 @@ class SkimpyOffsetMap:
             table[count : count + len(value)] = value  # never past what was read
             count += len(value)
             del block
-        table.resize(count, refcheck=False)  # what is behind goes back to the system
+        table.resize(count, refcheck=False)  # the rest goes back to the system
         table.sort()
-        marked = [np.empty(0, np.uint64)]
+        tombstones = [np.empty(0, np.uint64)]
         for begin in range(0, count, _BLOCK_ROWS):
             value = table[begin : begin + _BLOCK_ROWS]
-            marked.append(value[value & _ONE != 0] >> _ONE)
+            tombstones.append(value[value & _ONE != 0] >> _ONE)
             value >>= _ONE
-        return table.view(np.int64), np.concatenate(marked).view(np.int64)
+        return table.view(np.int64), np.concatenate(tombstones).view(np.int64)
 
     def clear(self) -> None:
-        """As new, with the same hash. The memory goes back to the system."""
+        """Remove all keys. The memory goes back to the system, the hash stays."""
         self.size = 0
-        self.latest_offset = -1
         self._use(self._smallest())
 
     def _hash(self, data: Bytes, key_start: Array, key_end: Array) -> tuple[Words, Words]:
@@ -150,8 +141,8 @@ class SkimpyOffsetMap:
         return first, last
 
     def _put(self, first: Words, last: Words, value: Words) -> int:
-        slot, is_there = self._find(first, last)
-        new = np.flatnonzero(~is_there)
+        slot, is_found = self._find(first, last)
+        new = np.flatnonzero(~is_found)
         room = self.capacity - self.size
         if len(new) > room:
             count = _before_key(room, first, last, new)
@@ -159,8 +150,8 @@ class SkimpyOffsetMap:
             new = new[: np.searchsorted(new, count)]
         if len(new):
             if self._grow_for(len(new)):
-                slot, is_there = self._find(first, last)
-                new = np.flatnonzero(~is_there)
+                slot, is_found = self._find(first, last)
+                new = np.flatnonzero(~is_found)
             self._claim(first, last, slot, new)
         slot *= _SLOT_WORDS
         slot += 2
@@ -168,11 +159,11 @@ class SkimpyOffsetMap:
         return len(value)
 
     def _find(self, first: Words, last: Words) -> tuple[Array, Flags]:
-        """Where the search for each row's key ends, and whether the key is there: else that slot is empty."""
+        """The slot where the search for each row's key ends, and whether it holds the key; if not, it is empty."""
         slots = self._slots_now
         slot = _share_of((first ^ last) * _SPREAD, slots)
-        found, is_there = self._look(first, last, slot)
-        going = np.flatnonzero(~is_there)
+        found, is_found = self._compare(first, last, slot)
+        going = np.flatnonzero(~is_found)
         going = going[found.take(going) != 0]
         here, first, last = slot.take(going), first.take(going), last.take(going)
         step = 1 + _share_of(last * _SPREAD, slots - 1)
@@ -190,17 +181,17 @@ class SkimpyOffsetMap:
                 ends = (found == first[:, None]) | (found == 0)
                 ends[:, -1] = True
                 here = (here + 1 + ends.argmax(axis=1)) % slots
-            found, same = self._look(first, last, here)
+            found, same = self._compare(first, last, here)
             slot[going] = here
-            is_there[going] = same
+            is_found[going] = same
             same |= found == 0
             on = np.flatnonzero(~same)
             going, here, step = going.take(on), here.take(on), step.take(on)
             first, last = first.take(on), last.take(on)
-        return slot, is_there
+        return slot, is_found
 
-    def _look(self, first: Words, last: Words, slot: Array) -> tuple[Words, Flags]:
-        """The first words of the slots, and whether each is that of the row's key."""
+    def _compare(self, first: Words, last: Words, slot: Array) -> tuple[Words, Flags]:
+        """The first words of the slots, and whether each slot holds the row's key."""
         at = slot * _SLOT_WORDS
         found = self._table.take(at)
         same = found == first
@@ -235,12 +226,12 @@ class SkimpyOffsetMap:
         return slots
 
     def _use(self, slots: int) -> None:
-        """An empty table. The system gives the memory when it is touched."""
+        """An empty table. The system provides its memory when it is touched."""
         self._table: Words = np.zeros(slots * _SLOT_WORDS, np.uint64)
         self._slots_now = slots
 
     def _grow_for(self, new_keys: int) -> bool:
-        """Make the table larger if so many more keys would crowd it. Says whether it did."""
+        """Grow the table if so many more keys would crowd it. Returns whether it did."""
         slots = self._slots_now
         while slots < self._slots_max and self.size + new_keys > slots * _CROWDED:
             slots = self._larger(slots)
@@ -260,7 +251,7 @@ class SkimpyOffsetMap:
         return True
 
     def _larger(self, slots: int) -> int:
-        """The next size above: what was divided away comes back."""
+        """The next size above `slots`."""
         size = self._slots_max
         while size // _GROWTH > slots:
             size //= _GROWTH
@@ -276,7 +267,7 @@ def _share_of(mixed: Words, number: int) -> Array:
 
 
 def _before_key(number: int, first: Words, last: Words, rows: npt.NDArray[np.int64]) -> int:
-    """How many rows come before the key with this number, counted from 0, among the different keys of `rows`."""
+    """The number of rows before the first row of the key with this number among the distinct keys of `rows`."""
     ordered = rows[np.lexsort((last.take(rows), first.take(rows)))]  # stable: rows of one key ascend
     is_first = np.ones(len(rows), np.bool_)
     is_first[1:] = np.diff(first.take(ordered)).astype(np.bool_) | np.diff(last.take(ordered)).astype(np.bool_)

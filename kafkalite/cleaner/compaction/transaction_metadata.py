@@ -1,8 +1,8 @@
-"""What became of the transactions whose batches pass by, and how long their markers have to stay.
+"""Decides by their transactions which batches a cleaning discards, and how long transaction markers stay.
 
-Data of an aborted transaction goes at once. A marker goes once nothing of its transaction is left in front of it: it
-is kept in the pass that finds it so, with a delete horizon, and dropped in one after that. As long as data of an
-aborted transaction was seen, the transaction stays in the index of the segment that its marker is in.
+Data of an aborted transaction is discarded at once. A marker is discarded once no data of its transaction is left
+before it: the cleaning that finds it so retains it with a delete horizon, and one after that time drops it. As long as
+data of an aborted transaction was seen, the transaction stays in the index of the segment that has its marker.
 Source: kafka.log.CleanedTransactionMetadata; KIP-98, KIP-534.
 """
 
@@ -16,7 +16,7 @@ from struct import error as StructError
 import numpy as np
 import numpy.typing as npt
 
-from kafkalite.cleaner.columns.segment_reader import Piece
+from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.storage.file_names import TXN_INDEX, parse_segment_file
@@ -32,14 +32,14 @@ _CONTROL_KEY = Struct(">hh").unpack_from  # version, type
 
 
 class Marker(IntEnum):
-    """The types of control records that matter here; all others stay for ever."""
+    """The control record types that matter here; all others are retained for ever."""
 
     ABORT = 0
     COMMIT = 1
 
 
 def marker_type(key: bytes | None) -> int:
-    """What a control record is, by its key. Raises Malformed."""
+    """The type in the key of a control record. Raises Malformed."""
     try:
         version, kind = _CONTROL_KEY(key or b"")
     except StructError:
@@ -50,17 +50,19 @@ def marker_type(key: bytes | None) -> int:
 
 
 def read_aborted(files: Files, directory: str) -> Entries:
-    """Every aborted transaction that the segments of a log know of, by their first offsets. Raises OSError.
+    """All aborted transactions in the transaction indexes of a log, by their first offsets. Raises OSError.
 
-    A marker may be in a later segment than its data, even in the active one, so all of them are asked. They stay
-    columns, 34 bytes each: there may be millions.
+    A marker may be in a later segment than its data, even in the active one, so the indexes of all segments are read.
+    The result is columns, 34 bytes a transaction: there may be millions.
     """
     found = [np.empty(0, _ENTRY)]
     for name in files.listdir(directory):
         parts = parse_segment_file(name)
         if parts is not None and parts[1:] == (TXN_INDEX, ""):
             data = files.read(os.path.join(directory, name))
-            entries = np.frombuffer(data, _ENTRY, len(data) // _ENTRY.itemsize)  # one may be torn, or under way
+            entries = np.frombuffer(
+                data, _ENTRY, len(data) // _ENTRY.itemsize
+            )  # the last entry may be torn, or under way
             found.append(entries[entries["version"] == 0])
     every = np.concatenate(found)
     order = np.lexsort((every["last_offset"], every["producer_id"], every["first_offset"]))
@@ -72,46 +74,42 @@ def read_aborted(files: Files, directory: str) -> Entries:
 
 
 class TransactionMetadata:
-    """Told of every transactional and control batch in the order of the log.
-
-    `aborted` are all that may concern this log, by their first offsets; those that ended before a batch do not concern
-    it, even if no marker says so.
-    """
+    """Gets every transactional and control batch in the order of the log. `aborted` are all aborted transactions of the
+    log, by their first offsets; one that ended before a batch does not concern it, even without a marker."""
 
     def __init__(self, aborted: Entries) -> None:
-        self._to_come = aborted
-        self._next = 0  # of `_to_come`
+        self._upcoming = aborted
+        self._next = 0  # in `_upcoming`
         self._next_first = self._first_of_next()
         self._aborted: dict[int, AbortedTxn] = {}
         self._has_data: set[int] = set()  # of those in _aborted: producers of which a batch was seen
         self._committed: set[int] = set()
 
-    def see_piece(self, piece: Piece, is_asked: Flags) -> tuple[Flags, list[AbortedTxn]]:
-        """Which of the batches of a piece that are asked for are over, and which transactions stay in the index.
+    def on_batches(self, piece: BatchPiece, selected: Flags) -> tuple[Flags, list[AbortedTxn]]:
+        """Which of the selected batches of a piece are discarded, and which transactions stay in the index.
 
-        Data are over when their transaction was aborted, a control batch when nothing is left that it could be about.
+        Data is discarded if its transaction was aborted, a control batch if no data of its transaction is left.
         Raises CleaningFailed.
         """
         batches = piece.batches
-        assert batches is not None
-        over = np.zeros(len(batches), np.bool_)
-        stay: list[AbortedTxn] = []
-        concerned = is_asked & ((batches.heads["attributes"] & (TRANSACTIONAL | CONTROL)) != 0)
+        discarded = np.zeros(len(batches), np.bool_)
+        aborted: list[AbortedTxn] = []
+        concerned = selected & ((batches.heads["attributes"] & (TRANSACTIONAL | CONTROL)) != 0)
         if not concerned.any():
-            return over, stay
+            return discarded, aborted
         base, last, producer = batches.base_offset, batches.last_offset, batches.column("producer_id")
         is_control = batches.is_control
         for row in np.flatnonzero(concerned).tolist():
             of = int(producer[row]), int(base[row]), int(last[row])
             if is_control[row]:
-                over[row], txn = self.see_marker(*of, _kind(piece, row))
+                discarded[row], txn = self.on_control_batch(*of, _kind(piece, row))
                 if txn is not None:
-                    stay.append(txn)
+                    aborted.append(txn)
             else:
-                over[row] = self.see_data(*of)
-        return over, stay
+                discarded[row] = self.on_data_batch(*of)
+        return discarded, aborted
 
-    def see_data(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+    def on_data_batch(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
         """Whether a transactional batch is of an aborted transaction."""
         self._begin(base_offset, last_offset)
         txn = self._aborted.get(producer_id)
@@ -121,13 +119,11 @@ class TransactionMetadata:
         self._committed.add(producer_id)
         return False
 
-    def see_marker(
+    def on_control_batch(
         self, producer_id: int, base_offset: int, last_offset: int, kind: int | None
     ) -> tuple[bool, AbortedTxn | None]:
-        """Whether a control batch has nothing left that it could be about, and what stays in the index for its sake.
-
-        `kind` is None for a batch that was emptied before.
-        """
+        """Whether a control batch is discarded, and the transaction that stays in the index if it is not. `kind` is the
+        marker's type, None for a batch that was emptied before."""
         self._begin(base_offset, last_offset)
         if kind is None:
             return True, None
@@ -146,7 +142,7 @@ class TransactionMetadata:
 
     def _begin(self, base_offset: int, last_offset: int) -> None:
         while self._next_first <= last_offset:
-            txn = AbortedTxn(*self._to_come[self._next].tolist()[1:])
+            txn = AbortedTxn(*self._upcoming[self._next].tolist()[1:])
             self._next += 1
             self._next_first = self._first_of_next()
             before = self._aborted.get(txn.producer_id)
@@ -155,11 +151,10 @@ class TransactionMetadata:
                 self._has_data.discard(txn.producer_id)
 
     def _first_of_next(self) -> int:
-        return int(self._to_come["first_offset"][self._next]) if self._next < len(self._to_come) else _NEVER
+        return int(self._upcoming["first_offset"][self._next]) if self._next < len(self._upcoming) else _NEVER
 
 
-def _kind(piece: Piece, row: int) -> int | None:
-    assert piece.batches is not None
+def _kind(piece: BatchPiece, row: int) -> int | None:
     at = int(piece.batches.position[row])
     end = at + int(piece.batches.size_bytes[row])
     try:

@@ -1,57 +1,44 @@
-"""What the cleaner is asked to do with one log, and what it tells of it: plain values, which also travel to a process.
+"""A cleaning of one log as values: the job that a worker is given, its statistics and its result.
 
-Offsets are absolute, times are milliseconds since 1970, sizes are bytes. `base` of a segment is its first offset, by
-which its files are named.
+Offsets are absolute, times are milliseconds since 1970, sizes are bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSegment:
-    """A sealed segment: `end_offset` is the next segment's base. `index_bytes` and `time_index_bytes` are the sizes of
-    its index files; `modified_ns` is when its .log was last written."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    index_bytes: int
-    time_index_bytes: int
-    modified_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class LastOfProducer:
-    """The last batch with data of a producer that the log still remembers: its batch must not vanish, for its header
-    keeps the producer's sequence. `last_data_offset` is -1 if the log has none. Source: kafka.log.LastRecord."""
+class LastRecord(NamedTuple):
+    """The last record of an active producer: its batch must not vanish, for the header keeps the producer's sequence.
+    `last_data_offset` is -1 if the log has no data of the producer. Source: kafka.log.LastRecord."""
 
     last_data_offset: int
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanJob:
-    """Compact one log: read [first_dirty_offset, first_uncleanable_offset), then rewrite `segments` from the first one
-    up to where the map came.
+class CleanJob(NamedTuple):
+    """Builds the offset map of [first_dirty_offset, first_uncleanable_offset), then cleans `segments` from the first
+    one up to the end of the map.
 
-    `segments` are all sealed segments from the log's first one up to `first_uncleanable_offset`, a segment's border.
+    `segments` are all sealed segments of the log up to `first_uncleanable_offset`, which is a segment's base offset.
     """
 
     topic: str
     partition: int
     directory: str
     segments: tuple[SourceSegment, ...]
-    start_offset: int  # the log's: what lies before it may not be read any more
+    start_offset: int  # of the log: records before it may not be read any more
     first_dirty_offset: int
     first_uncleanable_offset: int
-    last_of_producers: Mapping[int, LastOfProducer]
+    last_records: Mapping[int, LastRecord]  # by producer id
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
-    segment_index_bytes: int  # the most that an index may have
+    segment_index_bytes: int  # the largest size of an index
     index_interval_bytes: int
     max_message_bytes: int
     dedupe_buffer_bytes: int  # of one worker
@@ -59,26 +46,9 @@ class CleanJob:
     load_factor: float
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedSegment:
-    """One segment that is complete as `<base_offset>.log.cleaned` with its indexes, and replaces those in `sources`.
-
-    It may hold nothing at all. `max_timestamp_offset` is the last offset of the first batch that has the largest
-    timestamp; -1 and `base_offset` when there is none.
-    """
-
-    base_offset: int
-    sources: tuple[int, ...]
-    size_bytes: int
-    record_count: int  # control records too
-    control_record_count: int
-    max_timestamp_ms: int
-    max_timestamp_offset: int
-
-
 @dataclass(slots=True)
 class CleanStats:
-    """What a pass did. `seconds` are of the whole, of which `map_seconds` for the first reading."""
+    """Statistics of one cleaning. `seconds` includes `map_seconds`, the time to build the offset map."""
 
     bytes_read: int = 0
     bytes_kept: int = 0
@@ -99,8 +69,8 @@ class CleanStats:
 
 @dataclass(slots=True)
 class CleanResult:
-    """`end_offset`: the log is clean below it now. `is_complete` is False when the map was full before the dirty range
-    ended, or `swap` said to give up; the next pass goes on from there."""
+    """`end_offset`: the log is clean below it. `is_complete` is False if the map was full before the end of the dirty
+    range, or if `swap` ended the cleaning; the next cleaning goes on from there."""
 
     end_offset: int
     is_complete: bool
@@ -108,4 +78,4 @@ class CleanResult:
 
 
 class CleaningFailed(Exception):
-    """The log's data cannot be compacted, and trying again would not help. The message names file, place and reason."""
+    """The log's data cannot be cleaned, and a retry would not help. The message names file, position and reason."""

@@ -107,8 +107,8 @@ def plan(log: LogFacts, now_ms: int) -> LogToClean:
     )
 
 
-def nothing_seen(start_offset: int, size_bytes: int) -> LogToClean:
-    """What can be said of a log into which nobody can look."""
+def unknown_plan(start_offset: int, size_bytes: int) -> LogToClean:
+    """The plan of a log whose segments cannot be read."""
     return LogToClean(start_offset, start_offset, 0, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
 
 

@@ -1,9 +1,8 @@
-"""What is remembered of each compacted log between its passes: how they went, and when it may be tried again.
+"""The memory of the cleaner about each compacted log: its state, its last plan, and how its cleanings ended.
 
-set aside   a pass failed for what is in the log: again when somebody asks, when its settings change, or at the next
-            start. Where processes died, which may be the log or a machine short of memory, also after an hour
-pausing     the system refused (no space, no memory): again after a pause, which grows
-queued      due, and waiting for a worker
+A log that a cleaning refused for its data is uncleanable until a request, new settings or the next start; one at which
+worker processes died, which may be the machine's lack of memory, also for an hour only. If the system refused (no
+space, no memory), the log is tried again after a growing pause.
 """
 
 from __future__ import annotations
@@ -11,9 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, nothing_seen, plan
-from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
-from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
+from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, plan, unknown_plan
+from kafkalite.cleaner.manager.cleaner_health import Pause
+from kafkalite.cleaner.manager.status import (
+    CLEANING,
+    ENTERED_FROM,
+    FLUSHING,
+    IDLE,
+    QUEUED,
+    UNCLEANABLE,
+    CleaningState,
+    PartitionCleaning,
+)
+from kafkalite.cleaner.workers.cleaning_task import Ending, Outcome
 from kafkalite.common.errors import KafkaError
 from kafkalite.common.names import TopicPartition
 
@@ -23,130 +32,136 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
 
-PAUSE_MS_MAX = 300_000
-DEATHS_MAX = 2  # of workers at one log, until that is set aside
-_PAUSE_OF_DEATHS_MS = 3_600_000
+DEATHS_MAX = 2  # of workers at one log, until it is uncleanable
+_UNCLEANABLE_MS_AFTER_DEATHS = 3_600_000
 
 
 class CleanerState:
-    """One log's. `plan` is the last that was made, and `unseen` why there is no newer one; `retry_ms` (monotonic): not
-    before."""
+    """The state of one log. `plan` is the last that was made, and `unplanned` why there is no newer one; `uncleanable`
+    is the reason, if so, also while an hourly try is QUEUED or CLEANING."""
 
     __slots__ = (
-        "_failed_config", "_pause_ms", "_planned", "deaths", "error", "is_queued", "key", "last", "last_run_ms", "log",
-        "plan", "retry_ms", "runs", "set_aside", "unseen",
+        "_facts", "_failed_config", "_pause", "current", "deaths", "error", "key", "last", "last_run_ms", "log",
+        "plan", "runs", "uncleanable", "unplanned",
     )  # fmt: skip
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
         self.key: TopicPartition = (log.topic, log.partition)
+        self.current = IDLE
         self.plan: LogToClean | None = None
-        self.is_queued = False
-        self.set_aside: str | None = None
-        self.unseen: str | None = None
+        self.uncleanable: str | None = None
+        self.unplanned: str | None = None
         self.error: str | None = None
         self.deaths = 0
-        self.retry_ms = 0
         self.runs = 0
         self.last: CleanStats | None = None
         self.last_run_ms = -1
-        self._pause_ms = 0
+        self._pause = Pause()
         self._failed_config: TopicConfig | None = None
-        self._planned: tuple[object, ...] | None = None
+        self._facts: tuple[object, ...] | None = None  # of `plan`
 
     @property
     def is_failing(self) -> bool:
-        return self.error is not None or self.unseen is not None
+        return self.error is not None or self.unplanned is not None
 
-    def make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None = None) -> LogToClean:
-        """With `footing` for a pass that is not to go beyond it. Raises OSError, KafkaError."""
-        try:
-            found = self._make_plan(cleaned_to, now_ms, footing)
-        except (OSError, KafkaError) as error:
-            self.unseen = f"it cannot be seen whether it is due: {error}"
-            raise
-        self.unseen = None
-        return found
+    # states
 
-    def _make_plan(self, cleaned_to: int | None, now_ms: int, footing: int | None) -> LogToClean:
-        log = self.log
-        config = log.config
-        unstable_offset = log.producers.first_unstable_offset if log.producers.ongoing else None
-        stable_offset = log.committed_offset
-        if unstable_offset is not None and unstable_offset < stable_offset:
-            stable_offset = unstable_offset
-        if footing is not None and footing < stable_offset:
-            stable_offset = footing
-        facts = (log.segments, log.start_offset, log.end_offset, stable_offset, cleaned_to, config)
-        # nothing has happened to most logs since the last look, and that is all there is to see: 1 us instead of 10
-        if facts != self._planned or self.plan is None or depends_on_time(config):
-            self.plan = plan(LogFacts(*facts), now_ms)
-            self._planned = facts
-        return self.plan
+    def enter(self, state: CleaningState) -> None:
+        assert self.current in ENTERED_FROM[state], f"{self.key}: {self.current} -> {state}"
+        self.current = state
+
+    def rest(self) -> None:
+        """Nothing is to be done with the log now."""
+        state = IDLE if self.uncleanable is None else UNCLEANABLE
+        if self.current is not state:
+            self.enter(state)
 
     def may_run(self, now_monotonic_ms: int) -> bool:
-        """Whether nothing that happened before speaks against a pass."""
-        if self.log.failure is not None:  # it takes no segments either
+        """Whether the failures of earlier cleanings permit another one."""
+        if self.log.failure is not None:  # the log does not replace segments either
             self.error = self.log.failure
             return False
-        if self.set_aside is not None:
+        if self.uncleanable is not None:
             if self.log.config is not self._failed_config and self.log.config != self._failed_config:
                 self.forgive()
             elif self.deaths < DEATHS_MAX:
                 return False
-        return now_monotonic_ms >= self.retry_ms
+        return now_monotonic_ms >= self._pause.until_ms
 
     def forgive(self) -> None:
-        """Try it again, whatever there was."""
-        self.set_aside = None
+        """Forget the failures of earlier cleanings."""
+        self.uncleanable = None
         self.deaths = 0
-        self.retry_ms = self._pause_ms = 0
+        self._pause = Pause()
+        if self.current is UNCLEANABLE:
+            self.enter(IDLE)
 
     def ended(self, outcome: Outcome, now_monotonic_ms: int, wall_ms: int, backoff_ms: int) -> None:
-        """A pass is over."""
+        """A cleaning has ended, or could not begin."""
         self.last_run_ms = wall_ms
         self.error = outcome.reason or None
         if outcome.result is not None:
             self.forgive()
             self.runs += 1
             self.last = outcome.result.stats
-            return
-        if outcome.ending is Ending.ABORTED:
-            self.error = None  # nothing went wrong
+        elif outcome.ending is Ending.ABORTED:
+            self.error = None
         elif outcome.ending is Ending.REFUSED:
-            self._pause_ms = min(2 * self._pause_ms or backoff_ms, max(backoff_ms, PAUSE_MS_MAX))
-            self.retry_ms = now_monotonic_ms + self._pause_ms
+            self._pause.begin(now_monotonic_ms, backoff_ms)
         elif outcome.ending is Ending.DIED:
             self.deaths += 1
             if self.deaths >= DEATHS_MAX:
-                self._put_aside(outcome.reason)
-                self.retry_ms = now_monotonic_ms + _PAUSE_OF_DEATHS_MS
+                self._mark_uncleanable(outcome.reason)
+                self._pause.until_ms = now_monotonic_ms + _UNCLEANABLE_MS_AFTER_DEATHS
         else:
             self.deaths = 0
-            self._put_aside(outcome.reason)
+            self._mark_uncleanable(outcome.reason)
+        self.rest()
 
-    def _put_aside(self, reason: str) -> None:
-        self.set_aside = reason
+    def _mark_uncleanable(self, reason: str) -> None:
+        self.uncleanable = reason
         self._failed_config = self.log.config
 
-    def row(
-        self, running: CleaningTask | None, why_nothing_runs: str | None, now_monotonic_ms: int
-    ) -> PartitionCleaning:
-        """As people are shown it."""
-        found = self.plan or nothing_seen(self.log.start_offset, self.log.size_bytes)
-        state = CleaningState.IDLE
+    # plans
+
+    def make_plan(self, cleaned_to: int | None, now_ms: int, durable_offset: int | None = None) -> LogToClean:
+        """With `durable_offset` for a cleaning that is not to go beyond it. Raises OSError, KafkaError."""
+        log = self.log
+        try:
+            config = log.config
+            stable_offset = log.committed_offset
+            if log.producers.ongoing and (unstable_offset := log.producers.first_unstable_offset) is not None:
+                stable_offset = min(stable_offset, unstable_offset)
+            if durable_offset is not None:
+                stable_offset = min(stable_offset, durable_offset)
+            facts = (log.segments, log.start_offset, log.end_offset, stable_offset, cleaned_to, config)
+            # most logs have not changed since the last scan, and then the plan has not either: 1 us instead of 10
+            if facts != self._facts or self.plan is None or depends_on_time(config):
+                self.plan = plan(LogFacts(*facts), now_ms)
+                self._facts = facts
+        except (OSError, KafkaError) as error:
+            self.unplanned = f"it cannot be seen whether it is due: {error}"
+            raise
+        self.unplanned = None
+        return self.plan
+
+    def row(self, why_nothing_runs: str | None, now_monotonic_ms: int) -> PartitionCleaning:
+        """The row of the log in `kafkalite cleaner status`."""
+        found = self.plan or unknown_plan(self.log.start_offset, self.log.size_bytes)
+        state = IDLE
         why_not = found.why_not or why_nothing_runs
-        if running is not None:
-            state, why_not = CleaningState.CLEANING, None
-        elif self.set_aside is not None:
-            state, why_not = CleaningState.SET_ASIDE, self.set_aside
-        elif self.unseen is not None or (why_not is None and self.log.failure is not None):
-            why_not = self.unseen or self.log.failure
-        elif why_not is None and self.retry_ms > now_monotonic_ms:
-            pause_s = (self.retry_ms - now_monotonic_ms + 999) // 1000
+        if self.current is CLEANING:
+            state, why_not = CLEANING, None
+        elif self.uncleanable is not None:
+            state, why_not = UNCLEANABLE, self.uncleanable
+        elif self.unplanned is not None or (why_not is None and self.log.failure is not None):
+            why_not = self.unplanned or self.log.failure
+        elif why_not is None and self._pause.until_ms > now_monotonic_ms:
+            pause_s = (self._pause.until_ms - now_monotonic_ms + 999) // 1000
             why_not = f"the last try failed; the next is in {pause_s} s"
-        elif self.is_queued:
-            state = CleaningState.QUEUED
+        elif self.current in (QUEUED, FLUSHING):
+            state = QUEUED
         return PartitionCleaning(
             topic=self.log.topic,
             partition=self.log.partition,
@@ -161,12 +176,12 @@ class CleanerState:
             last_run_ms=self.last_run_ms,
             last=self.last,
             runs=self.runs,
-            error=self.unseen or self.error,
+            error=self.unplanned or self.error,
         )
 
 
 class CleanerStates:
-    """Those of all logs that were compacted topics' since they are here."""
+    """The states of all compacted logs that the cleaner has met."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
@@ -180,22 +195,21 @@ class CleanerStates:
 
     def of(self, log: PartitionLog) -> CleanerState:
         key = (log.topic, log.partition)
-        standing = self._by_key.get(key)
-        if standing is None or standing.log is not log:
-            standing = self._by_key[key] = CleanerState(log)
-        return standing
+        state = self._by_key.get(key)
+        if state is None or state.log is not log:
+            state = self._by_key[key] = CleanerState(log)
+        return state
 
-    def make_plan(self, standing: CleanerState, now_ms: int, footing: int | None = None) -> LogToClean:
+    def make_plan(self, state: CleanerState, now_ms: int, durable_offset: int | None = None) -> LogToClean:
         """Raises OSError, KafkaError."""
-        return standing.make_plan(self.cleaned_to(standing), now_ms, footing)
+        return state.make_plan(self.cleaned_to(state), now_ms, durable_offset)
 
-    def cleaned_to(self, standing: CleanerState) -> int | None:
-        """What the checkpoint says."""
-        key = standing.key
-        return self._logs.directory_of(key).checkpoints.cleaner_offsets.get(key)
+    def cleaned_to(self, state: CleanerState) -> int | None:
+        """The offset in cleaner-offset-checkpoint."""
+        return self._logs.directory_of(state.key).checkpoints.cleaner_offsets.get(state.key)
 
     def forget(self, key: TopicPartition) -> None:
-        """The log is gone, or not compacted any more."""
+        """The log is gone, or no longer compacted."""
         self._by_key.pop(key, None)
 
 

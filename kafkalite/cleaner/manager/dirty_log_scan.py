@@ -1,4 +1,4 @@
-"""A look at all logs: which of them are compacted, and due. Some in each turn of the loop, so that nobody waits for it.
+"""A scan of all logs for those that are compacted and due, some in each turn of the loop.
 
 Source: kafka.log.LogCleanerManager.grabFilthiestCompactedLog, which looks at all of them at once in a thread.
 """
@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkalite.cleaner.manager.cleaner_health import CleanerHealth
 from kafkalite.cleaner.manager.cleaner_state import CleanerState, CleanerStates, is_compacted
+from kafkalite.cleaner.manager.status import CLEANING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError
 from kafkalite.common.names import TopicPartition
@@ -26,77 +28,75 @@ _WORK_OF_A_LOG = 4
 
 
 class DirtyLogScan:
-    """One look; `turn` begins it. `found` is called at its end with those that are due, the dirtiest first; `fault`
-    with what is wrong with this program, and the look goes on all the same. Those that are `running` are left out."""
+    """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. A fault of this
+    program with one log is reported to `health`, and the scan goes on. Logs that are being cleaned are passed over."""
 
     def __init__(
         self,
         logs: LogManager,
-        standings: CleanerStates,
+        states: CleanerStates,
         clock: Clock,
-        is_running: Callable[[TopicPartition], bool],
-        found: Callable[[list[TopicPartition]], None],
-        fault: Callable[[str, Exception], None],
+        health: CleanerHealth,
+        found: Callable[[list[tuple[float, TopicPartition]]], None],
     ) -> None:
         self._logs = logs
-        self._standings = standings
+        self._states = states
         self._clock = clock
-        self._is_running = is_running
+        self._health = health
         self._found = found
-        self._fault = fault
         self._left = deque(logs.logs.values())
         self._due: list[tuple[float, TopicPartition]] = []
         self._is_stopped = False
 
     def turn(self) -> None:
-        """Look at some, here and now, and see to it that the others have their turn."""
+        """Scan some logs now, and the others in later turns of the loop."""
         work = _WORK_PER_TURN
         while self._left and work > 0:
             log = self._left.popleft()
             try:
                 work -= _WORK_OF_A_LOG + len(log.segments)
-                self._look_at(log)
-            except Exception as error:  # one log's trouble must not keep all others from being looked at
-                self._fault(f"looking at {log!r}", error)
+                self._scan(log)
+            except Exception as error:  # the others are scanned all the same
+                self._health.fault(f"looking at {log!r}", error)
         if self._is_stopped:
             return
         if self._left:
             self._clock.call_later(0, self.turn)
         else:
-            self._found([key for _, key in sorted(self._due, reverse=True)])
+            self._found(self._due)
 
     def stop(self) -> None:
         self._is_stopped = True
         self._left.clear()
 
-    def _look_at(self, log: PartitionLog) -> None:
+    def _scan(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
         if not is_compacted(log):
-            self._standings.forget(key)
-        elif not self._is_running(key) and self._logs.logs.get(key) is log:
-            self._look_closely(key, self._standings.of(log))
+            self._states.forget(key)
+        elif self._logs.logs.get(key) is log and (state := self._states.of(log)).current is not CLEANING:
+            self._add_if_due(state)
 
-    def _look_closely(self, key: TopicPartition, standing: CleanerState) -> None:
+    def _add_if_due(self, state: CleanerState) -> None:
         try:
-            plan = self._standings.make_plan(standing, self._clock.wall_ms())
+            plan = self._states.make_plan(state, self._clock.wall_ms())
         except (OSError, KafkaError) as error:
-            logger.warning("cannot see whether %s-%d is to be compacted: %s", *key, error)
+            logger.warning("cannot see whether %s-%d is to be compacted: %s", *state.key, error)
             return
         if plan.must_reset:
-            self._reset(key, standing, plan.first_dirty_offset)
-        if plan.is_due and standing.may_run(self._clock.monotonic_ms()):
-            self._due.append((plan.dirty_ratio, key))
+            self._reset_checkpoint(state, plan.first_dirty_offset)
+        if plan.is_due and state.may_run(self._clock.monotonic_ms()):
+            self._due.append((plan.dirty_ratio, state.key))
 
-    def _reset(self, key: TopicPartition, standing: CleanerState, first_dirty_offset: int) -> None:
-        log, cleaned_to = standing.log, self._standings.cleaned_to(standing) or 0
+    def _reset_checkpoint(self, state: CleanerState, first_dirty_offset: int) -> None:
+        log, cleaned_to = state.log, self._states.cleaned_to(state) or 0
         if cleaned_to > log.end_offset or "delete" not in log.config.cleanup_policy:
             logger.warning(
                 "the checkpoint says that %s-%d is compacted up to offset %d, but it has %d to %d: all of it is dirty",
-                *key, cleaned_to, log.start_offset, log.end_offset,
+                *state.key, cleaned_to, log.start_offset, log.end_offset,
             )  # fmt: skip
-        self._logs.directory_of(key).write_cleaner_offset(key, first_dirty_offset, _kept)
+        self._logs.directory_of(state.key).write_cleaner_offset(state.key, first_dirty_offset, _checkpointed)
 
 
-def _kept(error: Exception | None) -> None:
+def _checkpointed(error: Exception | None) -> None:
     if error is not None:
-        logger.error("cannot write down how far a log is compacted: %s", error)
+        logger.error("cannot checkpoint how far a log is compacted: %s", error)

@@ -1,11 +1,11 @@
-"""What a pass stands on: that a start after a crash finds everything below the end of what is compacted.
+"""The precondition of a cleaning: the dirty range is fsynced and below the checkpointed recovery point.
 
-A pass forgets old records because there are newer ones, so those have to be on the disk before: should the power fail
-between two groups, the old value of a key would be gone and the new one too. And a start reads again what lies behind
-the recovery point that was written down, from the producers' state as it was there: a transaction that was open there
-would never end, if its marker were compacted away. Both is mostly so when a log is due, since sealed segments are
-flushed at once and recovery points are written every minute; where it is not, it is brought about first.
-Source: none in Apache Kafka, where other replicas have what a crash takes.
+A cleaning drops old records because there are newer ones, so the newer ones must be on the disk: if the power failed
+between two groups, both values of a key would be gone. And a start reads the log again from the checkpointed recovery
+point, with the producer state of that offset: a transaction that was open there would never end if the cleaning had
+dropped its marker. Mostly the precondition holds when a log is due, since sealed segments are flushed at once and
+recovery points are checkpointed every minute; otherwise `flush` establishes it.
+Source: none in Apache Kafka, where other replicas have the records that a crash takes.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ class DurabilityCheck:
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
 
-    def of(self, log: PartitionLog) -> int:
-        """Everything below this offset is on the disk, and a start knows it. The log must be here."""
+    def durable_offset(self, log: PartitionLog) -> int:
+        """All records below it are on the disk, and so is a recovery point at or above it. The log must be open."""
         key = log.topic, log.partition
         return min(log.recovery_point, self._logs.directory_of(key).checkpoints.recovery_points.get(key, 0))
 
-    def reach(self, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
-        """See to it that the footing is at `offset` or behind, a sealed segment's end; `done` hears why it cannot be,
-        or None, also when the log is gone meanwhile. Work of other hands is waited for first."""
+    def flush(self, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
+        """Raise the durable offset to `offset`, the end of a sealed segment. `done` gets the reason if that fails, and
+        None if not, also when the log is gone meanwhile. Flushes that are under way are waited for first."""
         key = log.topic, log.partition
 
         def flush(_: Exception | None) -> None:
             if log.kept_recovery_point >= offset:
-                keep()
+                checkpoint()
                 return
             try:
                 log.flush_soon()
             except StorageError as error:
                 done(str(error))
                 return
-            log.background(_nothing, flushed)
+            log.background(_do_nothing, flushed)
 
         def flushed(_: Exception | None) -> None:
             if log.kept_recovery_point >= offset:
-                keep()
+                checkpoint()
             else:
                 done(log.failure or "its segments cannot be flushed, see the broker's log")
 
-        def keep() -> None:
-            self._logs.write_recovery_points([key], kept)
+        def checkpoint() -> None:
+            self._logs.write_recovery_points([key], checkpointed)
 
-        def kept() -> None:
-            if self._logs.logs.get(key) is not log or self.of(log) >= offset:
+        def checkpointed() -> None:
+            if self._logs.logs.get(key) is not log or self.durable_offset(log) >= offset:
                 done(None)
             else:
                 done(f"{RECOVERY_POINTS} cannot be written, see the broker's log")
 
-        log.background(_nothing, flush)  # the segments that were sealed just now may be with another hand
+        log.background(_do_nothing, flush)  # segments that were sealed just now may be with a flush thread
 
 
-def _nothing() -> None:
-    """A turn of the log's lane: what was handed out before has been done."""
+def _do_nothing() -> None:
+    """A job that is done once all earlier jobs of the log are."""

@@ -1,14 +1,14 @@
-"""One log on its way through a worker, as the broker sees it.
+"""The cleaning of one log by a worker, as the broker sees it.
 
-    worker: Cleaned   -> the log takes the group in (`PartitionLog.replace`) -> worker: Swapped
-    worker: Finished  -> the checkpoint is written                           -> over: DONE
-    worker: Failed    -> what it left is removed                             -> over: FAILED, REFUSED
-    abort             -> worker: Abort; it answers GaveUp                    -> over: ABORTED
-    worker dies       -> what it left is removed                             -> over: DIED
+    worker: CleanedSegment  -> the log replaces the sources (`PartitionLog.replace`)  -> worker: Swapped
+    worker: CleanResult     -> the checkpoint is written                              -> done: DONE
+    worker: Failed          -> unfinished files are removed                           -> done: FAILED, REFUSED
+    abort                   -> worker: Abort; it answers Aborted                      -> done: ABORTED
+    worker dies             -> unfinished files are removed                           -> done: DIED
 
-A pass is over exactly once, and never while the log is still taking a group in: until then its first segments must be
-left alone. What the worker has read must still be there: a log that was cut, or lost its first segments, is not the
-one that it knows.
+`done` is called exactly once, and never while the log replaces segments: until then retention must not touch the first
+segments. The segments that the worker reads must still exist: after a truncation, or once the first segments were
+deleted, the job no longer describes the log.
 Source: kafka.log.LogCleaner.CleanerThread.cleanLog, kafka.log.LogCleanerManager.doneCleaning.
 """
 
@@ -19,52 +19,31 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.cleaner.job.worker_messages import (
-    Abort,
-    Cleaned,
-    Failed,
-    Fault,
-    Finished,
-    FromWorker,
-    GaveUp,
-    Swapped,
-    ToWorker,
-)
+from kafkalite.cleaner.job.job import CleanResult
+from kafkalite.cleaner.job.worker_messages import Abort, Aborted, Failed, Fault, FromWorker, Swapped, ToWorker
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.partition.segment_replacement import Replacement
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
+    from kafkalite.cleaner.job.job import CleanJob
     from kafkalite.log.directories.log_directory import LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 
-def _replacement(cleaned: CleanedSegment) -> Replacement:
-    return Replacement(
-        cleaned.base_offset,
-        cleaned.sources,
-        cleaned.size_bytes,
-        cleaned.record_count,
-        cleaned.control_record_count,
-        cleaned.max_timestamp_ms,
-        cleaned.max_timestamp_offset,
-    )
-
-
 class Ending(Enum):
-    """How a pass ended."""
+    """How a cleaning ended."""
 
     DONE = "done"
-    ABORTED = "aborted"  # the log is not to be compacted any more, or not the same any more
-    FAILED = "failed"  # its data cannot be compacted
-    REFUSED = "refused"  # the system would not: no space, no memory, a disk
-    DIED = "died"  # the worker did
+    ABORTED = "aborted"  # the log is no longer to be cleaned, or no longer the same
+    FAILED = "failed"  # its data cannot be cleaned
+    REFUSED = "refused"  # by the system: no space, no memory, a disk
+    DIED = "died"  # the worker
 
 
 class Outcome(NamedTuple):
-    """`reason` in words for all but DONE, `result` for that."""
+    """`reason` in words for all endings but DONE, `result` for DONE."""
 
     ending: Ending
     reason: str = ""
@@ -72,57 +51,56 @@ class Outcome(NamedTuple):
 
 
 class CleaningTask:
-    """`heard_ms` (monotonic) is when the worker last spoke; `is_swapping`: the log is taking a group in, and the worker
-    waits. `say` speaks to the worker; `over` is called once."""
+    """`last_message_ms` (monotonic) is when the worker last sent a message; `is_swapping`: the log replaces segments,
+    and the worker waits. `send` sends to the worker; `done` is called once."""
 
     def __init__(
         self,
         log: PartitionLog,
-        home: LogDirectory,
+        directory: LogDirectory,
         job: CleanJob,
-        say: Callable[[ToWorker], None],
-        over: Callable[[CleaningTask, Outcome], None],
+        send: Callable[[ToWorker], None],
+        done: Callable[[CleaningTask, Outcome], None],
     ) -> None:
         self.key: TopicPartition = (log.topic, log.partition)
         self.log = log
         self.job = job
         self.is_swapping = False
-        self.is_over = False
         self.abort_reason: str | None = None
-        self.heard_ms = 0
-        self._home = home
-        self._say = say
-        self._over = over
+        self.last_message_ms = 0
+        self._directory = directory
+        self._send = send
+        self._done = done
+        self._is_done = False
         self._sources = {segment.base_offset: segment for segment in log.segments[: len(job.segments)]}
-        self._seen = log.segments  # when all of them were there
-        self._outcome: Outcome | None = None  # that it will have when the log is at rest
+        self._checked_segments = log.segments  # which contained all sources
+        self._outcome: Outcome | None = None  # known, and told when the log has finished its replacement
         self._swap_error: Exception | None = None
 
     @property
     def name(self) -> str:
         return f"{self.log.topic}-{self.log.partition}"
 
-    # what the worker says
+    # messages of the worker
 
-    def hear(self, message: FromWorker) -> None:
-        """Raises whatever is wrong with this program."""
-        if isinstance(message, Cleaned):
-            self._take_in(message.segment)
-        elif isinstance(message, Finished):
-            self._finished(message.result)
+    def receive(self, message: FromWorker) -> None:
+        """Raises any exception that a fault of this program causes."""
+        if isinstance(message, CleanedSegment):
+            self._replace(message)
+        elif isinstance(message, CleanResult):
+            self._finished(message)
         elif isinstance(message, Failed):
             self._failed(message)
-        elif isinstance(message, GaveUp):
+        elif isinstance(message, Aborted):
             self._end(Outcome(Ending.ABORTED, self.abort_reason or "it gave up"))
 
-    def _take_in(self, cleaned: CleanedSegment) -> None:
-        self.abort_reason = self.abort_reason or self.why_stale()
+    def _replace(self, cleaned: CleanedSegment) -> None:
+        self.abort_reason = self.abort_reason or self.stale_reason()
         if self.abort_reason is not None:
-            self._say(Swapped(False))
+            self._send(Swapped(False))
             return
-        self.is_swapping = True
 
-        def taken(error: Exception | None) -> None:
+        def replaced(error: Exception | None) -> None:
             self.is_swapping = False
             if error is not None:
                 self._swap_error = error
@@ -132,28 +110,29 @@ class CleaningTask:
             if self._outcome is not None:
                 self._settle()
             else:
-                self._say(Swapped(error is None and self.abort_reason is None))
+                self._send(Swapped(error is None and self.abort_reason is None))
 
+        self.is_swapping = True
         try:
-            self.log.replace(_replacement(cleaned), taken)
+            self.log.replace(cleaned, replaced)
         except BaseException:
             self.is_swapping = False
             raise
 
-    def why_stale(self) -> str | None:
-        """Why the segments that are left to do are not those any more that the worker was told of; None if they are.
-        Not while the log is taking a group in."""
+    def stale_reason(self) -> str | None:
+        """Why the segments that are left to clean are no longer those of the job; None if they are.
+        Not while the log replaces segments."""
         segments = self.log.segments
-        if segments is not self._seen:
+        if segments is not self._checked_segments:
             sealed = set(map(id, segments[:-1]))
             for base_offset, segment in self._sources.items():
                 if id(segment) not in sealed:
                     return f"its segment at offset {base_offset} was removed or cut meanwhile"
-            self._seen = segments
+            self._checked_segments = segments
         return None
 
     def _finished(self, result: CleanResult) -> None:
-        stale = self.abort_reason or (self.why_stale() if self._swap_error is not None else None)
+        stale = self.abort_reason or (self.stale_reason() if self._swap_error is not None else None)
         if stale is not None:
             self._end(Outcome(Ending.ABORTED, stale))
         elif self._swap_error is not None:
@@ -162,26 +141,26 @@ class CleaningTask:
             self._end(Outcome(Ending.DONE, result=result))
 
     def _failed(self, message: Failed) -> None:
-        reason = self.abort_reason or self.why_stale()
-        if reason is not None:  # it could not find what is not there any more
-            self._end(Outcome(Ending.ABORTED, reason))
+        stale = self.abort_reason or self.stale_reason()
+        if stale is not None:  # the worker could not find files that are gone
+            self._end(Outcome(Ending.ABORTED, stale))
         elif message.fault is Fault.SYSTEM:
             if message.errno:
-                self._home.on_io_error(OSError(message.errno, message.reason))
+                self._directory.on_io_error(OSError(message.errno, message.reason))
             self._end(Outcome(Ending.REFUSED, message.reason))
         else:
             self._end(Outcome(Ending.FAILED, message.reason))
 
-    # what else may come
+    # the broker's side
 
     def abort(self, reason: str) -> None:
-        """Have the worker give up; it is over soon."""
+        """Tell the worker to abort the job; `done` follows soon."""
         if self.abort_reason is None and self._outcome is None:
             self.abort_reason = reason
-            self._say(Abort())
+            self._send(Abort())
 
     def end_without_worker(self, outcome: Outcome) -> None:
-        """The worker is no more."""
+        """The worker has ended."""
         self._end(outcome if self.abort_reason is None else Outcome(Ending.ABORTED, self.abort_reason))
 
     # the end
@@ -193,35 +172,35 @@ class CleaningTask:
                 self._settle()
 
     def _settle(self) -> None:
-        """The log is at rest: write down how far it came, or remove what was left of the pass."""
+        """Write the checkpoint, or remove unfinished files. The log does not replace segments any more."""
         outcome = self._outcome
         assert outcome is not None
         try:
-            if self._home.logs.get(self.key) is not self.log:  # it is gone, and its directory with it
-                self._tell(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
+            if self._directory.logs.get(self.key) is not self.log:  # deleted, with all files
+                self._report(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
             elif outcome.result is not None:
-                self._home.write_cleaner_offset(self.key, outcome.result.end_offset, self._kept)
-            elif self.log.is_replacing:  # the disk has refused it a step, which it tries again
-                self._tell(outcome)
+                self._directory.write_cleaner_offset(self.key, outcome.result.end_offset, self._checkpointed)
+            elif self.log.is_replacing:  # the disk has refused a step, and the log retries it
+                self._report(outcome)
             else:
-                self._home.remove_cleaned_files(self.key, self._removed)
-        except Exception as error:  # whatever it is, a pass must come to its end
-            logger.exception("the end of compacting %s failed", self.name)
-            self._tell(Outcome(Ending.FAILED, f"its end failed: {error!r}"))
+                self._directory.remove_cleaned_files(self.key, self._removed)
+        except Exception as error:  # a cleaning must end in any case
+            logger.exception("the end of cleaning %s failed", self.name)
+            self._report(Outcome(Ending.FAILED, f"its end failed: {error!r}"))
 
-    def _kept(self, error: Exception | None) -> None:
-        if error is not None:  # what counts is in memory; after a crash some of it is compacted again
-            logger.error("cannot write down how far %s is compacted: %s", self.name, error)
+    def _checkpointed(self, error: Exception | None) -> None:
+        if error is not None:  # the offset in memory counts; after a crash a part is cleaned again
+            logger.error("cannot checkpoint how far %s is cleaned: %s", self.name, error)
         assert self._outcome is not None
-        self._tell(self._outcome)
+        self._report(self._outcome)
 
     def _removed(self, error: Exception | None) -> None:
         if error is not None:
-            logger.warning("cannot remove what is left of compacting %s: %s; the next start does it", self.name, error)
+            logger.warning("cannot remove unfinished files of %s: %s; the next start does", self.name, error)
         assert self._outcome is not None
-        self._tell(self._outcome)
+        self._report(self._outcome)
 
-    def _tell(self, outcome: Outcome) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self._over(self, outcome)
+    def _report(self, outcome: Outcome) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._done(self, outcome)

@@ -1,155 +1,156 @@
-"""The workers that there are: begun when there is work, dismissed when there was none for a while.
+"""Workers on demand: started when there is work, dismissed when there was none for a while.
 
-Those that are at work share log.cleaner.io.max.bytes.per.second evenly, and hear of it when their number changes.
+Busy workers share log.cleaner.io.max.bytes.per.second evenly, and get a new rate when their number changes.
 Source: kafka.log.LogCleaner (startup, shutdownCleaners).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.throttle import share
 from kafkalite.cleaner.job.worker_messages import Clean, FromWorker, Rate, Ready, ToWorker
 from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
 from kafkalite.common.clock import Clock, Timer
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.workers.worker_process import BeginWorker, Worker
+    from kafkalite.cleaner.workers.worker_process import StartWorker, Worker
 
 IDLE_MS = 30_000
-_SILENCE_MS = 600_000  # a worker says something every two seconds
+_SILENCE_MS = 600_000  # a worker sends a message every two seconds
 _ABORT_MS = 10_000
 
 
 class WorkerSlot:
-    """One worker's. `is_ready`: it has spoken, so it can work here at all. `is_leaving`: it gets no more work.
-    `verdict`: why we made an end of it, if we did, and what that is for the pass that it had."""
+    """The place of one worker. `is_ready`: it has sent a message, so it can work here at all. `is_leaving`: it gets no
+    more work. `verdict`: why the broker killed it, if it did, as the outcome of its task."""
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
         self.is_ready = False
         self.is_leaving = False
         self.verdict: Outcome | None = None
-        self.running: CleaningTask | None = None
+        self.task: CleaningTask | None = None
         self.idle_timer: Timer | None = None
 
     @property
     def is_free(self) -> bool:
-        return self.running is None and not self.is_leaving
+        return self.task is None and not self.is_leaving
 
-    def say(self, message: ToWorker) -> None:
+    def send(self, message: ToWorker) -> None:
         if self.worker is not None:
             self.worker.send(message)
 
     def kill(self, ending: Ending, reason: str) -> None:
-        """It does not do what it should, or is not needed any more."""
         self.is_leaving = True
         self.verdict = Outcome(ending, reason)
         if self.worker is not None:
             self.worker.kill()
 
-    def what_came_of_it(self, reason: str) -> tuple[Outcome, bool]:
-        """Its worker is no more. What that is for the pass that it had, and whether it should have lived."""
+    def stop_idle_timer(self) -> None:
+        if self.idle_timer is not None:
+            self.idle_timer.cancel()
+            self.idle_timer = None
+
+    def outcome(self, reason: str) -> tuple[Outcome, bool]:
+        """The outcome of its task after its worker has ended, and whether the end was unexpected."""
         if self.verdict is not None:
             return self.verdict, self.verdict.ending is Ending.DIED
         is_death = not self.is_leaving
         if is_death and not self.is_ready:
             return Outcome(Ending.REFUSED, f"no cleaner process can begin: {reason}"), True
-        what = f"it compacted {self.running.name}" if self.running is not None else "it had nothing to do"
+        what = f"it compacted {self.task.name}" if self.task is not None else "it had nothing to do"
         return Outcome(Ending.DIED, f"{reason} while {what}"), is_death
 
 
 class WorkerPool:
-    """`hear` is told what workers say about their jobs, `ended` that one is no more, with the reason."""
+    """`on_message` gets the messages of workers, `on_end` the reason when one has ended."""
 
     def __init__(
         self,
-        begin_worker: BeginWorker,
+        start_worker: StartWorker,
         clock: Clock,
-        hear: Callable[[WorkerSlot, FromWorker], None],
-        ended: Callable[[WorkerSlot, str], None],
+        on_message: Callable[[WorkerSlot, FromWorker], None],
+        on_end: Callable[[WorkerSlot, str], None],
     ) -> None:
-        self.seats: list[WorkerSlot] = []
-        self._begin_worker = begin_worker
+        self.slots: list[WorkerSlot] = []
+        self._start_worker = start_worker
         self._clock = clock
-        self._hear = hear
-        self._ended = ended
+        self._on_message = on_message
+        self._on_end = on_end
 
     @property
     def busy(self) -> list[WorkerSlot]:
-        return [seat for seat in self.seats if seat.running is not None]
+        return [slot for slot in self.slots if slot.task is not None]
 
     def take(self) -> WorkerSlot:
-        """A seat whose worker has nothing to do; a new one if need be. Raises OSError."""
-        for seat in self.seats:
-            if seat.is_free:
-                return seat
-        seat = WorkerSlot()
-        self.seats.append(seat)
+        """The slot of a free worker, which is started if need be. Raises OSError."""
+        for slot in self.slots:
+            if slot.is_free:
+                return slot
+        slot = WorkerSlot()
+        self.slots.append(slot)
         try:
-            seat.worker = self._begin_worker(
-                lambda message: self._heard(seat, message), lambda reason: self._end(seat, reason)
+            slot.worker = self._start_worker(
+                lambda message: self._receive(slot, message), lambda reason: self._ended(slot, reason)
             )
         except BaseException:
-            self.seats.remove(seat)
+            self.slots.remove(slot)
             raise
-        return seat
+        return slot
 
-    def begin(self, seat: WorkerSlot, cleaning: CleaningTask, bytes_per_second: float) -> None:
-        if seat.idle_timer is not None:
-            seat.idle_timer.cancel()
-            seat.idle_timer = None
-        seat.running = cleaning
-        busy = self.busy
-        rate = share(bytes_per_second, len(busy))
-        for other in busy:
-            if other is not seat:
-                other.say(Rate(rate))
-        seat.say(Clean(cleaning.job, rate))
+    def begin(self, slot: WorkerSlot, task: CleaningTask, bytes_per_second: float) -> None:
+        """Give the task to the worker of a free slot."""
+        slot.stop_idle_timer()
+        self._share(bytes_per_second, len(self.busy) + 1)
+        slot.task = task
+        slot.send(Clean(task.job, bytes_per_second / len(self.busy)))
 
-    def end_if_silent(self, cleaning: CleaningTask) -> None:
-        """Kill the worker that has said nothing for too long."""
-        silent_ms = self._clock.monotonic_ms() - cleaning.heard_ms
-        if silent_ms > (_SILENCE_MS if cleaning.abort_reason is None else _ABORT_MS):
-            for seat in self.busy:
-                if seat.running is cleaning:
+    def release(self, task: CleaningTask, bytes_per_second: float) -> None:
+        """The task has ended."""
+        for slot in self.busy:
+            if slot.task is task:
+                slot.task = None
+                self._share(bytes_per_second, len(self.busy))
+                if slot.is_free:
+                    slot.idle_timer = self._clock.call_later(IDLE_MS, partial(self._dismiss, slot))
+
+    def _share(self, bytes_per_second: float, busy_count: int) -> None:
+        for slot in self.busy:
+            slot.send(Rate(bytes_per_second / busy_count))
+
+    def kill_if_silent(self, task: CleaningTask) -> None:
+        """Kill a worker that has not sent a message for too long."""
+        silent_ms = self._clock.monotonic_ms() - task.last_message_ms
+        if silent_ms > (_SILENCE_MS if task.abort_reason is None else _ABORT_MS):
+            for slot in self.busy:
+                if slot.task is task:
                     silence = f"the cleaner process said nothing for {silent_ms // 1000} s"
-                    seat.kill(Ending.DIED, f"{silence} while it compacted {cleaning.name}, and was killed")
+                    slot.kill(Ending.DIED, f"{silence} while it compacted {task.name}, and was killed")
 
-    def release(self, seat: WorkerSlot, bytes_per_second: float) -> None:
-        """Its pass is over."""
-        seat.running = None
-        busy = self.busy
-        for other in busy:
-            other.say(Rate(share(bytes_per_second, len(busy))))
-        if seat.is_free:
-            seat.idle_timer = self._clock.call_later(IDLE_MS, lambda: self._dismiss(seat))
-
-    def shrink(self, most: int) -> None:
-        """Let those go that are more than `most`, as far as they have nothing to do."""
-        staying = [seat for seat in self.seats if not seat.is_leaving]
-        for seat in [seat for seat in staying if seat.is_free][: max(0, len(staying) - most)]:
-            self._dismiss(seat)
+    def shrink(self, max_count: int) -> None:
+        """Dismiss free workers beyond `max_count`."""
+        staying = [slot for slot in self.slots if not slot.is_leaving]
+        for slot in [slot for slot in staying if slot.is_free][: max(0, len(staying) - max_count)]:
+            self._dismiss(slot)
 
     def kill_all(self, reason: str) -> None:
-        for seat in list(self.seats):
-            if seat.idle_timer is not None:
-                seat.idle_timer.cancel()
-            seat.kill(Ending.ABORTED, reason)
+        for slot in list(self.slots):
+            slot.stop_idle_timer()
+            slot.kill(Ending.ABORTED, reason)
 
-    def _dismiss(self, seat: WorkerSlot) -> None:
-        if seat.is_free and seat.worker is not None:
-            seat.is_leaving = True
-            seat.worker.dismiss()
+    def _dismiss(self, slot: WorkerSlot) -> None:
+        if slot.is_free and slot.worker is not None:
+            slot.is_leaving = True
+            slot.worker.dismiss()
 
-    def _heard(self, seat: WorkerSlot, message: FromWorker) -> None:
+    def _receive(self, slot: WorkerSlot, message: FromWorker) -> None:
         if isinstance(message, Ready):
-            seat.is_ready = True
-        self._hear(seat, message)
+            slot.is_ready = True
+        self._on_message(slot, message)
 
-    def _end(self, seat: WorkerSlot, why: str) -> None:
-        self.seats.remove(seat)
-        if seat.idle_timer is not None:
-            seat.idle_timer.cancel()
-        self._ended(seat, f"the cleaner process {why}")
+    def _ended(self, slot: WorkerSlot, reason: str) -> None:
+        self.slots.remove(slot)
+        slot.stop_idle_timer()
+        self._on_end(slot, f"the cleaner process {reason}")

@@ -1,8 +1,8 @@
-"""A worker process as the broker sees it: it is spoken to, heard, and its end is noticed, whatever ended it.
+"""The broker's side of a worker process: sends and receives messages, and reports the end of the process.
 
-The process finds the same modules as this one: its PYTHONPATH is this one's sys.path. What it says on stderr, which is
-nothing unless it breaks, goes to a file in memory; the last line is part of the reason when it dies. Nothing here
-waits: the socket is watched by the event loop, and what it does not take at once is kept.
+The process finds the same modules as this one: its PYTHONPATH is this one's sys.path. Its stderr, empty unless it
+breaks, goes to a file in memory; the last line is part of the reason when it dies. No call blocks: the event loop
+watches the socket, and bytes that it does not take at once are buffered.
 """
 
 from __future__ import annotations
@@ -17,61 +17,62 @@ import sys
 from collections.abc import Callable
 from typing import IO, Protocol
 
-from kafkalite.cleaner.job.worker_messages import Frames, FromWorker, ToWorker, encode
+from kafkalite.cleaner.job.worker_messages import FromWorker, ToWorker
+from kafkalite.cleaner.workers.message_frames import Frames, encode
 
 _RECEIVE_BYTES = 1 << 18
-_REAP_AFTER_S = (0.0, 0.002, 0.01, 0.05, 0.2, 1.0)  # a process whose socket is closed is about to be no more
-_LAST_WORDS_BYTES = 4096
+_REAP_AFTER_S = (0.0, 0.002, 0.01, 0.05, 0.2, 1.0)  # a process whose socket is closed is about to end
+_STDERR_BYTES = 4096
 
 
 class Worker(Protocol):
-    """What the cleaner asks of a worker. It has two callbacks: for what the worker says, and for its end, once, with
-    the reason in words."""
+    """A worker as the cleaner uses it. It has two callbacks: for each message, and for its end, once, with the reason
+    in words."""
 
     def send(self, message: ToWorker) -> None: ...
 
     def dismiss(self) -> None:
-        """Let it end when it has heard everything."""
+        """Let it end after it has received all messages."""
         ...
 
     def kill(self) -> None: ...
 
 
-BeginWorker = Callable[[Callable[[FromWorker], None], Callable[[str], None]], Worker]
-"""Begin a worker that calls the first for each message and the second at its end. Raises OSError."""
+StartWorker = Callable[[Callable[[FromWorker], None], Callable[[str], None]], Worker]
+"""Starts a worker that calls the first for each message and the second at its end. Raises OSError."""
 
 
 class WorkerProcess:
     """Belongs to the thread of `loop`."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, hear: Callable[[FromWorker], None], ended: Callable[[str], None]
+        self, loop: asyncio.AbstractEventLoop, on_message: Callable[[FromWorker], None], on_end: Callable[[str], None]
     ) -> None:
-        """Begin it. Raises OSError."""
+        """Start it. Raises OSError."""
         import subprocess  # 10 ms, and most brokers never need a worker in their first minutes
 
         if not sys.executable:
             raise OSError("it is not known which Python this is (sys.executable)")
         self._loop = loop
-        self._hear = hear
-        self._ended = ended
+        self._on_message = on_message
+        self._on_end = on_end
         self._frames = Frames()
         self._unsent = bytearray()
         self._garbled: str | None = None
-        self._last_words = _memory_file()
+        self._stderr = _memory_file()
         self._connection, theirs = _socketpair()
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "kafkalite.cleaner.workers.worker_main", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=self._last_words,
-                stderr=self._last_words,
+                stdout=self._stderr,
+                stderr=self._stderr,
                 pass_fds=(theirs.fileno(),),
                 env=_environment(),
             )
         except BaseException:
             self._connection.close()
-            self._last_words.close()
+            self._stderr.close()
             raise
         finally:
             theirs.close()
@@ -81,7 +82,7 @@ class WorkerProcess:
 
     def send(self, message: ToWorker) -> None:
         if self._connection.fileno() < 0:
-            return  # it is gone, and its end was told or will be
+            return  # it has ended, and its end is reported or will be
         if not self._unsent:
             self._loop.add_writer(self._connection.fileno(), self._write)
         self._unsent += encode(message)
@@ -101,7 +102,7 @@ class WorkerProcess:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent.clear()  # the reader hears of its end
+            self._unsent.clear()  # the reader notices its end
         self._loop.remove_writer(self._connection.fileno())
 
     def _read(self) -> None:
@@ -119,25 +120,25 @@ class WorkerProcess:
             return
         try:
             messages = self._frames.feed(data)
-        except Exception as error:  # such as another version of this program that was installed meanwhile
+        except Exception as error:  # such as another version of this program, installed meanwhile
             self._garbled = f"said what cannot be understood ({error!r}); was kafkalite replaced while the broker runs?"
             self.kill()
             return
         for message in messages:
-            self._hear(message)  # type: ignore[arg-type]
+            self._on_message(message)  # type: ignore[arg-type]
 
     def _reap(self, attempt: int) -> None:
         if self._process.poll() is None:
             if attempt >= len(_REAP_AFTER_S):
-                self._process.kill()  # it has closed its end and goes on: nobody can speak to it any more
+                self._process.kill()  # it has closed its end and goes on: no message can reach it
             wait_s = _REAP_AFTER_S[min(attempt, len(_REAP_AFTER_S) - 1)]
             self._loop.call_later(wait_s, self._reap, attempt + 1)
             return
-        with self._last_words as file:
-            self._ended(self._garbled or _reason(self._process.returncode, file))
+        with self._stderr as file:
+            self._on_end(self._garbled or _reason(self._process.returncode, file))
 
 
-def _reason(code: int, last_words: IO[bytes]) -> str:
+def _reason(code: int, stderr: IO[bytes]) -> str:
     if code < 0:
         try:
             name = signal.Signals(-code).name
@@ -147,15 +148,15 @@ def _reason(code: int, last_words: IO[bytes]) -> str:
         reason = f"was killed by signal {-code} ({name}{guess})"
     else:
         reason = f"ended with code {code}"
-    last_words.seek(max(0, last_words.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
-    lines = last_words.read().decode(errors="replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{reason}: {said}" if said else reason
+    stderr.seek(max(0, stderr.seek(0, os.SEEK_END) - _STDERR_BYTES))
+    lines = stderr.read().decode(errors="replace").split("\n")
+    last_line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{reason}: {last_line}" if last_line else reason
 
 
 def _socketpair() -> tuple[socket.socket, socket.socket]:
-    """The second one keeps its number in the worker, where 0 to 2 are something else. Who begins a broker without
-    stdin lets us have such a number. Raises OSError."""
+    """The second one keeps its number in the worker, where 0 to 2 are the standard streams. A broker without stdin
+    may get such a number. Raises OSError."""
     ours, theirs = socket.socketpair()
     if theirs.fileno() > 2:
         return ours, theirs
@@ -174,13 +175,13 @@ def _memory_file() -> IO[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """What the worker needs to find every module that this process finds."""
+    """The variables by which the worker finds every module that this process finds."""
     environment = dict(os.environ)
-    if sys.flags.ignore_environment:  # then nothing that is set there made this process what it is
+    if sys.flags.ignore_environment:  # then no variable had an effect on this process
         environment = {name: value for name, value in environment.items() if not name.startswith("PYTHON")}
     paths = [os.path.abspath(path) for path in sys.path]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)
     environment["PYTHONSAFEPATH"] = "1"
-    for library in ("OPENBLAS", "OMP", "MKL"):  # numpy would begin threads for matrices, of which there are none here
+    for library in ("OPENBLAS", "OMP", "MKL"):  # numpy would start threads for matrices, and there are none
         environment[f"{library}_NUM_THREADS"] = "1"
     return environment

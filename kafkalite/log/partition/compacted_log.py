@@ -13,14 +13,9 @@ import contextlib
 from collections.abc import Sequence
 
 from kafkalite.common.errors import StorageError
-from kafkalite.log.partition.segment_replacement import (
-    CleanSource,
-    Replacement,
-    ReplacementRefused,
-    SegmentReplacement,
-    find_fault,
-)
+from kafkalite.log.partition.segment_replacement import ReplacementRefused, SegmentReplacement, find_fault
 from kafkalite.log.partition.segmented_log import SegmentedLog
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.file_names import SWAP
 from kafkalite.log.storage.files import Done, storage_error
@@ -31,7 +26,7 @@ class CompactedLog(SegmentedLog):
 
     __slots__ = ()
 
-    def clean_sources(self, upto: int) -> tuple[CleanSource, ...]:
+    def clean_sources(self, upto: int) -> tuple[SourceSegment, ...]:
         """The sealed segments that end at or below `upto`, for a pass of the cleaner that begins now: `replace` takes
         none but these, as they are now. Raises StorageError, also while an earlier replacement is not over: as long as
         the disk may know it by its .swap names only, a .cleaned beside them would make a start throw them away.
@@ -43,7 +38,7 @@ class CompactedLog(SegmentedLog):
                 raise StorageError(f"a replacement in {self.directory} is not over yet")
             segments = self.segments[: max(0, self._index_of(upto))]
             found = tuple(
-                CleanSource(
+                SourceSegment(
                     segment.base_offset, end_offset, segment.size_bytes, segment.index_bytes(),
                     segment.time_index_bytes(), segment.modified_ns(),
                 )
@@ -54,7 +49,7 @@ class CompactedLog(SegmentedLog):
         self._given_out = {segment.base_offset: segment for segment in segments}
         return found
 
-    def replace(self, cleaned: Replacement, done: Done) -> None:
+    def replace(self, cleaned: CleanedSegment, done: Done) -> None:
         """Put a compacted segment in the place of its sources, which `clean_sources` has told of.
 
         `done` hears None when it is on the disk under its own names, else why it is not: ReplacementRefused when the
@@ -95,7 +90,7 @@ class CompactedLog(SegmentedLog):
                 return ReplacementRefused(f"{segment.path} has changed, or is gone")
         return None
 
-    def new_segment(self, cleaned: Replacement) -> Segment:
+    def new_segment(self, cleaned: CleanedSegment) -> Segment:
         """What the cleaner has made, as long as it bears its .swap names."""
         config, now_ms = self._config, self._services.clock.wall_ms()
         segment = Segment(

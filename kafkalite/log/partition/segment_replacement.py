@@ -23,11 +23,12 @@ import logging
 import os
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
@@ -44,32 +45,6 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Background, Done, Files
 
 logger = logging.getLogger(__name__)
-
-
-class CleanSource(NamedTuple):
-    """A sealed segment as the cleaner wants to know it. `end_offset` is the next one's base; `index_bytes` and
-    `time_index_bytes` are the sizes of its index files; `modified_ns` is when its .log was last written."""
-
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    index_bytes: int
-    time_index_bytes: int
-    modified_ns: int
-
-
-class Replacement(NamedTuple):
-    """A segment that is complete as `<base_offset>.log.cleaned` with its indexes, and replaces those that begin at
-    `sources`. It may hold nothing. `record_count` has control records too. `max_timestamp_offset` is the last offset of
-    the first batch that has the latest timestamp; -1 and `base_offset` where nothing has one."""
-
-    base_offset: int
-    sources: tuple[int, ...]
-    size_bytes: int
-    record_count: int
-    control_record_count: int
-    max_timestamp_ms: int
-    max_timestamp_offset: int
 
 
 class ReplacementRefused(Exception):
@@ -89,7 +64,7 @@ class ReplacedLog(Protocol):
 
     def refusal(self, what: str, error: OSError) -> StorageError: ...
 
-    def new_segment(self, cleaned: Replacement) -> Segment: ...
+    def new_segment(self, cleaned: CleanedSegment) -> Segment: ...
 
     def switch(self, sources: Sequence[Segment], new: Segment) -> None: ...
 
@@ -112,7 +87,7 @@ class SegmentReplacement:
     segments as before."""
 
     def __init__(
-        self, log: ReplacedLog, cleaned: Replacement, sources: Sequence[Segment], end_offset: int, done: Done
+        self, log: ReplacedLog, cleaned: CleanedSegment, sources: Sequence[Segment], end_offset: int, done: Done
     ) -> None:
         self.base_offset = cleaned.base_offset
         self.end_offset = end_offset
@@ -298,7 +273,7 @@ class SegmentReplacement:
                 raise
 
 
-def find_fault(cleaned: Replacement, segments: Sequence[Segment], sources: Sequence[Segment], directory: str) -> str:
+def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Sequence[Segment], directory: str) -> str:
     """What is wrong with replacing `sources`, which lie one behind the other in `segments`; "" for nothing."""
     if not sources or tuple(source.base_offset for source in sources) != cleaned.sources:
         return "its segments are not those that were compacted"

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from kafkalite.cleaner.log_cleaner import LogCleaner
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.run_request import RunOutcome
 from kafkalite.cleaner.manager.status import PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig

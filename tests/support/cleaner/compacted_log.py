@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
+from kafkalite.cleaner.job.job import CleanJob, CleanResult, LastRecord
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.segment.file_batches import walk
 from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
@@ -39,7 +40,7 @@ class Log:
     files: Files = field(default_factory=Files)
     end_offset: int = 0
     bases: list[int] = field(default_factory=list)
-    lasts: dict[int, LastOfProducer] = field(default_factory=dict)
+    lasts: dict[int, LastRecord] = field(default_factory=dict)
     pieces: int = 8 << 20
 
     def segment(self, *batches: bytes, base: int | None = None, modified_ms: int = NOW_MS) -> None:
@@ -87,7 +88,7 @@ class Log:
             "orders", 0, str(self.directory), tuple(segments), 0, dirty, self.end_offset, self.lasts, NOW_MS, DAY_MS,
             1 << 30, 10 << 20, 4096, 1 << 20, 1 << 20, 1, 0.9,
         )  # fmt: skip
-        return replace(job, **other)  # type: ignore[arg-type]
+        return job._replace(**other)  # type: ignore[arg-type]
 
     def compact(self, dirty: int = 0, **other: object) -> CleanResult:
         return self.run(self.job(dirty, **other))

@@ -125,7 +125,7 @@ def _check_transactions(before: Contents, after: Contents) -> None:
 
 
 def _check_producers(job: CleanJob, before: Contents, after: Contents) -> None:
-    for producer, last in job.last_of_producers.items():
+    for producer, last in job.last_records.items():
         header = before.headers.get(last.last_data_offset)
         if header is not None and header.producer_id == producer:
             now = after.headers.get(last.last_data_offset)

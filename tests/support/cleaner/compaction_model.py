@@ -7,20 +7,19 @@ each group by the log.
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed
+from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.segment_replacement import Replacement
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import CLEANED
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
@@ -247,7 +246,7 @@ class CompactedHistory(LogHistory):
         except (OSError, StorageError):
             return
         slots = random.choice((2, 4, 30, 1000))
-        job = dataclasses.replace(job, dedupe_buffer_bytes=24 * slots)
+        job = job._replace(dedupe_buffer_bytes=24 * slots)
         self.ledger.begins_pass(job)
         self.passes += 1
         try:
@@ -278,7 +277,7 @@ class CompactedHistory(LogHistory):
         """As the broker does it, while others go on."""
         log = self.log
         told: list[Exception | None] = []
-        log.replace(Replacement(*dataclasses.astuple(cleaned)), told.append)
+        log.replace(cleaned, told.append)
         while not told:
             if random.random() < 0.3:
                 getattr(self, random.choice(("put", "look_slowly", "hold", "transaction", "check")))(random)

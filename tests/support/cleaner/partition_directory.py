@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult, LastOfProducer, SourceSegment
+from kafkalite.cleaner.job.job import CleanJob, CleanResult, LastRecord
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
 from kafkalite.record import batch, message_set
 from kafkalite.record.batch import MAGIC, PREFIX_BYTES, parse_header
@@ -61,7 +62,7 @@ def clean_job(directory: Path, plan: Mapping[str, Any], now_ms: int, **settings:
         start_offset=plan["start"],
         first_dirty_offset=plan["first_dirty"],
         first_uncleanable_offset=plan["first_uncleanable"],
-        last_of_producers={int(number): LastOfProducer(*last) for number, last in plan["producers"].items()},
+        last_records={int(number): LastRecord(*last) for number, last in plan["producers"].items()},
         now_ms=now_ms,
         **DEFAULTS | settings,
     )

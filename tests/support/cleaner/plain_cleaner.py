@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kafkalite.cleaner.job.job import CleanJob, SourceSegment
+from kafkalite.cleaner.job.job import CleanJob
 from kafkalite.common.checksum import crc32c
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.record.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -222,7 +223,7 @@ class _Rules:
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether its header must stay, for it is what the log still knows of its producer."""
-        last = self.job.last_of_producers.get(header.producer_id) if header.producer_id >= 0 else None
+        last = self.job.last_records.get(header.producer_id) if header.producer_id >= 0 else None
         if last is None:
             return False
         if last.last_data_offset >= 0:

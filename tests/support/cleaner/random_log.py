@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kafkalite.cleaner.job.job import LastOfProducer, SourceSegment
+from kafkalite.cleaner.job.job import LastRecord
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
@@ -101,7 +102,7 @@ class RandomLog:
         self.logs: dict[int, bytearray] = {0: bytearray()}
         self.modified_ms: dict[int, int] = {}
         self.aborted: list[AbortedTxn] = []
-        self.lasts: dict[int, LastOfProducer] = {}
+        self.lasts: dict[int, LastRecord] = {}
         self.end_offset = 0
         self.now_ms = NOW_MS - 1000 * HOUR_MS
         self._base = 0
@@ -133,7 +134,7 @@ class RandomLog:
             epoch, sequence = self._epochs.get(producer, 0), self._sequences.get(producer, 0)
             fields = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
             self._sequences[producer] = sequence + event.count
-            self.lasts[producer] = LastOfProducer(self.end_offset + event.count - 1, epoch)
+            self.lasts[producer] = LastRecord(self.end_offset + event.count - 1, epoch)
             if transactional:
                 self._open.setdefault(producer, self.end_offset)
         batch = build_batch(
@@ -194,7 +195,7 @@ class RandomLog:
         if first is not None and not event.commits:
             stable = min(self._open.values(), default=self.end_offset + 1)
             self.aborted.append(AbortedTxn(producer, first, self.end_offset, stable))
-        self.lasts.setdefault(producer, LastOfProducer(-1, epoch))
+        self.lasts.setdefault(producer, LastRecord(-1, epoch))
         self._put(data, 1)
 
     def emptied(self, event: Emptied) -> None:
@@ -207,14 +208,14 @@ class RandomLog:
             leader_epoch=3, last_offset_delta=2, transactional=False,
         )  # fmt: skip
         self._sequences[producer] = sequence + 3
-        self.lasts[producer] = LastOfProducer(self.end_offset + 2, epoch)
+        self.lasts[producer] = LastRecord(self.end_offset + 2, epoch)
         self._put(bytes(batch), 3)
 
     def fence(self, event: Fence) -> None:
         if event.producer not in self._open:
             epoch = self._epochs[event.producer] = self._epochs.get(event.producer, 0) + 1
             self._sequences[event.producer] = 0
-            self.lasts[event.producer] = LastOfProducer(-1, epoch)
+            self.lasts[event.producer] = LastRecord(-1, epoch)
             self.marker(Marker(event.producer, commits=False))
 
     def roll(self, event: Roll) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.partition.segment_replacement import CleanSource, Replacement
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.file_names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader
@@ -19,7 +19,7 @@ class Compaction:
     """What was made of some segments. `end_offset` is the one behind the last batch that is left, or behind the base
     where none is; `dropped` are the batches that are not in it."""
 
-    replacement: Replacement
+    replacement: CleanedSegment
     end_offset: int
     dropped: list[bytes] = field(default_factory=list)
 
@@ -29,7 +29,7 @@ class Compaction:
 
 
 def compact(
-    files: Files, log: PartitionLog, sources: Sequence[CleanSource], keep: Callable[[BatchHeader, bytes], bool]
+    files: Files, log: PartitionLog, sources: Sequence[SourceSegment], keep: Callable[[BatchHeader, bytes], bool]
 ) -> Compaction:
     """Write the .cleaned files of one segment that takes the place of `sources`, and wait for the disk. Raises
     OSError."""
@@ -70,7 +70,7 @@ def compact(
         path = f"{log.directory}/{segment_stem(base)}{suffix}{CLEANED}"
         files.write_new(path, content)
         files.sync(path)
-    replacement = Replacement(base, tuple(bases), len(data), records, control_records, latest, latest_offset)
+    replacement = CleanedSegment(base, tuple(bases), len(data), records, control_records, latest, latest_offset)
     return Compaction(replacement, end_offset, dropped)
 
 

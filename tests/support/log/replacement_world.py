@@ -12,8 +12,8 @@ from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Job
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
@@ -77,7 +77,7 @@ class World:
         self.work()
         self.options = LoadOptions(False, self.log.kept_recovery_point, self.log.start_offset)
 
-    def write_cleaned(self, bases: Sequence[int], left: Sequence[int]) -> Replacement:
+    def write_cleaned(self, bases: Sequence[int], left: Sequence[int]) -> CleanedSegment:
         """The cleaner's files: of the segments at `bases` these offsets are left."""
 
         def keep(header: BatchHeader, batch: bytes) -> bool:

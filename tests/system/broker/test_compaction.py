@@ -17,7 +17,7 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.run_request import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
@@ -136,7 +136,7 @@ class Scene:
         return [record for batch in log.batches(log.start_offset) for record in read_records(batch)]
 
     def worker_pids(self) -> list[int]:
-        return [seat.worker.pid for seat in self.cleaner._crew.seats]  # type: ignore[union-attr]
+        return [slot.worker.pid for slot in self.cleaner._workers.slots]  # type: ignore[union-attr]
 
 
 Story = Callable[[Scene], Awaitable[None]]
@@ -289,8 +289,8 @@ class TestUnderWay:
         await scene.write([(f"key-{number % 7}", f"value {number}") for number in range(400)])
         scene.cleaner.run_now("t", None, True, lambda outcomes: None)
         await scene.until(lambda: scene.row().state is CleaningState.CLEANING)
-        (seat,) = scene.cleaner._crew.seats
-        await scene.until(lambda: seat.is_ready)
+        (slot,) = scene.cleaner._workers.slots
+        await scene.until(lambda: slot.is_ready)
 
     def test_a_stop_waits_for_nothing_and_leaves_nothing(self, tmp_path: Path) -> None:
         async def story(scene: Scene) -> None:
@@ -317,10 +317,10 @@ class TestUnderWay:
             (first,) = scene.worker_pids()
             os.kill(first, signal.SIGKILL)
             await scene.until(lambda: scene.worker_pids() not in ([], [first]))
-            (seat,) = scene.cleaner._crew.seats
-            await scene.until(lambda: seat.is_ready)
+            (slot,) = scene.cleaner._workers.slots
+            await scene.until(lambda: slot.is_ready)
             os.kill(scene.worker_pids()[0], signal.SIGKILL)
-            await scene.until(lambda: scene.row().state is CleaningState.SET_ASIDE)
+            await scene.until(lambda: scene.row().state is CleaningState.UNCLEANABLE)
             assert "killed by signal 9" in str(scene.row().why_not) and "while it compacted t-0" in caplog.text
             assert scene.cleaner.totals().worker_deaths == 2
             assert len(await scene.read()) == 400
@@ -332,7 +332,7 @@ class TestUnderWay:
         async def story(scene: Scene) -> None:
             await self.begin(scene)
             await scene.running.topic_admin.delete("t")
-            await scene.until(lambda: not scene.cleaner._running)
+            await scene.until(lambda: not scene.cleaner._tasks)
             await scene.create()
             await scene.write([("key", "value")])
             assert [record[1:] for record in await scene.read()] == [("key", "value")]

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanedSegment, CleanJob, CleanResult
+from kafkalite.cleaner.job.job import CleanJob, CleanResult
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.verify.partition_check import check_partition
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.storage.file_names import CLEANED, LOG, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
@@ -215,7 +216,7 @@ def make_job(log: RandomLog, one: Pass, setting: Setting, dirty_from: int) -> Cl
     return CleanJob(
         topic="orders", partition=0, directory=str(log.directory), segments=tuple(sealed), start_offset=start,
         first_dirty_offset=min(max(first_dirty, start), upto), first_uncleanable_offset=upto,
-        last_of_producers={p: last for p, last in log.lasts.items() if p not in setting.expired},
+        last_records={p: last for p, last in log.lasts.items() if p not in setting.expired},
         now_ms=log.now_ms, delete_retention_ms=10 * HOUR_MS, segment_bytes=setting.segment_bytes,
         segment_index_bytes=log.config.segment_index_bytes, index_interval_bytes=log.config.index_interval_bytes,
         max_message_bytes=1 << 20, dedupe_buffer_bytes=24 * setting.slots, io_buffer_bytes=1 << 19,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cleaner.compaction.clean_log import clean
-from kafkalite.cleaner.job.job import CleanedSegment
 from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.manager.job_builder import make_job
 from kafkalite.common.clock import ManualClock
@@ -19,8 +17,8 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.partition.segment_replacement import Replacement
 from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.cleaner.compacted_ledger import read
@@ -54,7 +52,7 @@ class World:
 
     def swap(self, cleaned: CleanedSegment) -> bool:
         told: list[Exception | None] = []
-        self.log.replace(Replacement(*dataclasses.astuple(cleaned)), told.append)
+        self.log.replace(cleaned, told.append)
         return told == [None]
 
     def compact(self) -> bool:

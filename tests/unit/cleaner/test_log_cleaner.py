@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Cleaned, Failed, Fault, Finished, LogLine, Progress, Swapped
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
+from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, LogLine, Progress, Swapped
+from kafkalite.cleaner.manager.run_request import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Done
 from tests.support.cleaner.cleaner_scene import BACKOFF_MS, SETTINGS, Scene, config, offsets, values
 
@@ -173,13 +174,13 @@ class TestALogThatCannotBeCompacted:
         scene.pass_time()
         return scene
 
-    def test_is_set_aside_and_the_others_go_on(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    def test_is_uncleanable_and_the_others_go_on(self, scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
         row = scene.row("bad")
-        assert row.state is CleaningState.SET_ASIDE and "its checksum is wrong" in str(row.why_not)
+        assert row.state is CleaningState.UNCLEANABLE and "its checksum is wrong" in str(row.why_not)
         assert row.error == row.why_not and row.runs == 0
         assert scene.row("good").runs == 1
         (line,) = [record for record in caplog.get_records("setup") if record.levelno == logging.ERROR]
-        assert "cannot compact bad-0" in line.message and line.message.endswith("; it is set aside")
+        assert "cannot compact bad-0" in line.message and line.message.endswith("; it is uncleanable")
         totals = scene.cleaner.totals()
         assert totals.uncleanable_partitions == 1 and totals.uncleanable_bytes == row.dirty_bytes
         for _ in range(5):
@@ -191,7 +192,7 @@ class TestALogThatCannotBeCompacted:
         log.config = TopicConfig(**SETTINGS)
         scene.staff.is_lazy = True
         scene.pass_time()
-        assert scene.row("bad").state is CleaningState.SET_ASIDE, "the same in another object"
+        assert scene.row("bad").state is CleaningState.UNCLEANABLE, "the same in another object"
         log.config = TopicConfig(**SETTINGS | {"segment_ms": 5})
         scene.pass_time()
         assert scene.row("bad").state is CleaningState.CLEANING
@@ -212,7 +213,7 @@ class TestALogThatCannotBeCompacted:
         scene.staff.clean = clean
         (outcome,) = scene.run_now("bad")
         assert outcome.error == "ZeroDivisionError: of us" and "Traceback" in caplog.text
-        assert scene.row("bad").state is CleaningState.SET_ASIDE
+        assert scene.row("bad").state is CleaningState.UNCLEANABLE
 
 
 class TestASystemThatRefuses:
@@ -302,7 +303,7 @@ class TestASystemThatRefuses:
         scene.files.refusing["cleaner-offset-checkpoint"] = errno.ENOSPC
         scene.pass_time()
         assert scene.row().runs == 1 and scene.kept() == {}
-        assert "cannot write down how far orders-0 is compacted" in caplog.text
+        assert "cannot checkpoint how far orders-0 is cleaned" in caplog.text
         scene.files.refusing.clear()
         scene.logs.checkpoint()
         assert scene.kept() == {("orders", 0): scene.row().first_dirty_offset}
@@ -325,12 +326,12 @@ class TestAWorkerThatDies:
         scene.worker.work()
         assert scene.row().runs == 1 and scene.cleaner.totals().worker_deaths == 1
 
-    def test_the_second_time_the_log_is_set_aside(self, scene: Scene) -> None:
+    def test_the_second_time_the_log_is_uncleanable(self, scene: Scene) -> None:
         scene.fill(scene.make("another"))
         for _ in range(2):
             scene.worker.die("was killed by signal 9 (SIGKILL)")
         row = scene.row()
-        assert row.state is CleaningState.SET_ASIDE
+        assert row.state is CleaningState.UNCLEANABLE
         assert row.why_not == "the cleaner process was killed by signal 9 (SIGKILL) while it compacted orders-0"
         scene.pass_time()
         assert scene.row("another").state is CleaningState.CLEANING
@@ -342,7 +343,7 @@ class TestAWorkerThatDies:
         told: list[Done] = []
         log = scene.logs.logs["orders", 0]
         monkeypatch.setattr(type(log), "replace", lambda self, cleaned, done: told.append(done))
-        scene.worker.hear(Cleaned(CleanedSegment(0, (0,), 0, 0, 0, -1, 0)))
+        scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
         scene.worker.die("was killed")
         assert scene.cleaner.is_busy(("orders", 0)), "its first segments are not to be touched yet"
         told[0](None)
@@ -369,7 +370,7 @@ class TestAWorkerThatCannotBegin:
         scene.staff.stillborn = "ended with code 1: ModuleNotFoundError: No module named 'numpy'"
         scene.pass_time()
         scene.worker.die(scene.staff.stillborn)
-        assert "No module named 'numpy'" in str(scene.cleaner.trouble)
+        assert "No module named 'numpy'" in str(scene.cleaner.problem)
         row = scene.row()
         assert row.state is CleaningState.IDLE and "No module named 'numpy'" in str(row.error)
         scene.pass_time(1000)
@@ -380,7 +381,7 @@ class TestAWorkerThatCannotBegin:
         scene.staff.stillborn = None
         scene.staff.is_lazy = False
         scene.pass_time(3 * BACKOFF_MS)
-        assert scene.cleaner.trouble is None and scene.row().runs == 1
+        assert scene.cleaner.problem is None and scene.row().runs == 1
 
     def test_nor_is_a_process_that_the_system_does_not_give(self, scene: Scene) -> None:
         scene.fill(scene.make())
@@ -414,7 +415,7 @@ class TestALogThatChangesMeanwhile:
         worker = scene.worker
         scene.logs.delete("orders", 0)
         scene.fill(scene.make())
-        worker.hear(Finished(CleanResult(15, True)))
+        worker.hear(CleanResult(15, True))
         scene.logs.checkpoint()
         assert scene.kept() == {}
 
@@ -438,7 +439,7 @@ class TestALogThatChangesMeanwhile:
         log = scene.logs.logs["orders", 0]
         job = scene.worker.job
         log.truncate_to(4)
-        scene.worker.hear(Cleaned(CleanedSegment(0, (0, job.segments[1].base_offset), 0, 0, 0, -1, 0)))
+        scene.worker.hear(CleanedSegment(0, (0, job.segments[1].base_offset), 0, 0, 0, -1, 0))
         assert Swapped(False) in scene.worker.said or Abort() in scene.worker.said
         assert log.end_offset == 4 and offsets(log) == [0, 1, 2, 3]
 
@@ -583,7 +584,7 @@ class TestSomebodyAsks:
             raise ZeroDivisionError
 
         scene.cleaner.run_now("orders", None, False, fail)
-        assert "ZeroDivisionError" in str(scene.cleaner.trouble)
+        assert "ZeroDivisionError" in str(scene.cleaner.problem)
         scene.fill(scene.make("another"))
         scene.pass_time()
         assert scene.row("another").runs == 1
@@ -631,20 +632,20 @@ class TestItNeverStopsUnseen:
     ) -> None:
         scene.fill(scene.make())
         broken = True
-        looked = scene.cleaner._sums.looked
+        scan_began = scene.cleaner._health.scan_began
 
-        def fail(now_ms: int) -> None:
+        def fail() -> None:
             if broken:
                 raise ZeroDivisionError("in a look")
-            looked(now_ms)
+            scan_began()
 
-        monkeypatch.setattr(scene.cleaner._sums, "looked", fail)
+        monkeypatch.setattr(scene.cleaner._health, "scan_began", fail)
         scene.pass_time()
-        assert "in a look" in str(scene.cleaner.trouble) and "Traceback" in caplog.text
+        assert "in a look" in str(scene.cleaner.problem) and "Traceback" in caplog.text
         assert "in a look" in str(scene.row().why_not)
         broken = False
         scene.pass_time()
-        assert scene.row().runs == 1 and scene.cleaner.trouble is None
+        assert scene.row().runs == 1 and scene.cleaner.problem is None
 
     def test_a_fault_while_a_worker_is_heard(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -658,9 +659,9 @@ class TestItNeverStopsUnseen:
             raise ZeroDivisionError("in the swap")
 
         monkeypatch.setattr(type(log), "replace", fail)
-        scene.worker.hear(Cleaned(CleanedSegment(0, (0,), 0, 0, 0, -1, 0)))
-        assert "in the swap" in str(scene.cleaner.trouble) and "Traceback" in caplog.text
-        assert scene.row().state is CleaningState.SET_ASIDE and not scene.cleaner.is_busy(("orders", 0))
+        scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
+        assert "in the swap" in str(scene.cleaner.problem) and "Traceback" in caplog.text
+        assert scene.row().state is CleaningState.UNCLEANABLE and not scene.cleaner.is_busy(("orders", 0))
         monkeypatch.undo()
         scene.fill(scene.make("another"))
         scene.pass_time()

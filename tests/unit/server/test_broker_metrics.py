@@ -144,7 +144,7 @@ def test_compaction_is_told(tmp_path: Path) -> None:
 def test_a_cleaner_in_trouble_is_told(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
         assert broker._running is not None
-        broker._running.cleaner._trouble.cannot_begin("no cleaner process can begin: no memory", 1000)
+        broker._running.cleaner._health.cannot_start("no cleaner process can begin: no memory", 1000)
         assert value(scrape(broker), "kafka_log_logcleaner_deadthreadcount") == 1
         assert get(broker, "/health") == "no cleaner process can begin: no memory\n"
 

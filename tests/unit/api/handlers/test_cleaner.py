@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.api.handlers.cleaner import RUNS_UNDER_WAY_MAX, cleaner_pass, log_cleaning
 from kafkalite.cleaner.job.job import CleanStats
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.manager.run_request import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS, SERVED
@@ -292,7 +292,7 @@ def test_everything_that_is_known_travels() -> None:
         ("throttled_seconds", told.throttled_ms),
     ):
         assert ms == numbers[name] * 1000
-    row = PartitionCleaning("t", 1, CleaningState.SET_ASIDE, 0.5, 1, 2, 3, 4, 5, "why", 6, STATS, 7, "error")
+    row = PartitionCleaning("t", 1, CleaningState.UNCLEANABLE, 0.5, 1, 2, 3, 4, 5, "why", 6, STATS, 7, "error")
     one = log_cleaning(row)
     assert (one.state, one.dirty_ratio_ppm, one.last) == ("set aside", 500_000, cleaner_pass(STATS))
     same = set(LogCleaning.__fields__) - {"state", "dirty_ratio_ppm", "last"}

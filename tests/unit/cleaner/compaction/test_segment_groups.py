@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX, group_segments
-from kafkalite.cleaner.job.job import SourceSegment
+from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 
 def segment(base: int, size: int = 10, *, index: int = 0, time_index: int = 0) -> SourceSegment:

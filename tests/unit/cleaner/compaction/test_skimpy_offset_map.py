@@ -30,6 +30,13 @@ def put(offsets: SkimpyOffsetMap, keys: list[bytes], first_offset: int, marked: 
     return offsets.put(*columns_of(keys), offset, None if marked is None else np.array(marked, np.bool_))
 
 
+def latest(offsets: SkimpyOffsetMap) -> list[tuple[int, bool]]:
+    """All offsets, and whether each is of a tombstone. The map is empty afterwards."""
+    offset, tombstones = offsets.into_offsets()
+    assert tombstones.tolist() == sorted(set(tombstones.tolist()))
+    return [(one, one in set(tombstones.tolist())) for one in offset.tolist()]
+
+
 def get(offsets: SkimpyOffsetMap, keys: list[bytes]) -> list[int]:
     found: list[int] = offsets.get(*columns_of(keys)).tolist()
     return found
@@ -75,10 +82,9 @@ class TestCapacity:
     def test_the_row_whose_key_is_new_and_does_not_fit_is_the_one_it_stops_at(self) -> None:
         offsets = SkimpyOffsetMap(3 * SLOT_BYTES, 1)
         assert put(offsets, [b"a", b"b", b"a", b"c", b"b", b"b", b"d", b"a"], 10) == 6
-        assert (offsets.size, offsets.latest_offset) == (3, 15)
+        assert offsets.size == 3
         assert get(offsets, [b"a", b"b", b"c", b"d"]) == [12, 15, 13, -1]
         assert put(offsets, [b"d", b"a"], 16) == 0
-        assert offsets.latest_offset == 15
         assert put(offsets, [b"a", b"c", b"e"], 20) == 2
         assert get(offsets, [b"a", b"b", b"c", b"e"]) == [20, 15, 21, -1]
 
@@ -97,35 +103,33 @@ class TestRows:
         assert get(offsets, [b"a", b"b", b"", b"c"]) == [104, 101, 103, -1]
         put(offsets, [b"b", b"", b"b"], 200)
         assert get(offsets, [b"a", b"b", b"", b"c"]) == [104, 202, 201, -1]
-        assert (offsets.size, offsets.latest_offset) == (3, 202)
+        assert offsets.size == 3
 
     def test_the_mark_is_that_of_the_last_row(self) -> None:
         offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         put(offsets, [b"a", b"b", b"c", b"a"], 0, [False, True, True, True])
         put(offsets, [b"c", b"d"], 4)
-        offset, marked = offsets.latest()
-        assert (offset.tolist(), marked.tolist()) == ([1, 3, 4, 5], [True, True, False, False])
+        assert latest(offsets) == [(1, True), (3, True), (4, False), (5, False)]
 
     def test_no_rows(self) -> None:
         offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         assert put(offsets, [], 0) == 0
         assert get(offsets, []) == []
-        assert [len(column) for column in offsets.latest()] == [0, 0]
-        assert (offsets.size, offsets.latest_offset) == (0, -1)
+        assert latest(offsets) == []
+        assert offsets.size == 0
 
     def test_offsets_of_any_size(self) -> None:
         offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9)
         put(offsets, [b"first"], 0, [True])
         put(offsets, [b"last"], (1 << 63) - 2, [True])
         assert get(offsets, [b"first", b"last"]) == [0, (1 << 63) - 2]
-        assert offsets.latest()[0].tolist() == [0, (1 << 63) - 2]
-        assert offsets.latest()[1].tolist() == [True, True]
+        assert latest(offsets) == [(0, True), ((1 << 63) - 2, True)]
 
     def test_after_clear_it_is_as_new(self) -> None:
         offsets = SkimpyOffsetMap(4 * SLOT_BYTES, 1)
         put(offsets, [b"a", b"b", b"c"], 0)
         offsets.clear()
-        assert (offsets.size, offsets.latest_offset, get(offsets, [b"a"])) == (0, -1, [-1])
+        assert (offsets.size, get(offsets, [b"a"])) == (0, [-1])
         assert put(offsets, [b"d", b"e", b"f", b"g", b"h"], 7) == 4
 
 
@@ -169,23 +173,20 @@ def test_it_is_a_dict_that_is_full_at_some_point(
 ) -> None:
     model: dict[bytes, tuple[int, bool]] = {}
     offsets = SkimpyOffsetMap(slots * SLOT_BYTES + 5, load_factor, SEED)
-    latest_offset = -1
     first_offset = 3
     for chunk in chunks:
         expected = 0
         for row, (key, marked) in enumerate(chunk):
             if key not in model and len(model) == int(slots * load_factor):
                 break
-            latest_offset = first_offset + row
-            model[key] = latest_offset, marked
+            model[key] = first_offset + row, marked
             expected += 1
         assert put(offsets, [key for key, _ in chunk], first_offset, [marked for _, marked in chunk]) == expected
-        assert (offsets.size, offsets.latest_offset) == (len(model), latest_offset)
+        assert offsets.size == len(model)
         first_offset += len(chunk) + 10
     asked = sorted({key for chunk in chunks for key, _ in chunk} | {b"never put"})
     assert get(offsets, asked) == [model.get(key, (-1, False))[0] for key in asked]
-    offset, marks = offsets.latest()
-    assert list(zip(offset.tolist(), marks.tolist(), strict=True)) == sorted(model.values())
+    assert latest(offsets) == sorted(model.values())
 
 
 def workload(rows: int, keys: int) -> list[bytes]:
@@ -209,7 +210,6 @@ def test_it_agrees_with_the_plain_map(chunk_rows: int) -> None:
         plain.put(key, offset)
     assert offsets.size == plain.size == min(offsets.capacity, len(set(rows)))
     assert offsets.slots == plain.slots
-    assert offsets.latest_offset == plain.latest_offset
     asked = sorted({*rows, *(b"no %d" % i for i in range(1000))})
     assert get(offsets, asked) == [plain.get(key) for key in asked]
 
@@ -252,17 +252,16 @@ def test_neither_growing_nor_its_end_takes_much_more_memory_than_it_was_given() 
         for begin in range(0, len(keys), 10_000):
             put(offsets, keys[begin : begin + 10_000], begin, [begin % 30_000 == 0] * 10_000)
         assert offsets.table_bytes > memory_bytes // 2, "it has grown to its last size"
-        expected, marked = offsets.latest()
         tracemalloc.reset_peak()
         held_bytes = tracemalloc.get_traced_memory()[0]
-        found, those_marked = offsets.turn_into_latest()
+        found, tombstones = offsets.into_offsets()
         assert tracemalloc.get_traced_memory()[1] - held_bytes < memory_bytes // 8
         assert held_bytes - tracemalloc.get_traced_memory()[0] > memory_bytes // 2, "the table is gone"
     finally:
         tracemalloc.stop()
-    assert found.tolist() == expected.tolist()
-    assert those_marked.tolist() == expected[marked].tolist()
-    assert (offsets.size, offsets.latest_offset, get(offsets, keys[:1])) == (0, -1, [-1])
+    assert found.tolist() == list(range(100_000))
+    assert tombstones.tolist() == [offset for offset in range(100_000) if offset // 10_000 % 3 == 0]
+    assert (offsets.size, get(offsets, keys[:1])) == (0, [-1])
 
 
 def test_the_old_table_is_gone_before_the_larger_one_is_there() -> None:
@@ -299,7 +298,6 @@ def test_every_one_of_five_million_keys_is_there_with_its_offset() -> None:
         assert put(offsets, keys, begin) == len(keys)
         model.update(zip(keys, itertools.count(begin), strict=False))
     assert offsets.size == len(model) == capacity == 5_033_164
-    assert offsets.latest_offset == len(number) - 1
     assert put(offsets, [b"key-17", b"one too many"], len(number)) == 1
     model[b"key-17"] = len(number)
     keys = list(model)

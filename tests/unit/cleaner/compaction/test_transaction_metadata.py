@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job.job import LastOfProducer
+from kafkalite.cleaner.job.job import LastRecord
 from tests.support.cleaner.compacted_log import DAY_MS, NOW_MS, Log
 
 
@@ -60,7 +60,7 @@ def test_a_transaction_that_is_aborted_in_a_later_segment(log: Log) -> None:
 def test_the_last_batch_of_a_producer_leaves_its_header(log: Log) -> None:
     old = log.batch("a=1", "b=1", producer_id=5, producer_epoch=1, base_sequence=10)
     log.segment(old, log.batch("a=2", producer_id=5, producer_epoch=1, base_sequence=12), log.batch("a=3", "b=3"))
-    log.lasts = {5: LastOfProducer(2, 1), 6: LastOfProducer(-1, 1)}
+    log.lasts = {5: LastRecord(2, 1), 6: LastRecord(-1, 1)}
     log.compact()
     assert log.offsets() == [3, 4]
     header = log.headers()[0]
@@ -74,7 +74,7 @@ def test_the_last_batch_of_a_producer_leaves_its_header(log: Log) -> None:
 
 def test_a_marker_that_is_all_that_is_known_of_a_producer_leaves_its_header(log: Log) -> None:
     log.segment(log.marker(5, commits=True, epoch=3), log.batch("a=1"))
-    log.lasts = {5: LastOfProducer(-1, 3)}
+    log.lasts = {5: LastRecord(-1, 3)}
     log.compact()
     log.compact(now_ms=NOW_MS + DAY_MS)
     header = log.headers()[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kafkalite.cleaner.job.throttle import Throttle, share
+from kafkalite.cleaner.job.throttle import Throttle
 
 
 class Time:
@@ -80,7 +80,3 @@ def test_without_a_limit_nobody_waits() -> None:
         throttle = time.throttle(rate)
         throttle.take(1 << 60)
     assert time.sleeps == []
-
-
-def test_those_who_are_at_work_share() -> None:
-    assert share(900, 3) == 300 and share(900, 0) == 900

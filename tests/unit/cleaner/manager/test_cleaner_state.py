@@ -10,8 +10,8 @@ import pytest
 
 from kafkalite.cleaner import log_cleaner
 from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Finished, Swapped
-from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
+from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Swapped
+from kafkalite.cleaner.manager.run_request import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.storage.files import Files
@@ -44,7 +44,7 @@ class TestALogThatIsGone:
         scene.fill(scene.make())
         scene.pass_time()
         scene.logs.delete("orders", 0)
-        assert list(scene.cleaner._standings) == [] and not scene.cleaner.is_busy(("orders", 0))
+        assert list(scene.cleaner._states) == [] and not scene.cleaner.is_busy(("orders", 0))
 
     def test_does_not_speak_for_the_one_that_has_its_name(self, scene: Scene) -> None:
         """The new log is set aside; the old one's pass ends after that."""
@@ -55,9 +55,9 @@ class TestALogThatIsGone:
         scene.logs.delete("orders", 0)
         log = scene.make()
         scene.fill(log)
-        standing = scene.cleaner._standings.of(log)
-        worker.hear(Finished(CleanResult(15, True)))
-        assert scene.cleaner._standings.of(log) is standing
+        standing = scene.cleaner._states.of(log)
+        worker.hear(CleanResult(15, True))
+        assert scene.cleaner._states.of(log) is standing
         assert standing.last_run_ms == -1 and scene.row().runs == 0
 
 
@@ -80,7 +80,7 @@ class TestAFaultOfOurOwn:
         assert "of ours" in str(told[0].error), "and who waits for it hears of it"
         scene.pass_time()
         assert scene.row("good").runs == 1
-        assert scene.row("zz-bad").state is CleaningState.SET_ASIDE and "Traceback" in caplog.text
+        assert scene.row("zz-bad").state is CleaningState.UNCLEANABLE and "Traceback" in caplog.text
 
     def test_in_giving_a_job_out_ends_the_pass(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         scene.fill(scene.make())
@@ -88,7 +88,7 @@ class TestAFaultOfOurOwn:
         def fail(*_: object) -> None:
             raise ZeroDivisionError("of ours")
 
-        monkeypatch.setattr(scene.cleaner._crew, "begin", fail)
+        monkeypatch.setattr(scene.cleaner._workers, "begin", fail)
         assert "of ours" in str(scene.run_now("orders")[0].error)
         assert not scene.cleaner.is_busy(("orders", 0))
         monkeypatch.undo()
@@ -97,15 +97,15 @@ class TestAFaultOfOurOwn:
     def test_is_over_when_a_look_went_well(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Although there is nothing to compact for weeks."""
 
-        def fail(now_ms: int) -> None:
+        def fail() -> None:
             raise ZeroDivisionError("once")
 
-        monkeypatch.setattr(scene.cleaner._sums, "looked", fail)
+        monkeypatch.setattr(scene.cleaner._health, "scan_began", fail)
         scene.pass_time()
-        assert scene.cleaner.trouble is not None
+        assert scene.cleaner.problem is not None
         monkeypatch.undo()
         scene.pass_time()
-        assert scene.cleaner.trouble is None
+        assert scene.cleaner.problem is None
 
 
 class TestASystemThatRefuses:
@@ -114,11 +114,11 @@ class TestASystemThatRefuses:
         for partition in range(3):
             scene.fill(scene.make("orders", partition))
         scene.pass_time()
-        assert "Resource temporarily unavailable" in str(scene.cleaner.trouble)
+        assert "Resource temporarily unavailable" in str(scene.cleaner.problem)
         assert sum(row.error is not None for row in scene.cleaner.status()) == 1, "the others were not tried"
         scene.staff.broken = None
         scene.pass_time(10 * BACKOFF_MS)
-        assert scene.cleaner.trouble is None
+        assert scene.cleaner.problem is None
         assert [row.runs for row in scene.cleaner.status()] == [1] * 3
 
     def test_is_seen_in_the_totals(self, scene: Scene) -> None:
@@ -139,11 +139,11 @@ class TestASystemThatRefuses:
         for _ in range(2):
             scene.worker.die("was killed by signal 9 (SIGKILL)")
         scene.pass_time(1_800_000)
-        assert scene.row().state is CleaningState.SET_ASIDE and scene.staff.alive == []
+        assert scene.row().state is CleaningState.UNCLEANABLE and scene.staff.alive == []
         scene.pass_time(1_800_000 + BACKOFF_MS)
         assert scene.row().state is CleaningState.CLEANING
         scene.worker.die("was killed by signal 9 (SIGKILL)")
-        assert scene.row().state is CleaningState.SET_ASIDE and scene.staff.alive == [], "once is enough now"
+        assert scene.row().state is CleaningState.UNCLEANABLE and scene.staff.alive == [], "once is enough now"
 
     def test_to_say_whether_a_log_is_due_is_shown_while_it_lasts(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch
@@ -203,7 +203,7 @@ class TestManyPartitions:
         for log in scene.logs.logs.values():
             log.config = type(log.config)(**SETTINGS | {"min_cleanable_dirty_ratio": 1})
         turns = count_turns(scene, monkeypatch)
-        scene.worker.hear(Finished(CleanResult(0, True)))
+        scene.worker.hear(CleanResult(0, True))
         scene.pass_time(0)
         assert len(turns) >= 99 // 32
         assert scene.cleaner.totals().runs == 1
@@ -265,7 +265,7 @@ class TestWhatAPassReliesOn:
         scene.logs.delete("orders", 0)
         waiting.pop()()
         assert outcomes == [RunOutcome("orders", 0, error="it is gone, or is not compacted any more")]
-        assert scene.cleaner.trouble is None
+        assert scene.cleaner.problem is None
 
 
 def test_a_checkpoint_behind_a_log_that_was_cut_does_not_outlive_the_start(scene: Scene) -> None:
@@ -344,14 +344,14 @@ def test_many_that_somebody_asks_for_have_their_turns(scene: Scene) -> None:
         scene.fill(scene.make("orders", partition, segment_bytes=100), 2)
     scene.staff.clean = in_full
     looks = 0
-    looked = scene.cleaner._sums.looked
+    scan_began = scene.cleaner._health.scan_began
 
-    def count(now_ms: int) -> None:
+    def count() -> None:
         nonlocal looks
         looks += 1
-        looked(now_ms)
+        scan_began()
 
-    scene.cleaner._sums.looked = count  # type: ignore[method-assign]
+    scene.cleaner._health.scan_began = count  # type: ignore[method-assign]
     outcomes = scene.run_now("orders")
     scene.pass_time(0)
     assert looks <= 3, "not one after each pass"

@@ -18,26 +18,24 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cleaner.job.job import CleanedSegment, CleaningFailed, CleanJob, CleanResult, CleanStats, SourceSegment
+from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
 from kafkalite.cleaner.job.worker_messages import (
     Abort,
+    Aborted,
     Clean,
-    Cleaned,
     Failed,
     Fault,
-    Finished,
-    Frames,
     FromWorker,
-    GaveUp,
     LogLine,
     Rate,
     Ready,
     Swapped,
     ToWorker,
-    encode,
 )
+from kafkalite.cleaner.workers.message_frames import Frames, encode
 from kafkalite.cleaner.workers.worker_main import SocketChannel, perform
 from kafkalite.cleaner.workers.worker_process import WorkerProcess
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.places import ROOT
@@ -55,7 +53,7 @@ def job_in(directory: Path, *, rate_of_keys: int = 2) -> CleanJob:
     return CleanJob(
         topic="orders", partition=0, directory=str(directory), start_offset=0, first_dirty_offset=0,
         segments=(SourceSegment(0, 10, len(data), 0, 0, 1_000_000_000),), first_uncleanable_offset=10,
-        last_of_producers={}, now_ms=10_000, delete_retention_ms=1000, segment_bytes=1 << 20,
+        last_records={}, now_ms=10_000, delete_retention_ms=1000, segment_bytes=1 << 20,
         segment_index_bytes=1 << 20, index_interval_bytes=4096, max_message_bytes=1 << 20,
         dedupe_buffer_bytes=1 << 20, io_buffer_bytes=1 << 16, load_factor=0.9,
     )  # fmt: skip
@@ -94,10 +92,10 @@ def test_a_job_is_done_and_each_group_waits_for_its_swap(tmp_path: Path) -> None
         return CleanResult(7, swap(SEGMENT) and swap(SEGMENT))
 
     channel = Channel(None, Swapped(True), None, Swapped(True))
-    assert told(channel, clean, job_in(tmp_path)) == Finished(CleanResult(7, True))
-    assert channel.said[:-1] == [Cleaned(SEGMENT)] * 2
+    assert told(channel, clean, job_in(tmp_path)) == CleanResult(7, True)
+    assert channel.said[:-1] == [SEGMENT] * 2
     channel = Channel(None, Swapped(False), None, Swapped(True))
-    assert told(channel, clean, job_in(tmp_path)) == Finished(CleanResult(7, False))
+    assert told(channel, clean, job_in(tmp_path)) == CleanResult(7, False)
 
 
 @pytest.mark.parametrize(
@@ -119,15 +117,15 @@ def test_whose_fault_it_was_is_said(tmp_path: Path, error: Exception, expected: 
     assert [line.level for line in lines] == ([logging.ERROR] if expected.fault is Fault.BUG else [])
 
 
-@pytest.mark.parametrize("where", ["throttle", "progress", "swap"])
+@pytest.mark.parametrize("where", ["throttle", "swap"])
 def test_a_job_is_given_up_wherever_it_is(tmp_path: Path, where: str) -> None:
-    def clean(job: CleanJob, files: Files, swap: object, throttle: object, progress: object) -> CleanResult:
-        {"throttle": throttle, "progress": progress, "swap": swap}[where](SEGMENT if where == "swap" else 1)  # type: ignore[operator]
+    def clean(job: CleanJob, files: Files, swap: object, throttle: object) -> CleanResult:
+        {"throttle": throttle, "swap": swap}[where](SEGMENT if where == "swap" else 1)  # type: ignore[operator]
         raise AssertionError("it goes on")
 
-    assert told(Channel(Abort()), clean, job_in(tmp_path)) == GaveUp()
+    assert told(Channel(Abort()), clean, job_in(tmp_path)) == Aborted()
     if where == "swap":
-        assert told(Channel(None, Abort()), clean, job_in(tmp_path)) == GaveUp()
+        assert told(Channel(None, Abort()), clean, job_in(tmp_path)) == Aborted()
 
 
 def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,16 +149,16 @@ def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypa
     throttle_of = worker_main.Throttle
     monkeypatch.setattr(worker_main, "Throttle", lambda rate, sleep: throttle_of(rate, lambda: now_s, sleep))
     finished = told(channel, clean, job_in(tmp_path), rate=1000)
-    assert isinstance(finished, Finished) and round(finished.result.stats.throttled_seconds) == 10
+    assert isinstance(finished, CleanResult) and round(finished.stats.throttled_seconds) == 10
     assert max(wait or 0 for wait in channel.waits) <= 2, "it shows that it is alive"
     channel = Waiting(None, None, Rate(1e9))
     finished = told(channel, clean, job_in(tmp_path), rate=1000)
-    assert isinstance(finished, Finished) and round(finished.result.stats.throttled_seconds) <= 4
+    assert isinstance(finished, CleanResult) and round(finished.stats.throttled_seconds) <= 4
 
 
 def test_messages_travel_in_pieces(tmp_path: Path) -> None:
     messages: list[ToWorker | FromWorker] = [
-        Clean(job_in(tmp_path), 5.0), Swapped(True), Ready(), Cleaned(SEGMENT), Finished(CleanResult(7, True)),
+        Clean(job_in(tmp_path), 5.0), Swapped(True), Ready(), SEGMENT, CleanResult(7, True),
         Failed(Fault.DATA, "x" * 70_000), LogLine(20, "a", "b"),
     ]  # fmt: skip
     stream = b"".join(map(encode, messages))
@@ -228,12 +226,12 @@ def test_a_process_compacts_and_goes_when_it_is_dismissed(tmp_path: Path) -> Non
     async def story(worker: Conversation) -> None:
         await worker.hear(Ready)
         worker.process.send(Clean(job_in(tmp_path), 1e300))
-        cleaned = await worker.hear(Cleaned)
-        assert isinstance(cleaned, Cleaned) and cleaned.segment.record_count == 2
-        assert (tmp_path / "00000000000000000000.log.cleaned").stat().st_size == cleaned.segment.size_bytes
+        cleaned = await worker.hear(CleanedSegment)
+        assert isinstance(cleaned, CleanedSegment) and cleaned.record_count == 2
+        assert (tmp_path / "00000000000000000000.log.cleaned").stat().st_size == cleaned.size_bytes
         worker.process.send(Swapped(True))
-        finished = await worker.hear(Finished)
-        assert isinstance(finished, Finished) and finished.result.end_offset == 10
+        finished = await worker.hear(CleanResult)
+        assert isinstance(finished, CleanResult) and finished.end_offset == 10
         worker.process.dismiss()
         assert await worker.ended() == "ended with code 0"
 
@@ -264,7 +262,7 @@ def test_signals_for_the_broker_do_not_end_it(tmp_path: Path, number: int) -> No
         await worker.hear(Ready)
         os.kill(worker.process.pid, number)
         worker.process.send(Clean(job_in(tmp_path), 1e300))
-        await worker.hear(Cleaned)
+        await worker.hear(CleanedSegment)
 
     converse(story)
 
