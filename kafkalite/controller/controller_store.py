@@ -1,10 +1,10 @@
-"""What the controller writes to ZooKeeper: fenced, in pieces that ZooKeeper takes.
+"""The controller's writes to ZooKeeper: fenced by the controller epoch, in pieces that ZooKeeper takes.
 
-The office is claimed by one transaction that makes /controller, which lives with the session, and raises
-/controller_epoch. Whatever is written in office carries a check of that node's version, so that who lost the office
-without knowing it writes nothing. Writes are steps, each done as a whole or not at all; many steps travel in one
-transaction (ZooKeeper takes a megabyte), and one that is refused, because its node has changed meanwhile, is taken out
-and does not keep back the others.
+A broker is elected by one transaction that creates /controller, which lives with its session, and raises
+/controller_epoch. Every write of the controller checks that node's version, so a controller that was replaced without
+knowing it writes nothing. Writes are steps, each done as a whole or not at all; many steps travel in one transaction
+(ZooKeeper takes a megabyte), and one that is refused, because its node has changed meanwhile, is taken out and does
+not keep back the others.
 
 Kafka sends each write as a transaction of its own with that check, some hundred of them in flight; one for many steps
 costs ZooKeeper one round and one sync of its log.
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_BATCH_BYTES_MAX = 512 * 1024  # of one transaction; ZooKeeper's jute.maxbuffer is 1 MiB, for all that is around it too
-_BATCH_OPERATIONS_MAX = 1000  # some 20 ms of ZooKeeper's time, in which it answers nobody else
+_BATCH_BYTES_MAX = 512 * 1024  # of one transaction; ZooKeeper's jute.maxbuffer is 1 MiB and counts overhead, too
+_BATCH_OPERATIONS_MAX = 1000  # some 20 ms of ZooKeeper's time, in which it answers no other request
 _OPERATION_BYTES = 80  # around path and data: header, lengths, access list
 _TOPIC_PARTITIONS_MAX = 250  # of a topic that are made, or deleted, in one step: two or three operations each
-_REFUSALS_MAX = 8  # what is known is so stale then that the rest is not worth trying
-_CLAIM_ATTEMPTS = 5
+_REFUSALS_MAX = 8  # with more, the view is so stale that the rest is not worth trying
+_ELECTION_ATTEMPTS = 5
 
 
 class ControllerMoved(Exception):
-    """Somebody else is, or was, the controller: what this one knows no longer counts."""
+    """Another broker is, or was, the controller since: what this one knows no longer counts."""
 
 
 class Step(NamedTuple):
@@ -56,10 +56,10 @@ class Step(NamedTuple):
     operations: tuple[Operation, ...]
 
 
-async def claim(session: ZooKeeperSession, broker_id: int, controller_json: bytes) -> ControllerStore | None:
-    """Become the controller: the store to write with, or None if another one is. Raises Unavailable (the claim may have
-    been granted then, and the next call finds that), and ValueError if the epoch so far is no number."""
-    for _ in range(_CLAIM_ATTEMPTS):
+async def elect(session: ZooKeeperSession, broker_id: int, controller_json: bytes) -> ControllerStore | None:
+    """Become the controller: the store to write with, or None if another broker is. Raises Unavailable (this broker may
+    have been elected then, and the next call finds that), and ValueError if the epoch so far is no number."""
+    for _ in range(_ELECTION_ATTEMPTS):
         controller, epoch_node = await session.read([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH])
         try:
             if epoch_node is None:
@@ -67,7 +67,7 @@ async def claim(session: ZooKeeperSession, broker_id: int, controller_json: byte
                 continue
             epoch = znode_data.parse_controller_epoch(epoch_node.data)
             if controller is not None:
-                # Ours from a claim whose answer was lost; one of an earlier session of ours is as good as another's.
+                # Ours if the answer to the election was lost; one of an earlier session of ours is like another's.
                 ours = controller.ephemeral_owner == session.session_id
                 return ControllerStore(session, epoch, epoch_node.version) if ours else None
             await session.write(
@@ -85,20 +85,20 @@ async def claim(session: ZooKeeperSession, broker_id: int, controller_json: byte
 
 
 class ControllerStore:
-    """Writes in the name of the controller of one `epoch`. What is written raises ControllerMoved when there is a
-    newer one, and Unavailable when nobody knows what was written."""
+    """Writes for the controller of one `epoch`. A write raises ControllerMoved when there is a newer controller, and
+    Unavailable when it is not known whether it was done."""
 
     def __init__(self, session: ZooKeeperSession, epoch: int, epoch_version: int) -> None:
         self.epoch = epoch
         self._session = session
         self._check = Check(znode_paths.CONTROLLER_EPOCH, epoch_version)
 
-    async def carry_out(self, steps: Sequence[Step]) -> list[Step]:
-        """Do all the steps, in order. Comes back with those that were refused: what they rest on has changed."""
+    async def write(self, steps: Sequence[Step]) -> list[Step]:
+        """Do all the steps, in order. Returns the ones that were refused, because their nodes have changed."""
         refused: list[Step] = []
         for batch in _batches(steps):
             while batch and len(refused) <= _REFUSALS_MAX:
-                failed = await self._write(batch)
+                failed = await self._transact(batch)
                 if failed is None:
                     batch.clear()
                 else:
@@ -106,7 +106,7 @@ class ControllerStore:
             refused += batch
         return refused
 
-    async def _write(self, batch: Sequence[Step]) -> int | None:
+    async def _transact(self, batch: Sequence[Step]) -> int | None:
         """One transaction. The index of the step that was refused, or None if all is done."""
         operations: list[Operation] = [self._check]
         for step in batch:
@@ -126,15 +126,15 @@ class ControllerStore:
             raise
 
     async def resign(self) -> None:
-        """Leave the office to another one. Nothing happens if it was lost already."""
+        """Make room for the election of another broker. Does nothing if this one was replaced already."""
         try:
             await self._session.write([self._check, Delete(znode_paths.CONTROLLER)])
         except OperationFailed as failure:
             logger.debug("nothing to resign from: %s", failure)
 
     async def creations(self, states: Mapping[TopicPartition, bytes]) -> list[Step]:
-        """The steps that make state nodes, by topic and partition, and whatever is missing above them: an earlier
-        controller, or Kafka's, may have made some of it."""
+        """The steps that create state nodes, by topic and partition, and the missing ones of their parents: an earlier
+        controller, or Kafka's, may have created some."""
         by_topic: dict[str, list[int]] = {}
         for name, number in states:
             by_topic.setdefault(name, []).append(number)
@@ -158,8 +158,8 @@ class ControllerStore:
         return steps
 
     async def deletions(self, names: Sequence[str]) -> list[Step]:
-        """The steps that take away topics: states first, then the topic and its settings, and last the node that asks
-        for it, so that a deletion that was broken off is taken up again. A small topic goes in one step."""
+        """The steps that delete topics: states first, then the topic and its settings, and last the node that orders
+        it, so that a deletion that was interrupted is taken up again. A small topic goes in one step."""
         found = await self._session.read([znode_paths.config(znode_paths.CONFIG_TOPICS, name) for name in names])
         configured = {name for name, node in zip(names, found, strict=True) if node is not None}
         trees = await self._trees([znode_paths.topic(name) for name in names])
@@ -178,7 +178,7 @@ class ControllerStore:
         return steps
 
     async def read(self, wanted: Sequence[str]) -> list[Node | None]:
-        """What stands at each path now."""
+        """The node at each path as it is now."""
         return await self._session.read(wanted)
 
     async def children(self, path: str) -> list[str]:
@@ -187,7 +187,7 @@ class ControllerStore:
         return [f"{path}/{name}" for name in sorted(names or ())]
 
     async def _trees(self, roots: Sequence[str]) -> dict[str, list[str]]:
-        """Each root with all that is below it, parents first; an empty list if it is not there."""
+        """The paths of each root and of all nodes below it, parents first; an empty list if it is not there."""
         trees: dict[str, list[str]] = {root: [] for root in roots}
         level = [(root, root) for root in roots]
         while level:
@@ -202,7 +202,7 @@ class ControllerStore:
 
 
 def removals(nodes: Iterable[str]) -> list[Step]:
-    """The steps that take away nodes that have nothing below them."""
+    """The steps that delete nodes without children."""
     return [Step((Delete(path),)) for path in nodes]
 
 

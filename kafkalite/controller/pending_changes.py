@@ -1,13 +1,13 @@
-"""What the controller has to write, as the cluster stands: a topic's id, first states, new leaders. Pure.
+"""The changes that the controller has to write, as the cluster is now: topic ids, first states, new leaders. Pure.
 
-Everything is read off the nodes, nothing is remembered: a controller that takes over finds the same duties as the one
-before it, and one that has carried them out finds none. What is written is bound to the version of the node that was
-looked at, so a duty that rests on an old view is refused, and found again when the view has moved on.
+All of it is read off the nodes and nothing is remembered: a newly elected controller finds the same pending changes as
+the one before it, and none when it has written them. Each change is bound to the version of the node that was read, so
+one that rests on an old view is refused, and found again when the view is up to date.
 
-A topic that is to be deleted has no duties but that one, and that has to wait until every broker with a replica lives:
-who is away would come back with records of a topic that nobody knows any more. (So it is in Kafka, which calls such a
-topic ineligible for deletion. Partitions that are added to a topic under deletion just go with it; Kafka takes them
-back first.)
+A topic that is to be deleted has no other pending changes, and has to wait until every broker with a replica lives: one
+that is away would come back with records of a topic that nobody knows any more. (So it is in Kafka, which calls such a
+topic ineligible for deletion. Partitions that are added to a topic under deletion go with it; Kafka takes them back
+first.)
 Source: kafka.controller.KafkaController (processTopicIds, onNewPartitionCreation, onBrokerFailure, onBrokerStartup,
 fetchTopicDeletionsInProgress), TopicDeletionManager.
 """
@@ -20,32 +20,31 @@ from typing import NamedTuple
 from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.controller.controller_store import Step
 from kafkalite.controller.election import (
-    Leadership,
+    LeaderAndIsr,
     LiveBrokers,
-    Written,
-    first_leadership,
-    next_leadership,
-    preferred_leadership,
+    initial_leader,
+    next_leader,
+    preferred_leader,
 )
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
 
-class FirstState(NamedTuple):
-    """A partition that nothing was written about yet."""
+class NewState(NamedTuple):
+    """The first state of a partition."""
 
     topic: str
     partition: int
-    leadership: Leadership
+    state: LeaderAndIsr
 
 
-class NextState(NamedTuple):
-    """A partition whose state has to change, and the step that does it."""
+class StateChange(NamedTuple):
+    """The next state of a partition, and the step that writes it."""
 
     topic: str
     partition: int
-    leadership: Leadership
+    state: LeaderAndIsr
     step: Step
 
 
@@ -54,8 +53,8 @@ def live_brokers(view: ClusterView) -> LiveBrokers:
 
 
 def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdue: bool) -> Step | None:
-    """Gives an id to a topic that was made by a tool from before 2.8, and back to one that was changed by it. What has
-    states is no new topic, and those who have its records know its id (`zk.topic_ids`): it gets another one only if
+    """Gives an id to a topic that a tool from before 2.8 created, and back to one that it changed. A topic with states
+    is not new, and the brokers that have its records know its id (`zk.cluster.topic_ids`): it gets another one only if
     all of them live and it `is_overdue` that they give it back."""
     known = view.assignments.get(name)
     if known is None or name not in view.without_id:
@@ -67,38 +66,36 @@ def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdu
     return Step((SetData(znode_paths.topic(name), data, known.node.version),))
 
 
-def states_due(
+def state_changes(
     view: ClusterView, name: str, live: LiveBrokers, unclean: bool, controller_epoch: int
-) -> Iterator[FirstState | NextState | None]:
-    """One by one the partitions of a topic; None for one that stands as it should."""
+) -> Iterator[NewState | StateChange | None]:
+    """One by one the partitions of a topic; None for one that may stay as it is."""
     known = view.assignments.get(name)
     if known is None:
         return
     for number, replicas in known.value.partitions.items():
-        state = view.states.get(name, {}).get(number)
-        if state is None:
-            first = first_leadership(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
-            yield None if first is None else FirstState(name, number, first)
+        node = view.states.get(name, {}).get(number)
+        if node is None:
+            state = initial_leader(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            yield None if state is None else NewState(name, number, state)
         else:
-            leadership = next_leadership(replicas, _written(state), live, unclean)
-            yield None if leadership is None else _next_state(name, number, leadership, state, controller_epoch)
+            state = next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean)
+            yield None if state is None else _change(name, number, state, node, controller_epoch)
 
 
-def preferred_state(
+def preferred_change(
     view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int
-) -> NextState | None:
-    """The partition led by its first replica, if that can be and is not so yet."""
-    known, state = view.assignments.get(name), view.states.get(name, {}).get(number)
-    if known is None or state is None or number not in known.value.partitions:
+) -> StateChange | None:
+    """Makes the first replica of a partition its leader, if that can be and is not so yet."""
+    known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
+    if known is None or node is None or number not in known.value.partitions:
         return None
-    leadership = preferred_leadership(known.value.partitions[number], _written(state), live)
-    return None if leadership is None else _next_state(name, number, leadership, state, controller_epoch)
+    state = preferred_leader(known.value.partitions[number], _leader_and_isr(node), live)
+    return None if state is None else _change(name, number, state, node, controller_epoch)
 
 
-def state_json(leadership: Leadership, controller_epoch: int) -> bytes:
-    return znode_data.state_json(
-        znode_data.StateNode(leadership.leader, leadership.leader_epoch, leadership.isr, controller_epoch)
-    )
+def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
+    return znode_data.state_json(znode_data.StateNode(*state, controller_epoch))
 
 
 def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
@@ -107,9 +104,9 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
-def reassignment_faults(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
-    """Why each reassignment cannot be, as lines for the log; one that asks for what there is has no fault. Replicas
-    cannot move as long as nobody copies records."""
+def reassignment_refusals(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
+    """Why each reassignment is refused, as lines for the log; one that changes nothing is not. Replicas cannot move as
+    long as nobody copies records."""
     for (name, number), target in wanted.items():
         known = view.assignments.get(name)
         current = known.value.partitions.get(number) if known is not None else None
@@ -119,9 +116,9 @@ def reassignment_faults(view: ClusterView, wanted: Mapping[TopicPartition, tuple
             yield f"{name}-{number} stays on {list(current)}, for kafkalite cannot copy it to {list(target)}"
 
 
-def feature_due(data: bytes | None) -> bytes | None:
-    """What /feature is to hold instead of `data` (None: it is missing), or None if it may stay. In ZooKeeper mode no
-    feature is finalized; those of a cluster that has them stay, unless features were switched off there."""
+def pending_feature(data: bytes | None) -> bytes | None:
+    """The new content of /feature instead of `data` (None: there is no such node), or None if it may stay. In ZooKeeper
+    mode no feature is finalized; a cluster that has some keeps them, unless features were switched off there."""
     if data is None:
         return znode_data.feature_json({})
     try:
@@ -129,18 +126,15 @@ def feature_due(data: bytes | None) -> bytes | None:
         wanted = znode_data.feature_json(features if enabled else {})
         return None if json_object.parse(data) == json_object.parse(wanted) else wanted
     except ValueError:
-        return None  # of a version to come, and not ours to mend
+        return None  # of a later version: not for this one to mend
 
 
-def _written(state: Known[znode_data.StateNode]) -> Written:
-    value = state.value
-    return Written(Leadership(value.leader, value.leader_epoch, value.isr), state.node.mzxid)
+def _leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
+    return LeaderAndIsr(node.value.leader, node.value.leader_epoch, node.value.isr)
 
 
-def _next_state(
-    name: str, number: int, leadership: Leadership, state: Known[znode_data.StateNode], controller_epoch: int
-) -> NextState:
-    data = state_json(leadership, controller_epoch)
-    return NextState(
-        name, number, leadership, Step((SetData(znode_paths.state(name, number), data, state.node.version),))
-    )
+def _change(
+    name: str, number: int, state: LeaderAndIsr, node: Known[znode_data.StateNode], controller_epoch: int
+) -> StateChange:
+    write = SetData(znode_paths.state(name, number), state_json(state, controller_epoch), node.node.version)
+    return StateChange(name, number, state, Step((write,)))

@@ -1,4 +1,4 @@
-"""Brokers as the controller sees them: cluster metadata and a candidate each, and nothing else, on a real ZooKeeper."""
+"""Brokers as the controller sees them: metadata and a controller each, and nothing else, on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 
 class Member:
-    """A broker that is registered and stands for election from `start` to `stop`."""
+    """A broker that is registered and takes part in elections from `start` to `stop`."""
 
     def __init__(
         self, place: Place, broker_id: int, session_timeout_ms: int = 6000, config: BrokerConfig | None = None

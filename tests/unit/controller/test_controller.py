@@ -70,8 +70,8 @@ def test_a_broker_that_comes_while_others_are_seen_to_counts_at_once(
 ) -> None:
     """All are started side by side: what the first would write of the others' partitions is written for nothing."""
     caplog.set_level("INFO", "kafkalite.controller")
-    monkeypatch.setattr(controller, "_WRITTEN_AT_ONCE", 1)
-    carry_out = ControllerStore.carry_out
+    monkeypatch.setattr(controller, "_WRITTEN_PER_TURN", 1)
+    write = ControllerStore.write
 
     async def story(place: Place) -> None:
         async with cluster(place, 1) as (one,):
@@ -79,13 +79,13 @@ def test_a_broker_that_comes_while_others_are_seen_to_counts_at_once(
             assert node is not None
 
             async def beside_a_start(store: ControllerStore, steps: Sequence[Step]) -> list[Step]:
-                refused = await carry_out(store, steps)
+                refused = await write(store, steps)
                 if steps and 2 not in one.view.brokers:
                     await one.session.write([Create(znode_paths.broker(2), node.data, ephemeral=True)])
                     await one.until(lambda: 2 in one.view.brokers, "the other broker")
                 return refused
 
-            monkeypatch.setattr(ControllerStore, "carry_out", beside_a_start)
+            monkeypatch.setattr(ControllerStore, "write", beside_a_start)
             await one.session.write(topic("orders", [(1,), (2,), (2,)]))
             await one.until(lambda: one.leaders("orders").get(0) == 1, "the first state")
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2, 2: 2}, "states")
@@ -162,11 +162,11 @@ def test_another_broker_takes_over_when_the_controller_goes(tell: Tell) -> None:
     tell(story)
 
 
-def test_a_controller_that_stops_leaves_the_office_at_once(tell: Tell) -> None:
+def test_a_controller_that_stops_resigns_at_once(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2) as (one, two):
             await one.controller.stop()
-            await two.until(lambda: two.view.controller_id == 2, "broker 2 in office")
+            await two.until(lambda: two.view.controller_id == 2, "broker 2 to be elected")
             (node,) = await two.session.read([znode_paths.broker(1)])
             assert node is not None
 
@@ -352,13 +352,13 @@ def test_notices_of_settings_are_swept_when_everybody_has_seen_them(tell: Tell) 
         one = Member(place, 1)
         one.controller = Controller(one.metadata, clock, BrokerConfig())
         await one.start()
-        await one.until(lambda: one.is_controller and not one.controller._sweep, "the first look")
+        await one.until(lambda: one.is_controller and not one.controller._admin_is_due, "the first look")
         change = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json("topics/orders"), sequential=True)
         (notice,) = await one.session.write([change])
         clock.advance(30_000)
-        await one.until(lambda: notice in one.controller._housekeeping._known_since_ms, "the notice to be known")
+        await one.until(lambda: notice in one.controller._admin_requests._known_since_ms, "the notice to be known")
         clock.advance(15 * 60_000)
-        await one.until(lambda: not one.controller._sweep, "another look")
+        await one.until(lambda: not one.controller._admin_is_due, "another look")
         assert await one.session.read([notice]) != [None]
         clock.advance(30_000)
         await one.until_gone(notice)
@@ -371,7 +371,7 @@ def test_a_failure_is_survived_and_what_it_kept_back_is_done_later(
     tell: Tell, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = iter([RuntimeError("a bug"), OSError("another")])
-    decide = pending_changes.states_due
+    decide = pending_changes.state_changes
 
     def faltering(*arguments: Any) -> Any:
         for failure in failures:
@@ -380,7 +380,7 @@ def test_a_failure_is_survived_and_what_it_kept_back_is_done_later(
 
     async def story(place: Place) -> None:
         async with cluster(place, 1) as (one,):
-            monkeypatch.setattr(pending_changes, "states_due", faltering)
+            monkeypatch.setattr(pending_changes, "state_changes", faltering)
             await one.session.write(topic("orders", [(1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1}, "a leader after all")
 

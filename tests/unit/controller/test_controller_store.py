@@ -1,4 +1,4 @@
-"""The controller's writes on a real ZooKeeper: who gets the office, what fencing keeps out, what is refused."""
+"""The controller's writes on a real ZooKeeper: who is elected, what fencing keeps out, what is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, claim, removals
+from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
 from kafkalite.zk.client.operations import Create, Delete, Operation, SetData, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -30,8 +30,8 @@ async def session(place: Place) -> AsyncIterator[ZooKeeperSession]:
         await one.stop()
 
 
-async def office(of: ZooKeeperSession, broker_id: int) -> ControllerStore:
-    store = await claim(of, broker_id, znode_data.controller_json(broker_id, 0))
+async def elected(of: ZooKeeperSession, broker_id: int) -> ControllerStore:
+    store = await elect(of, broker_id, znode_data.controller_json(broker_id, 0))
     assert store is not None
     return store
 
@@ -44,8 +44,10 @@ def test_one_of_those_who_try_at_once_wins(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one, session(place) as two, session(place) as three:
             candidates = {1: one, 2: two, 3: three}
-            claims = [claim(each, number, znode_data.controller_json(number, 0)) for number, each in candidates.items()]
-            won = [store for store in await asyncio.gather(*claims) if store is not None]
+            elections = [
+                elect(each, number, znode_data.controller_json(number, 0)) for number, each in candidates.items()
+            ]
+            won = [store for store in await asyncio.gather(*elections) if store is not None]
             assert [store.epoch for store in won] == [1]
 
     tell(story)
@@ -64,12 +66,12 @@ def test_a_claim_whose_answer_was_lost_is_found_by_the_next(tell: Tell) -> None:
 
             one.write = deaf  # type: ignore[method-assign]
             with pytest.raises(Unavailable):
-                await office(one, 1)
+                await elected(one, 1)
             one.write = write  # type: ignore[method-assign]
-            assert await claim(two, 2, b"{}") is None
-            store = await office(one, 1)
+            assert await elect(two, 2, b"{}") is None
+            store = await elected(one, 1)
             assert store.epoch == 1
-            assert await store.carry_out([makes("/made")]) == []
+            assert await store.write([makes("/made")]) == []
 
     tell(story)
 
@@ -77,20 +79,20 @@ def test_a_claim_whose_answer_was_lost_is_found_by_the_next(tell: Tell) -> None:
 def test_what_another_session_of_the_same_broker_holds_is_not_ours(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as old, session(place) as new:
-            await office(old, 1)
-            assert await claim(new, 1, znode_data.controller_json(1, 0)) is None
+            await elected(old, 1)
+            assert await elect(new, 1, znode_data.controller_json(1, 0)) is None
 
     tell(story)
 
 
-def test_who_lost_the_office_writes_nothing_and_takes_nothing_away(tell: Tell) -> None:
+def test_a_former_controller_writes_nothing_and_takes_nothing_away(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one, session(place) as two:
-            former = await office(one, 1)
+            former = await elected(one, 1)
             await two.write([Delete(znode_paths.CONTROLLER)])
-            assert (await office(two, 2)).epoch == 2
+            assert (await elected(two, 2)).epoch == 2
             with pytest.raises(ControllerMoved):
-                await former.carry_out([makes("/made")])
+                await former.write([makes("/made")])
             await former.resign()
             made, controller = await two.read(["/made", znode_paths.CONTROLLER])
             assert made is None
@@ -102,22 +104,22 @@ def test_who_lost_the_office_writes_nothing_and_takes_nothing_away(tell: Tell) -
 def test_what_is_refused_does_not_keep_back_the_rest(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one:
-            store = await office(one, 1)
+            store = await elected(one, 1)
             stale = Step((Create("/half"), SetData(znode_paths.FEATURE, b"", 7)))
             double = makes("/a")
-            assert await store.carry_out([makes("/a"), stale, makes("/b"), double, makes("/c")]) == [stale, double]
+            assert await store.write([makes("/a"), stale, makes("/b"), double, makes("/c")]) == [stale, double]
             there = await one.read(["/a", "/b", "/c", "/half"])
             assert [node is not None for node in there] == [True, True, True, False]
 
     tell(story)
 
 
-def test_whose_knowledge_is_altogether_stale_is_told_soon(tell: Tell) -> None:
+def test_a_controller_whose_view_is_altogether_stale_is_refused_soon(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one:
-            store = await office(one, 1)
+            store = await elected(one, 1)
             steps = removals(f"/nothing-{number}" for number in range(500))
-            assert sorted(await store.carry_out(steps)) == sorted(steps)
+            assert sorted(await store.write(steps)) == sorted(steps)
 
     tell(story)
 
@@ -125,17 +127,17 @@ def test_whose_knowledge_is_altogether_stale_is_told_soon(tell: Tell) -> None:
 def test_more_than_zookeeper_takes_at_once_goes_in_pieces(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with session(place) as one:
-            store = await office(one, 1)
+            store = await elected(one, 1)
             large = [Step((Create(f"/large-{number}", b"x" * 100_000),)) for number in range(25)]
-            assert await store.carry_out(large) == []
+            assert await store.write(large) == []
             await one.write(topic("orders", [(1,)] * 2000))
             states = {("orders", number): b"{}" for number in range(2000)}
-            assert await store.carry_out(await store.creations(states)) == []
-            assert await store.carry_out(await store.creations({("orders", 2000): b"{}"})) == []
+            assert await store.write(await store.creations(states)) == []
+            assert await store.write(await store.creations({("orders", 2000): b"{}"})) == []
             found = await one.read([znode_paths.state("orders", number) for number in range(2001)])
             assert None not in found
             await one.write([Create(znode_paths.delete_topic("orders"))])
-            assert await store.carry_out(await store.deletions(["orders", "nobody's"])) != []  # nobody asked for that
+            assert await store.write(await store.deletions(["orders", "nobody's"])) != []  # nobody asked for that
             assert await one.children([znode_paths.TOPICS, znode_paths.DELETE_TOPICS]) == [[], []]
 
     tell(story)

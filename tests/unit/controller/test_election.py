@@ -5,57 +5,57 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.election import Leadership, Written, first_leadership, next_leadership, preferred_leadership
+from kafkalite.controller.election import LeaderAndIsr, initial_leader, next_leader, preferred_leader
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 AT = 100  # the transaction that wrote the state
 
 
-def written(leader: int, isr: tuple[int, ...], leader_epoch: int = 5) -> Written:
-    return Written(Leadership(leader, leader_epoch, isr), AT)
+def written(leader: int, isr: tuple[int, ...], leader_epoch: int = 5) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, leader_epoch, isr)
 
 
 def test_the_first_live_replica_leads_a_new_partition_alone() -> None:
-    assert first_leadership((3, 1, 2), {1: 10, 2: 20}) == Leadership(1, 0, (1,))
+    assert initial_leader((3, 1, 2), {1: 10, 2: 20}) == LeaderAndIsr(1, 0, (1,))
 
 
 def test_a_new_partition_waits_for_the_first_of_its_replicas() -> None:
-    assert first_leadership((3,), {1: 10, 2: 20}) is None
+    assert initial_leader((3,), {1: 10, 2: 20}) is None
 
 
 def test_a_leader_that_lives_stays() -> None:
-    assert next_leadership((1,), written(1, (1,)), {1: 50}) is None
+    assert next_leader((1,), written(1, (1,)), AT, {1: 50}) is None
 
 
 def test_nobody_leads_what_a_dead_broker_led() -> None:
-    assert next_leadership((1,), written(1, (1,)), {2: 50}) == Leadership(NO_LEADER, 6, (1,))
+    assert next_leader((1,), written(1, (1,)), AT, {2: 50}) == LeaderAndIsr(NO_LEADER, 6, (1,))
 
 
 def test_an_offline_partition_is_left_alone_until_a_replica_returns() -> None:
     offline = written(NO_LEADER, (1,), 6)
-    assert next_leadership((1,), offline, {2: 50}) is None
-    assert next_leadership((1,), offline, {1: 200, 2: 50}) == Leadership(1, 7, (1,))
+    assert next_leader((1,), offline, AT, {2: 50}) is None
+    assert next_leader((1,), offline, AT, {1: 200, 2: 50}) == LeaderAndIsr(1, 7, (1,))
 
 
 def test_a_leader_that_registered_after_it_was_elected_has_been_away() -> None:
-    assert next_leadership((1,), written(1, (1,)), {1: AT + 1}) == Leadership(1, 6, (1,))
+    assert next_leader((1,), written(1, (1,)), AT, {1: AT + 1}) == LeaderAndIsr(1, 6, (1,))
 
 
 def test_another_replica_in_sync_takes_over_and_leads_alone() -> None:
-    assert next_leadership((1, 2, 3), written(1, (1, 3)), {2: 50, 3: 60}) == Leadership(3, 6, (3,))
+    assert next_leader((1, 2, 3), written(1, (1, 3)), AT, {2: 50, 3: 60}) == LeaderAndIsr(3, 6, (3,))
 
 
 def test_a_replica_that_is_behind_leads_only_if_that_was_allowed() -> None:
-    assert next_leadership((1, 2), written(1, (1,)), {2: 50}) == Leadership(NO_LEADER, 6, (1,))
-    assert next_leadership((1, 2), written(1, (1,)), {2: 50}, unclean=True) == Leadership(2, 6, (2,))
-    assert next_leadership((1, 2), written(1, (1,)), {1: 120, 2: 50}, unclean=True) == Leadership(1, 6, (1,))
+    assert next_leader((1, 2), written(1, (1,)), AT, {2: 50}) == LeaderAndIsr(NO_LEADER, 6, (1,))
+    assert next_leader((1, 2), written(1, (1,)), AT, {2: 50}, unclean=True) == LeaderAndIsr(2, 6, (2,))
+    assert next_leader((1, 2), written(1, (1,)), AT, {1: 120, 2: 50}, unclean=True) == LeaderAndIsr(1, 6, (1,))
 
 
 def test_the_preferred_replica_leads_if_it_lives_and_is_in_sync() -> None:
-    assert preferred_leadership((1, 2), written(2, (1, 2)), {1: 50, 2: 60}) == Leadership(1, 6, (1,))
-    assert preferred_leadership((1, 2), written(2, (2,)), {1: 50, 2: 60}) is None
-    assert preferred_leadership((1, 2), written(2, (1, 2)), {2: 60}) is None
-    assert preferred_leadership((1, 2), written(1, (1, 2)), {1: 50, 2: 60}) is None
+    assert preferred_leader((1, 2), written(2, (1, 2)), {1: 50, 2: 60}) == LeaderAndIsr(1, 6, (1,))
+    assert preferred_leader((1, 2), written(2, (2,)), {1: 50, 2: 60}) is None
+    assert preferred_leader((1, 2), written(2, (1, 2)), {2: 60}) is None
+    assert preferred_leader((1, 2), written(1, (1, 2)), {1: 50, 2: 60}) is None
 
 
 @given(
@@ -68,7 +68,8 @@ def test_through_any_history_epochs_only_grow_and_there_is_one_leader_who_lives(
 ) -> None:
     clock = 0  # ZooKeeper's transaction ids
     live: dict[int, int] = {}
-    state: Written | None = None
+    state: LeaderAndIsr | None = None
+    written_by = 0
     for broker, move in moves:
         clock += 1
         if move == "goes":
@@ -76,22 +77,22 @@ def test_through_any_history_epochs_only_grow_and_there_is_one_leader_who_lives(
         elif move == "bounces" or broker not in live:
             live[broker] = clock
         if state is None:
-            decided = first_leadership(replicas, live)
+            decided = initial_leader(replicas, live)
         else:
-            decided = next_leadership(replicas, state, live, unclean)
-            if state.leadership.leader == broker and move == "bounces":
+            decided = next_leader(replicas, state, written_by, live, unclean)
+            if state.leader == broker and move == "bounces":
                 assert decided is not None
         if decided is not None:
             if state is not None:
-                assert decided.leader_epoch == state.leadership.leader_epoch + 1
+                assert decided.leader_epoch == state.leader_epoch + 1
                 if not unclean and decided.leader != NO_LEADER:
-                    assert decided.leader in state.leadership.isr
+                    assert decided.leader in state.isr
             assert decided.isr
             clock += 1
-            state = Written(decided, clock)
-            assert next_leadership(replicas, state, live, unclean) is None  # decided once
+            state, written_by = decided, clock
+            assert next_leader(replicas, state, written_by, live, unclean) is None  # decided once
         if state is not None:
-            leader, _, isr = state.leadership
+            leader, _, isr = state
             assert leader == NO_LEADER or (leader in live and leader in replicas and isr == (leader,))
             if leader == NO_LEADER:
                 assert not set(isr) & set(live)

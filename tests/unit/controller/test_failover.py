@@ -30,19 +30,19 @@ def test_controllers_come_and_go_and_nothing_gets_stuck(tell: Tell, rounds: int)
         async with cluster(place, 1, 2, 3) as members:
             await members[0].session.write(topic("kept", [(1,), (2,), (3,)]))
             for number in range(rounds):
-                office = next(each for each in members if each.is_controller)
-                other = next(each for each in members if each is not office)
+                elected = next(each for each in members if each.is_controller)
+                other = next(each for each in members if each is not elected)
                 doomed = [Create(znode_paths.delete_topic(f"topic-{number - 1}"))] if number else []
                 await other.session.write([*topic(f"topic-{number}", [(1,), (2,), (3,)]), *doomed])
                 if number % 3 == 0:
-                    await office.vanish()
-                    at = members.index(office)
-                    members[at] = await Member(place, office.broker_id).start()
+                    await elected.vanish()
+                    at = members.index(elected)
+                    members[at] = await Member(place, elected.broker_id).start()
                 elif number % 3 == 1:
-                    await expire(office)
+                    await expire(elected)
                 else:
-                    await office.controller.stop()
-                    office.controller.start()
+                    await elected.controller.stop()
+                    elected.controller.start()
                 for member in members:
                     await member.until(functools.partial(whole, member, number), f"a whole cluster, round {number}")
             epoch = members[0].view.controller_epoch
@@ -180,7 +180,7 @@ def test_2000_topics_of_5_partitions(tell: Tell, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 12))])
 def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed: int) -> None:
     """Brokers vanish, bounce, lose sessions and come back while topics come and go, without waiting for each other.
-    A witness that is no candidate sees every state that is written."""
+    A witness that is no controller sees every state that is written."""
     chance = random.Random(seed)
     seen: dict[tuple[str, int, int], tuple[int, int, int]] = {}
 
@@ -214,7 +214,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
             for number in range(40):
                 at = chance.randrange(3)
                 member = members[at]
-                what = chance.choice(["create", "create", "delete", "vanish", "expire", "bounce", "office", "stop"])
+                what = chance.choice(["create", "create", "delete", "vanish", "expire", "bounce", "resign", "stop"])
                 if what == "create":
                     await witness.session.write(topic(f"topic-{number}", [(1,), (2,), (3,), (2,)]))
                     wanted.add(f"topic-{number}")
@@ -230,7 +230,7 @@ def test_whatever_happens_epochs_grow_and_all_is_led_in_the_end(tell: Tell, seed
                 elif what == "bounce":
                     await member.metadata.unregister()
                     await member.metadata.register(ENDPOINTS, None)
-                elif what == "office":
+                elif what == "resign":
                     with suppress(NoNode):
                         await witness.session.write([Delete(znode_paths.CONTROLLER)])
                 elif what == "stop":

@@ -6,7 +6,7 @@ import json
 
 from kafkalite.common.names import random_uuid
 from kafkalite.controller import pending_changes
-from kafkalite.controller.election import Leadership
+from kafkalite.controller.election import LeaderAndIsr
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -35,21 +35,21 @@ def view_of(states: dict[int, tuple[znode_data.StateNode, int]], *replicas: tupl
 def test_each_partition_gets_what_it_lacks() -> None:
     written = {0: (znode_data.StateNode(1, 5, (1,), 2), 7), 1: (znode_data.StateNode(2, 5, (2,), 2), 9)}
     view = view_of(written, (1,), (2,), (1,), (9,))
-    fine, lost, new, nobody = pending_changes.states_due(view, "orders", {1: 50}, False, 3)
+    fine, lost, new, nobody = pending_changes.state_changes(view, "orders", {1: 50}, False, 3)
     assert fine is None and nobody is None
-    assert new == pending_changes.FirstState("orders", 2, Leadership(1, 0, (1,)))
-    assert isinstance(lost, pending_changes.NextState)
+    assert new == pending_changes.NewState("orders", 2, LeaderAndIsr(1, 0, (1,)))
+    assert isinstance(lost, pending_changes.StateChange)
     (write,) = lost.step.operations
     assert isinstance(write, SetData)
     assert (write.path, write.version) == (znode_paths.state("orders", 1), 9)
     assert znode_data.parse_state(write.data) == znode_data.StateNode(-1, 6, (2,), 3)
 
 
-def test_a_topic_that_nobody_knows_has_no_duties() -> None:
+def test_a_topic_that_nobody_knows_has_no_pending_changes() -> None:
     view = view_of({})
-    assert list(pending_changes.states_due(view, "another", {1: 50}, False, 3)) == []
+    assert list(pending_changes.state_changes(view, "another", {1: 50}, False, 3)) == []
     assert pending_changes.topic_id_step(view, "another", {1: 50}, True) is None
-    assert pending_changes.preferred_state(view, "another", 0, {1: 50}, 3) is None
+    assert pending_changes.preferred_change(view, "another", 0, {1: 50}, 3) is None
 
 
 def test_an_id_is_given_once_and_loses_nothing() -> None:
@@ -101,7 +101,7 @@ def test_a_topic_is_deleted_when_all_who_have_it_see_it() -> None:
 def test_why_replicas_do_not_move() -> None:
     view = view_of({}, (1,), (2, 3))
     wanted = {("orders", 0): (2,), ("orders", 1): (2, 3), ("orders", 9): (1,), ("another", 0): (1,)}
-    assert list(pending_changes.reassignment_faults(view, wanted)) == [
+    assert list(pending_changes.reassignment_refusals(view, wanted)) == [
         "orders-0 stays on [1], for kafkalite cannot copy it to [2]",
         "orders-9 does not exist",
         "another-0 does not exist",
@@ -110,9 +110,12 @@ def test_why_replicas_do_not_move() -> None:
 
 def test_features_are_switched_on_and_otherwise_left_alone() -> None:
     on = {"version": 2, "status": 1, "features": {}}
-    assert json.loads(pending_changes.feature_due(None) or b"") == on
-    assert pending_changes.feature_due(json.dumps(on).encode()) is None
-    assert json.loads(pending_changes.feature_due(b'{"version":1,"status":0,"features":{}}') or b"") == on
+    assert json.loads(pending_changes.pending_feature(None) or b"") == on
+    assert pending_changes.pending_feature(json.dumps(on).encode()) is None
+    assert json.loads(pending_changes.pending_feature(b'{"version":1,"status":0,"features":{}}') or b"") == on
     old = b'{"version":1,"status":1,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
-    assert json.loads(pending_changes.feature_due(old) or b"") == {**on, "features": {"f": {"max_version_level": 2}}}
-    assert pending_changes.feature_due(b'{"version":9}') is None
+    assert json.loads(pending_changes.pending_feature(old) or b"") == {
+        **on,
+        "features": {"f": {"max_version_level": 2}},
+    }
+    assert pending_changes.pending_feature(b'{"version":9}') is None
