@@ -1,10 +1,10 @@
-"""Taking over the data of a broker that was another one: Apache Kafka's, or a kafkalite whose registry is gone.
+"""Adoption of the data of another broker: Apache Kafka's, or a kafkalite whose metadata are lost.
 
-The directories tell the cluster, the broker's number, the topics with their ids, and how many partitions each has.
-What was set for a topic stood in ZooKeeper or in the metadata log and is in no directory. The broker's defaults hold
-until it is set again, but for the one that would do harm: nothing is deleted for its age or size, for the topic may
-have been one to be kept for ever. The internal topics, which nobody configures, get what they need. Topics that were
-taken over before keep what was set here meanwhile.
+The directories tell the cluster, the broker's id, the topics with their ids, and how many partitions each has. The
+settings of a topic were in ZooKeeper or in the metadata log and are in no directory. The broker's defaults hold until
+they are set again, except for the one that would do harm: nothing is deleted for its age or size, because the topic may
+have been one to be kept for ever. The internal topics, which nobody configures, get the settings that they need. Topics
+that were adopted before keep the settings that they were given here since.
 Source: kafka.log.LogManager (what a directory knows), kafka.zk.AdminZkClient (what it does not).
 """
 
@@ -31,12 +31,13 @@ _SETTINGS = {
     TRANSACTION_STATE_TOPIC: {**_INTERNAL_SETTINGS, "compression.type": "uncompressed"},
 }
 FIRST_PRODUCER_ID = 1 << 40
-"""Apache Kafka counts its producer ids in ZooKeeper, from 0, and will go on from there when it comes back. Ids that are
-given out here begin far above, so that no two producers ever share one."""
+"""Apache Kafka counts its producer ids in ZooKeeper, from 0, and will go on from there when it comes back. The ids that
+are given out here begin far above, so that no two producers ever share one."""
 
 
 class Adopted(NamedTuple):
-    """What was taken over. `missing`: partitions that should be there, by their numbers, and are not."""
+    """The topics that were taken over. `new` were not known before, `gone` were known and are not found. `missing` are
+    partitions that should be there, by their numbers, and are not."""
 
     records: list[TopicRecord]
     new: list[str]
@@ -44,7 +45,7 @@ class Adopted(NamedTuple):
     missing: dict[str, list[int]]
 
     def lines(self) -> list[str]:
-        """For the operator."""
+        """A report for the operator."""
         count = sum(len(record.partitions) for record in self.records)
         found = [f"{len(self.records)} topics with {count} partitions"]
         if self.gone:
@@ -69,7 +70,7 @@ class Adopted(NamedTuple):
 def adopt(
     stored: Mapping[str, StoredTopic], known: Mapping[str, TopicRecord], broker_id: int, *, some_are_offline: bool
 ) -> Adopted:
-    """The records of the topics that are `stored`; `known` are those of an earlier time here.
+    """The records of the topics that are `stored`; `known` are the records from an earlier start.
 
     `some_are_offline`: a directory cannot be read, so a topic that is not found may be in there, and stays.
     """
@@ -79,7 +80,7 @@ def adopt(
     for name, topic in stored.items():
         record = known.get(name)
         if record is not None and topic.topic_id not in (None, record.topic_id):
-            record = None  # one of that name was deleted, and another made
+            record = None  # the known one was deleted, and another created
         if record is None:
             new.append(name)
             record = TopicRecord(name, topic.topic_id or random_uuid(), {}, _SETTINGS.get(name, _KEPT_FOR_EVER))
@@ -98,7 +99,7 @@ def adopt(
 
 
 def identity(data_dirs: Sequence[str]) -> MetaProperties:
-    """Whose the directories are. ConfigError, one line, if that cannot be told."""
+    """The cluster and the broker that the directories belong to. Raises ConfigError if that cannot be told."""
     found: dict[str, MetaProperties] = {}
     files = Files()
     for data_dir in data_dirs:

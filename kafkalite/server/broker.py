@@ -3,7 +3,7 @@
     with Broker(data_dir="data", port=0) as broker:         # on an event loop in a thread of its own
     async with Broker(data_dir="data", port=0) as broker:   # in the running loop
 
-Its parts are in `broker_server`. Nothing is kept at module level; many brokers live in one process.
+Its parts are in `broker_server`. There is no module-level state: many brokers live in one process.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """One broker. Ready while entered; `bootstrap_servers` is what a client's configuration wants.
+    """One broker, ready while entered; `bootstrap_servers` is for the configuration of clients.
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
     (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
-    keeps the registry. With `adopt` it takes the topics that are found in them for those that there are, whatever it
-    knew before. Raises ConfigError when it cannot start.
+    keeps the metadata. With `adopt` the topics that are found in the directories are the ones that exist, whatever the
+    broker knew before. Raises ConfigError when it cannot start.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Broker:
         self.data_dir = Path(config.data_dirs[0])
         self._adopts = adopt
         self._stopping: asyncio.Future[None] | None = None
-        self._given_clock = clock
+        self._clock = clock
         self._running: BrokerServer | None = None
         self._thread: LoopThread | None = None
 
@@ -69,7 +69,7 @@ class Broker:
 
     @property
     def metrics_address(self) -> str | None:
-        """host:port where metrics are told; None if nowhere. Valid while the broker runs."""
+        """host:port of the metrics endpoint; None if there is none. Valid while the broker runs."""
         endpoint = self._require().metrics
         return None if endpoint is None else endpoint.address
 
@@ -79,20 +79,20 @@ class Broker:
 
     @property
     def adopted(self) -> Adopted | None:
-        """What was taken over of another broker at this start; None if nothing was."""
+        """The topics that were taken over from another broker at this start; None if there were none."""
         return self._require().adopted
 
     async def start(self) -> None:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = BrokerServer(self.config, self._given_clock, self._adopts)
+        running = BrokerServer(self.config, self._clock, self._adopts)
         await running.start()
         self._running = running
-        running.failed.add_done_callback(self._when_failed)
+        running.failed.add_done_callback(self._on_failure)
 
     async def stop(self) -> None:
-        """Serve what is in flight, write everything down, let go of everything. Does nothing on a stopped broker."""
+        """Answer the requests in flight, write everything to the disk, release it. Does nothing when stopped."""
         running, self._running = self._running, None
         if running is not None:
             await running.stop()
@@ -101,10 +101,10 @@ class Broker:
             await self._stopping
 
     async def failure(self) -> str:
-        """Waits until no data directory is left, and the broker stops for want of one; returns why."""
+        """Waits until the last data directory has failed, and the broker stops; returns why."""
         return await asyncio.shield(self._require().failed)
 
-    def _when_failed(self, failed: asyncio.Future[str]) -> None:
+    def _on_failure(self, failed: asyncio.Future[str]) -> None:
         if not failed.cancelled():
             self._stopping = asyncio.ensure_future(self.stop())
 
@@ -147,7 +147,7 @@ def _config_from(
     data_dir: str | Path | None, host: str | None, port: int | None, settings: Mapping[str, object]
 ) -> BrokerConfig:
     properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
-    for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a slip of the pen is an error
+    for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
         raise ConfigError(no_effect(name, BrokerConfig.by_name))
     if data_dir is not None:
         properties["log.dirs"] = str(data_dir)

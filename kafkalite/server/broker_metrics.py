@@ -1,8 +1,8 @@
-"""What the broker tells of itself to a scraper: numbers that its rooms keep anyway, looked at and not collected.
+"""The metrics of the broker: numbers that its parts keep anyway, read when a scraper comes.
 
 A name that the JMX exporter makes of a metric of Apache Kafka's means the same thing here, so that dashboards and
-alerts go on working; what Kafka does not know begins with `kafkalite_`. Partitions and groups are gone through a few
-at a time. docs/metrics.md lists everything.
+alerts go on working; metrics that Kafka does not have begin with `kafkalite_`. Partitions and groups are read a few at
+a time. docs/metrics.md lists everything.
 Source: the MBeans of kafka.log.UnifiedLog, LogManager, LogCleaner, LogCleanerManager, kafka.server.ReplicaManager,
 kafka.controller.KafkaController, kafka.coordinator.group.GroupMetadataManager, kafka.network.Processor.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.network.socket_server import SocketServer
     from kafkalite.replication.replica_manager import ReplicaManager
 
-_PER_PAUSE = 500  # partitions or groups of which little is asked
+_PER_PAUSE = 500  # partitions or groups of which few numbers are read
 _WHERE = ("topic", "partition")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -89,10 +89,10 @@ def broker_metrics(
     cleaner: LogCleaner,
     is_controller: Callable[[], bool] = lambda: True,
 ) -> Metrics:
-    """Everything there is to tell. What is of the whole cluster only its controller tells, others say 0, as Kafka's do:
-    whoever adds up all brokers has it once."""
+    """All metrics. Metrics of the whole cluster are 0 except on its controller, as in Kafka, so that the sum over all
+    brokers counts them once."""
     metrics = Metrics()
-    _tell_of_process(metrics)
+    _add_process_metrics(metrics)
     metrics.table(_BROKER_COLUMNS, (), partial(_broker, topics, is_controller))
     directories = logs.directories
     metrics.gauge(
@@ -112,14 +112,14 @@ def broker_metrics(
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
         lambda: cleaner.problem is not None,
     )
-    _tell_of_totals(metrics, cleaner.totals)
+    _add_cleaner_totals(metrics, cleaner.totals)
     metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, topics, cleaner))
     metrics.table(_LOG_COLUMNS, _WHERE, partial(_partitions, topics))
     return metrics
 
 
 def health(logs: LogManager, cleaner: LogCleaner) -> str:
-    """One line: "ok", or what is wrong although the broker serves."""
+    """One line: "ok", or the faults of a broker that serves all the same."""
     wrong = [f"failed directory: {directory.path}" for directory in logs.directories.offline]
     if cleaner.problem is not None:
         wrong.append(cleaner.problem)
@@ -128,8 +128,8 @@ def health(logs: LogManager, cleaner: LogCleaner) -> str:
     return "; ".join(wrong) or "ok"
 
 
-def _tell_of_process(metrics: Metrics) -> None:
-    """Under the names that every exporter gives them."""
+def _add_process_metrics(metrics: Metrics) -> None:
+    """Under the names that every exporter uses."""
     started_s = _process_started_s()
     metrics.gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", lambda: started_s)
     metrics.counter("process_cpu_seconds_total", "Processor time of the broker's process.", time.process_time)
@@ -212,8 +212,8 @@ def _partitions(topics: ReplicaManager) -> Iterator[Row]:
 # compaction
 
 
-def _tell_of_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> None:
-    """One look for all of them."""
+def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -> None:
+    """All of them from one call of `totals`."""
     columns = (
         Column("kafka_log_logcleanermanager_uncleanable_partitions_count", GAUGE, "Logs that cannot be compacted."),
         Column("kafka_log_logcleanermanager_uncleanable_bytes", GAUGE, "Bytes of logs that cannot be compacted."),

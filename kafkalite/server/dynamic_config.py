@@ -1,8 +1,9 @@
-"""The broker's settings as they hold now: those that it was started with, and over them what was changed while running.
+"""The broker's settings as they are now: the ones that it was started with, under those that were changed since.
 
-What is changed, here or by another broker or a tool, is written to the registry, and taken from there by its listener:
-one way for all. Who asks here hears what is wrong before anything is written; what others write is looked at line by
-line, and what cannot be is left out with a warning, since it may be meant for a broker of another kind.
+A change, made here or by another broker or a tool, is written to the metadata and taken from there by a listener: one
+way for all. A client of this broker hears what is wrong before anything is written. Changes that others write are
+checked setting by setting, and one that cannot be is left out with a warning, since it may be meant for a broker of
+another kind.
 Source: kafka.server.DynamicBrokerConfig, KIP-226.
 """
 
@@ -20,67 +21,67 @@ logger = logging.getLogger(__name__)
 
 
 class DynamicBrokerConfig:
-    """`now` is what holds. `apply` is called with it whenever it has changed."""
+    """`now` are the settings; `apply` is called with them whenever they have changed."""
 
     def __init__(
-        self, config: BrokerConfig, registry: ClusterMetadata, broker_id: int, apply: Callable[[BrokerConfig], object]
+        self, config: BrokerConfig, metadata: ClusterMetadata, broker_id: int, apply: Callable[[BrokerConfig], object]
     ) -> None:
         self.now = config
-        self._registry = registry
+        self._metadata = metadata
         self._broker = str(broker_id)
         self._apply = apply
-        self._turn = asyncio.Lock()
-        self.now = self._with(registry.broker_configs)
+        self._one_by_one = asyncio.Lock()
+        self.now = self._build_leniently(metadata.broker_configs)
 
     def follow(self) -> Callable[[], None]:
-        """Take what is changed from now on. Returns what ends that."""
-        return self._registry.listen(self._heard)
+        """Take over changes from now on. Returns a function that ends that."""
+        return self._metadata.listen(self._on_change)
 
     async def change(
         self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
     ) -> None:
-        """Make what was changed for `broker` while running what `change` makes of it. Raises ConfigError for what
-        cannot be, and then nothing has changed."""
-        async with self._turn:
-            configs = self._registry.broker_configs
+        """Replace the dynamic settings of `broker` by the result of `change`. Raises ConfigError if they cannot be, and
+        then nothing has changed."""
+        async with self._one_by_one:
+            configs = self._metadata.broker_configs
             settings = change(configs.get(broker, {}))
-            new = self._strictly(settings, configs.get(CLUSTER_DEFAULT, {}))
+            new = self._build(settings, configs.get(CLUSTER_DEFAULT, {}))
             if broker == CLUSTER_DEFAULT:
-                new = self._strictly(configs.get(self._broker, {}), settings)
+                new = self._build(configs.get(self._broker, {}), settings)
             if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := new.conflict_with(self.now)):
                 raise ConfigError(conflict)
             if not validate_only:
-                await self._registry.set_broker_config(broker, settings)
+                await self._metadata.set_broker_config(broker, settings)
 
-    def _heard(self, change: Change, broker: str) -> None:
+    def _on_change(self, change: Change, broker: str) -> None:
         if change is Change.BROKER_CONFIG and broker in (CLUSTER_DEFAULT, self._broker):
-            self.now = self._with(self._registry.broker_configs)
+            self.now = self._build_leniently(self._metadata.broker_configs)
             self._apply(self.now)
 
-    def _with(self, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
-        """The settings with what was changed for all brokers, and then for this one, on top."""
+    def _build_leniently(self, changed: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+        """The settings with the changes for all brokers, and then for this one, on top."""
         own, of_all = changed.get(self._broker, {}), changed.get(CLUSTER_DEFAULT, {})
         if not (own or of_all or self.now.dynamic or self.now.dynamic_default):
             return self.now
         try:
-            return self._strictly(own, of_all)
+            return self._build(own, of_all)
         except ConfigError as fault:
-            if not self._registry.is_shared:
+            if not self._metadata.is_shared:
                 raise
             logger.warning("a setting that was changed while running has no effect on this broker: %s", fault)
-        return self._strictly(self._understood(own), self._understood(of_all))
+        return self._build(self._understood(own), self._understood(of_all))
 
-    def _strictly(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> BrokerConfig:
-        if self._registry.is_shared:
+    def _build(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> BrokerConfig:
+        if self._metadata.is_shared:
             own, of_all = _dynamic(own), _dynamic(of_all)
         return BrokerConfig.load(self.now.explicit, own, of_all)
 
     def _understood(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """As much of them as goes well, one after another."""
+        """The settings that this broker can have, tried one after another."""
         understood: dict[str, str] = {}
         for name, text in settings.items():
             try:
-                self._strictly({**understood, name: text}, {})
+                self._build({**understood, name: text}, {})
             except ConfigError:
                 continue
             understood[name] = text
@@ -88,6 +89,6 @@ class DynamicBrokerConfig:
 
 
 def _dynamic(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those that may be changed while running, whatever else somebody wrote."""
+    """The settings that may be changed while running; others were written by mistake."""
     known = BrokerConfig.by_name
     return {name: text for name, text in settings.items() if name in known and known[name].dynamic}

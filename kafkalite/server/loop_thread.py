@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for programs that have none."""
+"""An event loop in a thread of its own, for programs without one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class LoopThread:
-    """Runs coroutines for others, until it is closed."""
+    """Runs coroutines for other threads, until it is closed."""
 
     def __init__(self) -> None:
         import uvloop
@@ -19,7 +19,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Callable[[], Any]) -> None:
-        """Run `work()` there and wait until it is done; its exception is raised here."""
+        """Run the coroutine of `work` there and wait until it is done. Raises its exception."""
         asyncio.run_coroutine_threadsafe(work(), self._loop).result()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""An HTTP/1.1 endpoint that a Prometheus server scrapes: GET /metrics, and GET /health for those who start brokers.
+"""An HTTP/1.1 endpoint that a Prometheus server scrapes: GET /metrics, and GET /health for programs that start brokers.
 
-It runs on the broker's loop and steps back: text is made in small pieces with a turn of the loop between two, for one
-scraper at a time, and whoever else asks waits. A connection carries one request, of a few kilobytes, and has a few
+It runs on the broker's loop and gives way to clients: text is made in small pieces with a turn of the loop between two,
+for one scraper at a time, while others wait. A connection carries one request, of a few kilobytes, and has a few
 seconds for it; a handful of connections may be open, more are closed at once.
 Source: RFC 9112, as far as GET needs it. Apache Kafka leaves this to an agent in its JVM.
 """
@@ -17,7 +17,7 @@ from kafkalite.common.errors import ConfigError
 CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_SECONDS_MAX = 5.0
-ANSWER_SECONDS_MAX = 60.0
+RESPONSE_SECONDS_MAX = 60.0
 _SEND_BYTES = 64 * 1024
 _BACKLOG = 16
 _PLAIN = "text/plain; charset=utf-8"
@@ -28,8 +28,8 @@ _log = logging.getLogger("kafkalite.metrics")
 class MetricsEndpoint:
     """Serves from `start` to `stop`, on the loop that runs `start`. `address` is HOST:PORT as it is bound.
 
-    `pieces` makes the text of one scrape, in pieces that each take a bounded time; `health` is one line, "ok" or what
-    is wrong. Times are real, whatever a test's clock says: they are for the peers and the kernel.
+    `pieces` makes the text of one scrape, in pieces that each take a bounded time; `health` is one line, "ok" or the
+    fault. Timeouts are in real time, whatever a test's clock says: they are for scrapers and the kernel.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class MetricsEndpoint:
         health: Callable[[], str],
         *,
         request_seconds_max: float = REQUEST_SECONDS_MAX,
-        answer_seconds_max: float = ANSWER_SECONDS_MAX,
+        response_seconds_max: float = RESPONSE_SECONDS_MAX,
     ) -> None:
         self._host = host
         self._port = port
@@ -49,14 +49,14 @@ class MetricsEndpoint:
         self._pieces = pieces
         self._health = health
         self._request_seconds_max = request_seconds_max
-        self._answer_seconds_max = answer_seconds_max
+        self._response_seconds_max = response_seconds_max
         self._server: asyncio.Server | None = None
-        self._conversations: set[asyncio.Task[None]] = set()
-        self._turn = asyncio.Lock()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._one_scrape = asyncio.Lock()
         self.address = ""
 
     async def start(self) -> None:
-        """Raises ConfigError if the address cannot be had."""
+        """Raises ConfigError if the address cannot be bound."""
         host, port = self._host, self._port
         shown = f"[{host}]" if ":" in host else host
         try:
@@ -74,81 +74,81 @@ class MetricsEndpoint:
         _log.info("metrics are on http://%s/metrics", self.address)
 
     async def stop(self) -> None:
-        """Answer nobody any more, and leave nothing behind."""
+        """Close the listener and all connections."""
         server, self._server = self._server, None
         if server is None:
             return
         server.close()
-        for conversation in list(self._conversations):
-            conversation.cancel()
-        if self._conversations:
-            await asyncio.wait(self._conversations)
+        for connection in list(self._connections):
+            connection.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
         await server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._conversations) >= CONNECTIONS_MAX or self._server is None:
+        if len(self._connections) >= CONNECTIONS_MAX or self._server is None:
             writer.transport.abort()
             return
-        conversation = asyncio.ensure_future(self._converse(reader, writer))
-        self._conversations.add(conversation)
-        conversation.add_done_callback(self._conversations.discard)
+        connection = asyncio.ensure_future(self._serve(reader, writer))
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(self._request_seconds_max):
                 head = await _request_head(reader)
-            async with asyncio.timeout(self._answer_seconds_max):
-                for part in await self._answer(head):
+            async with asyncio.timeout(self._response_seconds_max):
+                for part in await self._response(head):
                     writer.write(part)
                     await writer.drain()
                     await asyncio.sleep(0)  # the kernel may take megabytes without a pause
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, EOFError):
-            pass  # too slow, or gone: there is nobody to tell
+            pass  # the scraper is too slow, or gone
         except Exception:
             _log.exception("a scrape failed")
         finally:
             writer.transport.abort()
 
-    async def _answer(self, head: bytes | None) -> list[bytes]:
-        """The whole answer, in parts that are sent one after another."""
+    async def _response(self, head: bytes | None) -> list[bytes]:
+        """The whole response, in parts that are sent one after another."""
         if head is None:
-            return _answer(431, "Request Header Fields Too Large", "the request has more than 8 KiB\n")
+            return _plain_response(431, "Request Header Fields Too Large", "the request has more than 8 KiB\n")
         method, _, rest = head.split(b"\n", 1)[0].strip().partition(b" ")
         target, _, version = rest.partition(b" ")
         if not version.startswith(b"HTTP/1."):
-            return _answer(400, "Bad Request", "this is not HTTP/1.1; Kafka's clients want another port\n")
+            return _plain_response(400, "Bad Request", "this is not HTTP/1.1; Kafka's clients want another port\n")
         path = target.split(b"?", 1)[0]
         if path not in (b"/metrics", b"/health"):
-            return _answer(404, "Not Found", "there are /metrics and /health\n")
+            return _plain_response(404, "Not Found", "there are /metrics and /health\n")
         if method != b"GET":
-            return _answer(405, "Method Not Allowed", "GET it\n", "Allow: GET\r\n")
+            return _plain_response(405, "Method Not Allowed", "GET it\n", "Allow: GET\r\n")
         if path == b"/health":
-            return _answer(200, "OK", self._health() + "\n")
+            return _plain_response(200, "OK", self._health() + "\n")
         body = await self._text()
         return _head(200, "OK", self._content_type, body) + body
 
     async def _text(self) -> list[bytes]:
         parts: list[bytes] = []
-        async with self._turn:
+        async with self._one_scrape:
             for piece in self._pieces():
                 if piece:
-                    data = piece.encode(errors="replace")  # a path may hold what is no text
+                    data = piece.encode(errors="replace")  # a path may hold bytes that are no text
                     parts += [data[at : at + _SEND_BYTES] for at in range(0, len(data), _SEND_BYTES)]
                 await asyncio.sleep(0)
         return parts
 
 
 async def _request_head(reader: asyncio.StreamReader) -> bytes | None:
-    """Everything up to the empty line; None if that is too much. Raises EOFError."""
+    """All bytes up to the empty line; None if there are too many. Raises EOFError."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
         return None
 
 
-def _answer(status: int, reason: str, text: str, more: str = "") -> list[bytes]:
+def _plain_response(status: int, reason: str, text: str, more: str = "") -> list[bytes]:
     body = [text.encode()]
     return _head(status, reason, _PLAIN, body, more) + body
 

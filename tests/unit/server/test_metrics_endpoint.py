@@ -120,7 +120,7 @@ def test_who_takes_no_answer_is_hung_up_on() -> None:
         yield ""
         yield from pieces()
 
-    play(story, endpoint(endless, answer_seconds_max=0.05))
+    play(story, endpoint(endless, response_seconds_max=0.05))
 
 
 def test_one_more_than_a_handful_is_closed_at_once() -> None:
@@ -132,7 +132,7 @@ def test_one_more_than_a_handful_is_closed_at_once() -> None:
         writer.close()
         for _, each in silent:
             each.close()
-        while served._conversations:  # noqa: ASYNC110
+        while served._connections:  # noqa: ASYNC110
             await asyncio.sleep(0)
         assert (await ask(served, GET))[0] == 200
 
@@ -201,7 +201,7 @@ async def _rest(reader: asyncio.StreamReader) -> bytes:
 def test_stopping_ends_what_is_under_way() -> None:
     async def story(served: MetricsEndpoint) -> None:
         reader, writer = await dial(served)
-        while not served._conversations:  # noqa: ASYNC110
+        while not served._connections:  # noqa: ASYNC110
             await asyncio.sleep(0)
         await served.stop()
         assert await _rest(reader) == b""
