@@ -16,12 +16,9 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafkalite.spark.data_source import KafkaliteDataSource
-
 
 def load(spark: SparkSession, data_dir: str, topic: str, *, headers: bool = False) -> DataFrame:
-    """The rows of `topic`, a comma list, from the segment files in `data_dir`."""
-    spark.dataSource.register(KafkaliteDataSource)
+    """The rows of `topic`, a comma list, from the segment files in `data_dir`. Spark finds the format by itself."""
     reader = spark.read.format("kafkalite").option("path", data_dir).option("subscribe", topic)
     return reader.option("includeHeaders", str(headers).lower()).load()
 
