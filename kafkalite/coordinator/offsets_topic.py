@@ -1,8 +1,7 @@
-"""The topic behind the group coordinator: made when first needed, read when it is led, appended to by the coordinator.
+"""The topic of the group coordinator on this broker: created when first needed, loaded when led, appended to.
 
-The coordinator owns exactly the partitions that this broker leads: a partition is read when this broker is elected its
-leader (`on_election`), and its groups are dropped when it resigns (`on_resignation`).
-
+The coordinator owns exactly the partitions that this broker leads: a partition is loaded when this broker is elected
+its leader (`on_election`), and its groups are dropped when it resigns (`on_resignation`).
 Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
 """
 
@@ -10,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group_loading import StoredGroups
+from kafkalite.coordinator.effect_performer import AppendDone, Records
+from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
@@ -39,43 +39,42 @@ class OffsetsTopic:
         self._clock = clock
         self._replicas = replicas
         self._topic_admin = topic_admin
-        self._coordinator: GroupCoordinator | None = None
-        self._making: asyncio.Task[None] | None = None
-        self._is_handed_over = False  # the coordinator knows of the topic's partitions
-        self._unread: dict[int, Partition] = {}  # that are led, in the order in which they came to be
-        self._reading: asyncio.Task[None] | None = None
+        self._store: GroupStore | None = None
+        self._creating: asyncio.Task[None] | None = None
+        self._is_attached = False  # the store knows the number of the topic's partitions
+        self._unread: dict[int, Partition] = {}  # Invariant: led here and loading, in the order of their elections
+        self._loading: asyncio.Task[None] | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Whether the coordinator has the topic's partitions, at least to be loaded. If not, `await ensure()`.
+        """Whether the store has the topic's partitions, loaded or loading. If not, `await ensure()`.
 
-        That there is a topic of the name does not say so: a client may have created it.
+        It is not enough that the topic exists: a client may have created it.
         """
-        coordinator = self._coordinator
-        if self._making is not None or coordinator is None or not self._is_handed_over:
+        if self._creating is not None or self._store is None or not self._is_attached:
             return False
-        return coordinator.partition_count == self._replicas.partition_count(GROUP_METADATA_TOPIC)
+        return self._store.partition_count == self._replicas.partition_count(GROUP_METADATA_TOPIC)
 
-    def attach(self, coordinator: GroupCoordinator) -> None:
-        self._coordinator = coordinator
+    def attach(self, store: GroupStore) -> None:
+        self._store = store
 
     async def ensure(self) -> None:
-        """Make the topic if it is not there, and let the coordinator own its partitions.
+        """Create the topic if it does not exist, and load its partitions.
 
-        However many ask at once, it is made and loaded once: loading again would forget who joined meanwhile.
+        However many callers there are, it is created and loaded once: members that joined would be lost otherwise.
         """
         if self.is_ready:
             return
-        if self._making is None:
-            self._making = asyncio.ensure_future(self._make())
-        making = self._making
+        if self._creating is None:
+            self._creating = asyncio.ensure_future(self._create())
+        creating = self._creating
         try:
-            await asyncio.shield(making)
+            await asyncio.shield(creating)
         finally:
-            if making.done() and self._making is making:
-                self._making = None
+            if creating.done() and self._creating is creating:
+                self._creating = None
 
-    async def _make(self) -> None:
+    async def _create(self) -> None:
         await self._topic_admin.ensure(
             GROUP_METADATA_TOPIC,
             self._config.offsets_topic_num_partitions,
@@ -85,101 +84,101 @@ class OffsetsTopic:
                 "segment.bytes": str(self._config.offsets_topic_segment_bytes),
             },
         )
-        topic, coordinator = self._replicas.by_name[GROUP_METADATA_TOPIC], self._coordinator
-        assert coordinator is not None
-        known = coordinator.owned | coordinator.loading
-        await self._load(topic, [one for index, one in topic.partitions.items() if index not in known])
+        topic, store = self._replicas.by_name[GROUP_METADATA_TOPIC], self._store
+        assert store is not None
+        known = store.owned | store.loading
+        await self._load(topic, [each for index, each in topic.partitions.items() if index not in known])
 
     async def load(self) -> None:
-        """Read every partition that is led here into the coordinator, which answers 'loading' for it meanwhile."""
+        """Load every partition that is led here. Its groups are refused as loading meanwhile."""
         topic = self._replicas.by_name.get(GROUP_METADATA_TOPIC)
-        if topic is not None and self._coordinator is not None:
+        if topic is not None and self._store is not None:
             await self._load(topic, list(topic.partitions.values()))
 
     async def _load(self, topic: Topic, partitions: list[Partition]) -> None:
         for partition in partitions:
             self.on_election(partition)
-        self._know_count()
-        if self._reading is not None:
+        self._update_partition_count()
+        if self._loading is not None:
             try:
-                await asyncio.shield(self._reading)
+                await asyncio.shield(self._loading)
             except asyncio.CancelledError:
-                self._reading.cancel()
+                self._loading.cancel()
                 raise
         if "cleanup.policy" not in topic.overrides:
-            with _reported("made compact", topic.name):
+            with _errors_logged("made compact", topic.name):
                 await self._make_compact(topic)
 
     def on_election(self, partition: Partition) -> None:
-        """A partition that this broker leads from now on: its groups are here as soon as it is read."""
-        coordinator = self._coordinator
-        if partition.topic != GROUP_METADATA_TOPIC or coordinator is None:
+        """This broker leads the partition from now on: load it, if it is one of this topic."""
+        store = self._store
+        if partition.topic != GROUP_METADATA_TOPIC or store is None:
             return
-        self._know_count()
-        coordinator.start_loading(partition.index)
-        if partition.is_offline:  # nobody is told that its groups have no offsets: they are loading, for good
+        self._update_partition_count()
+        store.add_loading_partition(partition.index)
+        if partition.is_offline:  # loading for good, so that no client is told that its group has no offsets
             logger.error("%s-%d is offline, and its groups with it", partition.topic, partition.index)
             return
         self._unread[partition.index] = partition
-        if self._reading is None:
-            self._reading = asyncio.ensure_future(self._read_all())
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load_unread())
 
     def on_resignation(self, partition: Partition) -> None:
-        """A partition that this broker leads no longer: its groups are another's, or the topic is gone."""
-        if partition.topic == GROUP_METADATA_TOPIC and self._coordinator is not None:
+        """This broker leads the partition no longer: another does, or the topic is deleted."""
+        if partition.topic == GROUP_METADATA_TOPIC and self._store is not None:
             self._unread.pop(partition.index, None)
-            self._coordinator.unload(partition.index)
+            self._store.unload(partition.index)
 
     async def close(self) -> None:
-        """Read no further."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait({self._reading})
+        """Stop loading."""
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.wait({self._loading})
 
-    def _know_count(self) -> None:
-        """By the number of all partitions, wherever they are led, a group finds its own."""
+    def _update_partition_count(self) -> None:
+        """A group's partition depends on the number of all partitions of the topic, wherever they are led."""
         count = self._replicas.partition_count(GROUP_METADATA_TOPIC)
-        if count and self._coordinator is not None:
-            self._coordinator.partition_count = count
-            self._is_handed_over = True
+        if count and self._store is not None:
+            self._store.partition_count = count
+            self._is_attached = True
 
-    async def _read_all(self) -> None:
-        """About `TURN_BYTES` at a time, so that others are served meanwhile."""
+    async def _load_unread(self) -> None:
+        """About `TURN_BYTES` in each turn of the loop, so that other requests are served meanwhile."""
         try:
             while self._unread:
                 partition = self._unread.pop(next(iter(self._unread)))
-                await self._read_one(partition)
+                await self._load_partition(partition)
         finally:
-            self._reading = None
+            self._loading = None
 
-    async def _read_one(self, partition: Partition) -> None:
-        """Each step goes on with what the one before managed: better old groups than none until the next restart."""
-        assert self._coordinator is not None
+    async def _load_partition(self, partition: Partition) -> None:
+        """Each step continues with the result of the one before, complete or not: old groups are better than none."""
+        assert self._store is not None
         name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
-        stored = StoredGroups()
-        with _reported("read to its end", name):
-            await _read(partition, stored)
-        with _reported("decoded", name):
-            for _ in stored.finish_in_turns():
+        loader = GroupLoader()
+        with _errors_logged("read to its end", name):
+            await _read(partition, loader)
+        with _errors_logged("decoded", name):
+            for _ in loader.finish_in_turns():
                 await asyncio.sleep(0)
         if self._replicas.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
-            return  # led no longer, or anew: then it is read anew
-        with _reported("taken over", name):
-            self._coordinator.install(partition.index, stored)
+            return  # led no longer, or elected again, in which case it is loaded again
+        with _errors_logged("loaded", name):
+            self._store.load(partition.index, loader)
 
     async def _make_compact(self, topic: Topic) -> None:
-        """Whoever created the topic by hand has not thought of this, and retention would delete groups."""
+        """A client created the topic without a cleanup.policy, with which retention would delete groups."""
         await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
         logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
-    def append(self, index: int, records: list[tuple[bytes, bytes | None]], done: Callable[[ErrorCode], None]) -> None:
-        """Write one batch of (key, value) to partition `index`; `done` learns how it went."""
+    def append(self, index: int, records: Records, done: AppendDone) -> None:
+        """Write one batch of (key, value) to partition `index`; calls `done` with the error."""
         partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
         if partition is None:
             done(self._replicas.missing_partition_error(GROUP_METADATA_TOPIC, index))
             return
 
-        def appended(error: KafkaError | None) -> None:
+        def on_append(error: KafkaError | None) -> None:
             if error is not None:
                 logger.error("%s-%d takes no records: %s", GROUP_METADATA_TOPIC, index, error)
             done(ErrorCode.NONE if error is None else error.code)
@@ -189,15 +188,15 @@ class OffsetsTopic:
         try:
             result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
         except KafkaError as error:
-            appended(error)
+            on_append(error)
             return
         if result.last_offset < partition.high_watermark:
             done(ErrorCode.NONE)
         else:
-            partition.when_committed(result.last_offset, appended)
+            partition.when_committed(result.last_offset, on_append)
 
 
-async def _read(partition: Partition, stored: StoredGroups) -> None:
+async def _read(partition: Partition, loader: GroupLoader) -> None:
     turn: list[memoryview] = []
     turn_bytes = 0
     try:
@@ -205,16 +204,16 @@ async def _read(partition: Partition, stored: StoredGroups) -> None:
             turn.append(batch)
             turn_bytes += len(batch)
             if turn_bytes >= TURN_BYTES:
-                stored.read(turn)
+                loader.read(turn)
                 turn, turn_bytes = [], 0
                 await asyncio.sleep(0)
     finally:
-        stored.read(turn)  # also what lies before a damage
+        loader.read(turn)  # also the batches before a damaged one
 
 
 @contextmanager
-def _reported(deed: str, name: str) -> Iterator[None]:
-    """Whatever goes wrong in here is written down, and that is all."""
+def _errors_logged(deed: str, name: str) -> Iterator[None]:
+    """Errors are logged and go no further."""
     try:
         yield
     except KafkaError as error:

@@ -181,7 +181,7 @@ def _processors(server: SocketServer) -> Iterator[Row]:
 
 def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
     counts = dict.fromkeys(GroupState, 0)
-    for number, group in enumerate(list(groups.groups.values()), start=1):
+    for number, group in enumerate(groups.store, start=1):
         counts[group.state] += 1
         if number % _PER_PAUSE == 0:
             yield None

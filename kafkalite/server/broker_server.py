@@ -147,12 +147,12 @@ class BrokerServer:
 
     async def _load_groups(self) -> None:
         self._offsets_topic = OffsetsTopic(self.config, self.clock, self.topics, self.topic_admin)
-        self.groups = GroupCoordinator(self.config, self.clock, self._offsets_topic.append, self.topics.exists)
+        self.groups = GroupCoordinator(self.config, self.clock, self._offsets_topic.append)
         self._closing.callback(self.groups.close)
-        self._offsets_topic.attach(self.groups)
+        self._offsets_topic.attach(self.groups.store)
         self.topics.on_election = self._offsets_topic.on_election
         self.topics.on_resignation = self._offsets_topic.on_resignation
-        self.topics.when_deleted = self.groups.topic_deleted
+        self.topics.when_deleted = self.groups.offsets.on_topic_deleted
         self._closing.push_async_callback(self._offsets_topic.close)
         loading = asyncio.ensure_future(self._offsets_topic.load())
         self._closing.push_async_callback(_cancel, loading)
@@ -216,7 +216,7 @@ class BrokerServer:
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             tasks.add("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
-        tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.expire_offsets)
+        tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
         tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     def _start_cleaner(self) -> None:

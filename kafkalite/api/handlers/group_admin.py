@@ -1,6 +1,6 @@
 """FindCoordinator, DescribeGroups, ListGroups, DeleteGroups.
 
-The topic that keeps the groups is made when the first client asks for a coordinator.
+The topic that keeps the groups is created when the first client asks for a coordinator.
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
 
@@ -14,14 +14,20 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_state import DEAD, STABLE
 from kafkalite.protocol.messages.group_admin import (
     Coordinator,
+    DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
 )
@@ -33,34 +39,35 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
-NO_ERROR = "NONE"  # what Kafka says up to version 3 where nothing is wrong; the empty string from 4 on
+CLASSIC = "classic"  # the type of every group here; the others are of KIP-848 and later
+NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
 _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent producer without a transactional.id"
 
 
 def find_coordinator(
-    services: Services, request: FindCoordinatorRequest, call: RequestContext
+    services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if request.key_type == GROUP_KEY_TYPE and not services.offsets_topic.is_ready:
-        return _make_topic_and_answer(services, request, call)
-    return _coordinators(services, request, call, None)
+        return _make_topic_and_answer(services, request, context)
+    return _coordinators(services, request, context, None)
 
 
 async def _make_topic_and_answer(
-    services: Services, request: FindCoordinatorRequest, call: RequestContext
+    services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     try:
         await services.offsets_topic.ensure()
     except KafkaError as error:
-        return _coordinators(services, request, call, error)
-    return _coordinators(services, request, call, None)
+        return _coordinators(services, request, context, error)
+    return _coordinators(services, request, context, None)
 
 
 def _coordinators(
-    services: Services, request: FindCoordinatorRequest, call: RequestContext, topic_fault: KafkaError | None
+    services: Services, request: FindCoordinatorRequest, context: RequestContext, topic_error: KafkaError | None
 ) -> FindCoordinatorResponse:
-    keys = request.coordinator_keys if call.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
-    found = [_coordinator(services, request.key_type, key, call, topic_fault) for key in keys]
-    if call.api_version >= FIRST_VERSION_WITH_KEYS:
+    keys = request.coordinator_keys if context.api_version >= FIRST_VERSION_WITH_KEYS else [request.key]
+    found = [_coordinator(services, request.key_type, key, context, topic_error) for key in keys]
+    if context.api_version >= FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(coordinators=found)
     only = found[0]
     return FindCoordinatorResponse(
@@ -73,23 +80,23 @@ def _coordinators(
 
 
 def _coordinator(
-    services: Services, key_type: int, key: str, call: RequestContext, topic_fault: KafkaError | None
+    services: Services, key_type: int, key: str, context: RequestContext, topic_error: KafkaError | None
 ) -> Coordinator:
-    fault = topic_fault
+    error = topic_error
     if key_type == TRANSACTION_KEY_TYPE:
-        # an error that every client takes for final: the producer is to fail at once and not to ask again
-        fault = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
-        logger.warning("%s wants the transactional id %r: %s", call.client_id or "a client", key, _NO_TRANSACTIONS)
-    elif key_type == SHARE_KEY_TYPE and call.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
-        fault = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
+        # every client takes this error for final, so that the producer fails at once and does not ask again
+        error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
+        logger.warning("%s wants the transactional id %r: %s", context.client_id or "a client", key, _NO_TRANSACTIONS)
+    elif key_type == SHARE_KEY_TYPE and context.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
     elif key_type != GROUP_KEY_TYPE:
-        fault = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
-    elif topic_fault is not None:
-        fault = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_fault))
-    if fault is not None:
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=fault.code, error_message=fault.message)
-    leader, _ = services.leader_of(GROUP_METADATA_TOPIC, services.groups.partition_for(key))
-    broker = services.brokers.find(call.connection, leader)
+        error = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
+    elif topic_error is not None:
+        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_error))
+    if error is not None:
+        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message)
+    leader, _ = services.leader_of(GROUP_METADATA_TOPIC, services.groups.store.partition_for(key))
+    broker = services.brokers.find(context.connection, leader)
     if broker is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         message = "nobody leads the group's partition at the moment, or not on this listener"
@@ -97,19 +104,67 @@ def _coordinator(
     return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
 
 
-def describe_groups(services: Services, request: DescribeGroupsRequest, call: RequestContext) -> DescribeGroupsResponse:
-    response = services.groups.describe_groups(request, call.api_version)
+def describe_groups(
+    services: Services, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse:
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
-    for group in response.groups:
-        group.authorized_operations = operations if group.error_code == ErrorCode.NONE else NOT_ASKED
-    return response
+    groups = []
+    for group_id in dict.fromkeys(request.groups):
+        group, error = services.groups.describe(group_id)
+        if group is not None:
+            described = _described(group)
+            described.authorized_operations = operations
+        elif error:
+            described = DescribedGroup(error_code=error, group_id=group_id)
+        else:
+            described = DescribedGroup(group_id=group_id, group_state=DEAD.value, authorized_operations=operations)
+        groups.append(described)
+    return DescribeGroupsResponse(groups=groups)
 
 
-def list_groups(services: Services, request: ListGroupsRequest, call: RequestContext) -> ListGroupsResponse:
-    return services.groups.list_groups(request, call.api_version)
+def _described(group: Group) -> DescribedGroup:
+    """Metadata and assignments are shown only in a stable group, which has them complete."""
+    is_stable = group.state is STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members
+        ],
+    )
 
 
-def delete_groups(
-    services: Services, request: DeleteGroupsRequest, call: RequestContext
-) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    return services.groups.delete_groups(request)
+def list_groups(services: Services, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    error, groups = services.groups.list_groups({name.lower() for name in request.states_filter or ()})
+    types = {name.lower() for name in request.types_filter or ()}
+    if types and CLASSIC not in types:
+        groups = []
+    return ListGroupsResponse(
+        error_code=error,
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type or "",
+                group_state=group.state.value,
+                group_type=CLASSIC,
+            )
+            for group in groups
+        ],
+    )
+
+
+def delete_groups(services: Services, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
+    errors = services.groups.delete_groups(request.groups_names)
+    return DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
+    )

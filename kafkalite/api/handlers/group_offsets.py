@@ -1,127 +1,254 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: handed to the group coordinator, which keeps the offsets.
+"""OffsetCommit, OffsetFetch, OffsetDelete: the messages of each version and the offset manager's values.
 
-Version 0 of the first two is from before there was one: its offsets stand in ZooKeeper, whatever else the group has
-committed. Without ZooKeeper it is refused partition by partition, as a Kafka without one does.
-Source: KafkaApis.commitOffsetsToZookeeper and handleOffsetFetchRequestFromZookeeper (3.9).
+Version 0 of the first two is older than the group coordinator: its offsets are in ZooKeeper, apart from those that the
+group commits in later versions. Without ZooKeeper it is refused partition by partition, as a Kafka without one does.
+Source: KafkaApis.handleOffsetCommitRequest, commitOffsetsToZookeeper, handleOffsetFetchRequestFromZookeeper,
+handleOffsetDeleteRequest (3.9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
-from kafkalite.coordinator.group_offsets import Accepted, known_partitions
+from kafkalite.coordinator.offset_manager import NO_OFFSET, CommittedOffsets, OffsetToCommit
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
     OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
 
 if TYPE_CHECKING:
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 
-NO_OFFSET = -1
+FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
+FIRST_FETCH_OF_MANY_GROUPS = 8
+
+Answers = list[OffsetCommitResponsePartition]
+T = TypeVar("T")
 
 
 def offset_commit(
-    services: Services, request: OffsetCommitRequest, call: RequestContext
+    services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    if call.api_version == 0:
-        return _commit_of_old(services, request)
-    return services.groups.commit_offsets(request, call.api_version)
+    response, offsets, answers = _existing_partitions(request, services.topics.exists)
+    if not offsets:
+        return response
+    if context.api_version == 0:
+        return _commit_v0(services, request.group_id, response, offsets, answers)
+    pending = PendingResponse(partial(_with_errors, response, answers))
+    services.groups.offsets.commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        offsets,
+        request.retention_time_ms,
+        pending,
+    )
+    return pending.outcome(services.runtime.loop)
 
 
 def offset_fetch(
-    services: Services, request: OffsetFetchRequest, call: RequestContext
+    services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    if call.api_version == 0:
-        return _fetch_of_old(services, request)
-    return services.groups.fetch_offsets(request, call.api_version)
+    """Null topics mean all of them, an empty list means none."""
+    if context.api_version == 0:
+        return _fetch_v0(services, request)
+    fetch = services.groups.offsets.fetch
+    if context.api_version >= FIRST_FETCH_OF_MANY_GROUPS:
+        wanted = {each.group_id: each for each in request.groups}  # clients look answers up by group id
+        groups = [_fetched_group(name, *fetch(name, _wanted(each.topics))) for name, each in wanted.items()]
+        return OffsetFetchResponse(groups=groups)
+    error, rows = fetch(request.group_id, _wanted(request.topics))
+    if error and context.api_version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
+        return OffsetFetchResponse(error_code=error)
+    topics = _fetched_topics(rows, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    if error:  # version 1 has no error but those of the partitions
+        for partition in (each for topic in topics for each in topic.partitions):
+            partition.error_code = error
+    return OffsetFetchResponse(topics=topics)
 
 
-def offset_delete(services: Services, request: OffsetDeleteRequest, call: RequestContext) -> OffsetDeleteResponse:
-    return services.groups.delete_offsets(request)
+def offset_delete(services: Services, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
+    """A partition that is named twice is answered once."""
+    partitions = {(topic.name, each.partition_index): None for topic in request.topics for each in topic.partitions}
+    existing = [each for each in partitions if services.topics.exists(*each)]
+    error, errors = services.groups.offsets.delete(request.group_id, existing)
+    if error:
+        return OffsetDeleteResponse(error_code=error)
+    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    for name, index in partitions:
+        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))
+        code = errors.get((name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=code))
+    return OffsetDeleteResponse(topics=list(topics.values()))
 
 
-def _commit_of_old(
-    services: Services, request: OffsetCommitRequest
+# --- commit
+
+
+def _existing_partitions(
+    request: OffsetCommitRequest, exists: Callable[[str, int], bool]
+) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
+    """The response, with errors for partitions that do not exist; the offsets of the others, and their answers."""
+    offsets: list[OffsetToCommit] = []
+    answers: Answers = []
+    topics = []
+    for topic in request.topics:
+        name = topic.name
+        partitions = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answer = OffsetCommitResponsePartition(partition_index=index)
+            if exists(name, index):
+                offsets.append(
+                    (
+                        name,
+                        index,
+                        partition.committed_offset,
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
+                        partition.commit_timestamp,
+                    )
+                )
+                answers.append(answer)
+            else:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            partitions.append(answer)
+        topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
+    return OffsetCommitResponse(topics=topics), offsets, answers
+
+
+def _with_errors(response: OffsetCommitResponse, answers: Answers, errors: Sequence[ErrorCode]) -> OffsetCommitResponse:
+    for answer, error in zip(answers, errors, strict=True):
+        if error:
+            answer.error_code = error
+    return response
+
+
+def _commit_v0(
+    services: Services, group_id: str, response: OffsetCommitResponse, offsets: list[OffsetToCommit], answers: Answers
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    def exists(topic: str, partition: int) -> bool:
-        return _exists(services, topic, partition)
-
-    response, accepted = known_partitions(request, exists)
-    if not accepted:
-        return response
     if services.legacy_offsets is None:
         for topic in response.topics:
             for answer in topic.partitions:
                 answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
-    limit = services.config.offset_metadata_max_bytes
-    taken = []
-    for one in accepted:
-        if len((one[1].committed_metadata or "").encode("utf-16-le")) // 2 > limit:
-            one[2].error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    length_max = services.config.offset_metadata_max_bytes
+    accepted = {}
+    for (name, index, offset, _, metadata, _), answer in zip(offsets, answers, strict=True):
+        if len(metadata.encode("utf-16-le")) // 2 > length_max:
+            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
         else:
-            taken.append(one)
-    return _commit_to_zookeeper(services.legacy_offsets, request.group_id, taken, response)
+            accepted[name, index] = offset
+    return _commit_to_zookeeper(services.legacy_offsets, group_id, accepted, response, answers)
 
 
 async def _commit_to_zookeeper(
-    offsets: LegacyOffsets, group: str, taken: Accepted, response: OffsetCommitResponse
+    legacy_offsets: LegacyOffsets,
+    group_id: str,
+    accepted: dict[TopicPartition, int],
+    response: OffsetCommitResponse,
+    answers: Answers,
 ) -> OffsetCommitResponse:
-    error = ErrorCode.NONE
     try:
-        await offsets.commit(group, {(topic, one.partition_index): one.committed_offset for topic, one, _ in taken})
-    except KafkaError as fault:
-        error = fault.code
-    for _, _, answer in taken:
-        answer.error_code = error
+        await legacy_offsets.commit(group_id, accepted)
+    except KafkaError as refusal:
+        return _with_errors(response, answers, [ErrorCode(each.error_code) or refusal.code for each in answers])
     return response
 
 
-def _fetch_of_old(
-    services: Services, request: OffsetFetchRequest
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    asked = dict.fromkeys((topic.name, index) for topic in request.topics or () for index in topic.partition_indexes)
+# --- fetch
+
+
+def _wanted(
+    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+) -> list[tuple[str, dict[int, None]]] | None:
+    """A partition that is asked for twice is answered once, a topic without partitions not at all."""
+    if topics is None:
+        return None
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        if topic.partition_indexes:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return list(wanted.items())
+
+
+def _fetched_group(group_id: str, error: ErrorCode, rows: CommittedOffsets) -> OffsetFetchResponseGroup:
+    if error:
+        return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
+    topics = _fetched_topics(rows, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def _fetched_topics(
+    rows: CommittedOffsets, topic_type: Callable[..., T], partition_type: Callable[..., Any]
+) -> list[T]:
+    return [
+        topic_type(
+            name=name,
+            partitions=[
+                partition_type(
+                    partition_index=index,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    metadata=committed.metadata,
+                )
+                for index, committed in offsets
+            ],
+        )
+        for name, offsets in rows
+    ]
+
+
+def _fetch_v0(services: Services, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    partitions = [(name, index) for name, indexes in _wanted(request.topics) or () for index in indexes]
     if services.legacy_offsets is None:
-        return _fetched((partition, NO_OFFSET, ErrorCode.UNSUPPORTED_VERSION) for partition in asked)
-    known = {partition: _exists(services, *partition) for partition in asked}
-    return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, known)
+        return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION)
+    existing = [each for each in partitions if services.topics.exists(*each)]
+    return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, partitions, existing)
 
 
 async def _fetch_from_zookeeper(
-    offsets: LegacyOffsets, group: str, known: dict[TopicPartition, bool]
+    legacy_offsets: LegacyOffsets, group_id: str, partitions: list[TopicPartition], existing: list[TopicPartition]
 ) -> OffsetFetchResponse:
-    """`known` are the partitions that are asked for, and whether they exist."""
-    there = [partition for partition, exists in known.items() if exists]
     try:
-        found = await offsets.fetch(group, there)
-    except KafkaError as fault:
-        found = dict.fromkeys(there, (NO_OFFSET, fault.code))
-    nothing = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _fetched((partition, *found.get(partition, nothing)) for partition in known)
+        found = await legacy_offsets.fetch(group_id, existing)
+    except KafkaError as refusal:
+        found = dict.fromkeys(existing, (NO_OFFSET.offset, refusal.code))
+    return _fetched_v0(partitions, found, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _fetched(rows: Iterable[tuple[TopicPartition, int, ErrorCode]]) -> OffsetFetchResponse:
+def _fetched_v0(
+    partitions: list[TopicPartition], found: dict[TopicPartition, tuple[int, ErrorCode]], error: ErrorCode
+) -> OffsetFetchResponse:
+    """`error` is that of partitions that are not in `found`."""
     topics: dict[str, OffsetFetchResponseTopic] = {}
-    for (name, index), offset, error in rows:
+    for name, index in partitions:
+        offset, code = found.get((name, index), (NO_OFFSET.offset, error))
         topic = topics.setdefault(name, OffsetFetchResponseTopic(name=name))
         topic.partitions.append(
-            OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=error)
+            OffsetFetchResponsePartition(partition_index=index, committed_offset=offset, error_code=code)
         )
     return OffsetFetchResponse(topics=list(topics.values()))
-
-
-def _exists(services: Services, topic: str, partition: int) -> bool:
-    record = services.metadata.topics.get(topic)
-    return record is not None and partition in record.partitions

@@ -16,7 +16,7 @@ NONE = -1  # where there is no producer id, or no epoch
 
 
 def init_producer_id(
-    services: Services, request: InitProducerIdRequest, call: RequestContext
+    services: Services, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     if request.transactional_id is not None:
         code = (

@@ -1,6 +1,6 @@
-"""What a group asks the world to do, as values: tests compare lists, the coordinator performs them.
+"""The effects of a group's decisions, as values: tests compare lists, the coordinator performs them.
 
-Effects are performed in their order. A group has at most one timer of each kind; setting one replaces it.
+Effects are performed in their order. A group has at most one timer of each kind; setting a timer replaces it.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.coordinator.group.join_results import JoinResult, JoinWaiter, SyncResult, SyncWaiter
+from kafkalite.coordinator.group.membership import JoinResult, JoinWaiter, SyncResult, SyncWaiter
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.members import Member
 
 
 class GroupTimer(Enum):
-    """The three things that a group waits for."""
+    """The timers of a group, by the events that they wait for."""
 
-    JOIN = "members join"
-    SYNC = "members ask for their assignment"
-    SESSION = "members show that they live"
+    JOIN = "all members have joined"
+    SYNC = "all members have asked for their assignments"
+    SESSION = "a sign of life from each member"
 
 
 class AnswerJoin(NamedTuple):
@@ -43,33 +43,49 @@ class CancelTimer(NamedTuple):
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's assignment is on disk: the generation may go to work."""
+    """The leader's assignment is on disk: the members may have it."""
 
     generation_id: int
     assignments: Mapping[str, bytes]
 
 
 class EmptyGroupStored(NamedTuple):
-    """That the group has no members any more is on disk."""
+    """The record of the group without members is on disk."""
 
     generation_id: int
 
 
 class ReplacementStored(NamedTuple):
-    """A static member's new id is on disk. `before` is the member as it was, to go back to should that fail."""
+    """A static member's new id is on disk. `before` is the member as it was, in case the append fails."""
 
     generation_id: int
     before: Member
     member_id: str
     leader_id: str
-    can_skip_assignment: bool
+    supports_skipping_assignment: bool
 
 
 class Append(NamedTuple):
-    """Write `records` to the group's partition, then tell the group's `appended` about it with `then`."""
+    """Write `records` to the group's partition, then call the group's `on_append` with `then`."""
 
     records: list[tuple[bytes, bytes | None]]
     then: AssignmentStored | EmptyGroupStored | ReplacementStored
 
 
 Effect = AnswerJoin | AnswerSync | SetTimer | CancelTimer | Append
+
+
+class Effects:
+    """The effects of one decision in the making. `take` hands them over."""
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+
+    def add(self, *effects: Effect) -> None:
+        self._effects += effects
+
+    def take(self) -> list[Effect]:
+        effects, self._effects = self._effects, []
+        return effects

@@ -1,4 +1,4 @@
-"""Which topics a consumer says it reads: the only thing that the broker ever looks up in a member's metadata.
+"""The topics that a consumer subscribes to: all that the broker ever reads in a member's metadata.
 
 The bytes belong to the clients. Every version begins as version 0 does: version i16, topics as an array of strings.
 Source: ConsumerProtocolSubscription.json; kafka.coordinator.group.GroupMetadata.computeSubscribedTopics (3.9).
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct(">h")
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all these members; None if one of them speaks otherwise, so that nobody knows."""
+    """The topics of all these subscriptions; None if one of them cannot be read."""
     topics: set[str] = set()
     for subscription in subscriptions:
         found = _topics_of(subscription)

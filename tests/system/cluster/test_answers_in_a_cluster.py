@@ -451,7 +451,7 @@ def test_each_group_lives_where_its_partition_is_led_and_moves_with_it(together:
             assert await committed(cluster, home, group) == (NONE, 5)
             assert (await committed(cluster, away, group))[0] == ErrorCode.NOT_COORDINATOR
         for number in IDS:
-            owned = cluster.server(number).groups.owned
+            owned = cluster.server(number).groups.store.owned
             assert owned == set(cluster.topics(number).by_name[GROUP_METADATA_TOPIC].partitions)
         moved = next(group for group, home in homes.items() if home == 3)
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
@@ -467,7 +467,9 @@ def test_each_group_lives_where_its_partition_is_led_and_moves_with_it(together:
         stays = next(group for group, home in homes.items() if home == 1)
         assert (await coordinator(cluster, stays, 2)).error_code == NONE
         await cluster.start(3)
-        await cluster.until(lambda: cluster.is_led(GROUP_METADATA_TOPIC, 6) and not cluster.server(3).groups.loading)
+        await cluster.until(
+            lambda: cluster.is_led(GROUP_METADATA_TOPIC, 6) and not cluster.server(3).groups.store.loading
+        )
         assert await committed(cluster, 3, moved) == (NONE, 5)
         beat = HeartbeatRequest(group_id=moved, generation_id=joined.generation_id, member_id=joined.member_id)
         assert (await cluster.ask(3, beat, 3)).error_code in (

@@ -48,7 +48,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
     server = broker._require()
     processors = server.server.processors
     logs = server.logs.logs.values()
-    groups = server.groups.groups.values()
+    groups = server.groups.store.groups.values()
     partitions = [partition for topic in server.topics for partition in topic.partitions.values()]
     return {
         "tasks": len(asyncio.all_tasks()),
@@ -57,7 +57,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
         "requests": sum(processor.requests for processor in processors),
         "megabytes_in": sum(processor.bytes_in for processor in processors) >> 20,
         "waiters": sum(len(partition.waiters) for partition in partitions),
-        "group_timers": len(server.groups._timers),
+        "group_timers": server.groups.timer_count,
         "groups": len(groups),
         "members": sum(len(group.members) for group in groups),
         "group_states": dict(Counter(group.state.value for group in groups)),

@@ -1,4 +1,5 @@
-"""A coordinator in a world without a loop: time moves when told, the log is a list that can refuse or dawdle."""
+"""A coordinator behind its handlers, in a world without a loop: time moves when told, the log is a list that can refuse
+or dawdle."""
 
 from __future__ import annotations
 
@@ -8,9 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from kafkalite.api.handlers import group_admin, group_membership, group_offsets
+from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.group_loader import GroupLoader
 from kafkalite.protocol.messages.group_admin import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
@@ -92,18 +96,32 @@ class World:
         self.held = []  # what a dawdling log has not answered yet
         self.coordinator = self._new_coordinator()
         for partition in range(PARTITIONS):
-            self.coordinator.load(partition, [])
+            self.load(partition, [])
 
     def _new_coordinator(self):
         count = itertools.count(1)
-        return GroupCoordinator(
-            self.config,
-            self.clock,
-            self._append,
-            lambda topic, index: 0 <= index < self.topics.get(topic, 0),
-            new_uuid=lambda: f"u{next(count)}",
-            new_future=self.loop.create_future,
+        return GroupCoordinator(self.config, self.clock, self._append, new_uuid=lambda: f"u{next(count)}")
+
+    @property
+    def store(self):
+        return self.coordinator.store
+
+    @property
+    def services(self):
+        return SimpleNamespace(
+            groups=self.coordinator,
+            topics=SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0)),
+            runtime=SimpleNamespace(loop=self.loop),
         )
+
+    def handle(self, handler, request, version, client="c"):
+        return handler(self.services, request, RequestContext(SimpleNamespace(host="10.0.0.1"), version, client))
+
+    def load(self, partition, batches):
+        loader = GroupLoader()
+        loader.read(batches)
+        loader.finish()
+        self.store.load(partition, loader)
 
     def _append(self, partition, records, done):
         def answer(error=None):
@@ -134,7 +152,7 @@ class World:
         self.dawdles, self.refuses = False, ErrorCode.NONE
         self.coordinator = self._new_coordinator()
         for partition in range(PARTITIONS):
-            self.coordinator.load(partition, self.batches(partition))
+            self.load(partition, self.batches(partition))
 
     def passes(self, ms):
         self.clock.advance(ms)
@@ -163,7 +181,7 @@ class World:
             protocol_type=protocol_type,
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
         )
-        return Call(self.coordinator.join_group(request, version, client, "/10.0.0.1"))
+        return Call(self.handle(group_membership.join_group, request, version, client))
 
     def sync(self, member_id, generation, assignments=(), *, group="g", instance=None, version=3, **protocol):
         request = SyncGroupRequest(
@@ -177,13 +195,13 @@ class World:
             ],
             **protocol,
         )
-        return Call(self.coordinator.sync_group(request, version))
+        return Call(self.handle(group_membership.sync_group, request, version))
 
     def heartbeat(self, member_id, generation, *, group="g", instance=None):
         request = HeartbeatRequest(
             group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
-        return ErrorCode(self.coordinator.heartbeat(request).error_code)
+        return ErrorCode(self.handle(group_membership.heartbeat, request, 4).error_code)
 
     def leave(self, *identities, group="g", version=3):
         """Each identity is a member id, or (member id, instance id)."""
@@ -194,7 +212,7 @@ class World:
             for each in identities
         ]
         request = LeaveGroupRequest(group_id=group, member_id=members[0].member_id, members=members)
-        return self.coordinator.leave_group(request, version)
+        return self.handle(group_membership.leave_group, request, version)
 
     def commit(
         self,
@@ -246,7 +264,7 @@ class World:
                 for (topic, index), offset in offsets.items()
             ],
         )
-        return Call(self.coordinator.commit_offsets(request, version))
+        return Call(self.handle(group_offsets.offset_commit, request, version))
 
     def fetch(self, topics=None, *, group="g", version=7):
         """The raw response; `topics` maps names to partitions, None asks for all."""
@@ -260,13 +278,13 @@ class World:
                 OffsetFetchRequestGroup(group_id=each, topics=asked)
                 for each in ([group] * isinstance(group, str) or group)
             ]
-            return self.coordinator.fetch_offsets(OffsetFetchRequest(groups=groups), version)
+            return self.handle(group_offsets.offset_fetch, OffsetFetchRequest(groups=groups), version)
         asked = (
             None
             if topics is None
             else [OffsetFetchRequestTopic(name=name, partition_indexes=list(i)) for name, i in topics.items()]
         )
-        return self.coordinator.fetch_offsets(OffsetFetchRequest(group_id=group, topics=asked), version)
+        return self.handle(group_offsets.offset_fetch, OffsetFetchRequest(group_id=group, topics=asked), version)
 
     def offsets(self, group="g"):
         """{(topic, partition): offset} of everything committed."""
@@ -277,17 +295,17 @@ class World:
         }
 
     def describe(self, group="g"):
-        return self.coordinator.describe_groups(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+        return self.handle(group_admin.describe_groups, DescribeGroupsRequest(groups=[group]), 5).groups[0]
 
     def state(self, group="g"):
         return self.describe(group).group_state
 
     def groups(self, *states):
-        response = self.coordinator.list_groups(ListGroupsRequest(states_filter=list(states)), 4)
+        response = self.handle(group_admin.list_groups, ListGroupsRequest(states_filter=list(states)), 4)
         return {each.group_id: each.group_state for each in response.groups}
 
     def delete(self, *groups):
-        response = self.coordinator.delete_groups(DeleteGroupsRequest(groups_names=list(groups)))
+        response = self.handle(group_admin.delete_groups, DeleteGroupsRequest(groups_names=list(groups)), 2)
         return {each.group_id: ErrorCode(each.error_code) for each in response.results}
 
     # --- short cuts
@@ -328,7 +346,7 @@ def new_world():
     yield make
     for world in worlds:
         world.coordinator.close()
-        assert not world.coordinator._timers, "a closed coordinator has no timers"
+        assert not world.coordinator.timer_count, "a closed coordinator has no timers"
         world.loop.close()
 
 

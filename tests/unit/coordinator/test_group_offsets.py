@@ -145,9 +145,9 @@ def test_offsets_of_a_group_without_members_expire_after_the_retention(new_world
     world.passes(9_000)
     world.leave(a)
     world.passes(60 * MINUTE_MS - 1)  # counted from when the group became empty
-    assert world.coordinator.expire_offsets() == 0
+    assert world.coordinator.offsets.expire() == 0
     world.passes(1)
-    assert world.coordinator.expire_offsets() == 1
+    assert world.coordinator.offsets.expire() == 1
     assert world.groups() == {}
     assert [value for _, _, value in world.log[-2:]] == [None, None]  # the offset, and the group itself
     world.restart()
@@ -160,7 +160,7 @@ def test_offsets_of_a_working_group_expire_only_for_topics_that_it_does_not_read
     (a,), generation = world.stable("a", protocols=[("range", subscription)], session_ms=600_000)
     world.commit({("orders", 1): 1, ("clicks", 1): 1}, a, generation)
     world.passes(MINUTE_MS)
-    assert world.coordinator.expire_offsets() == 1
+    assert world.coordinator.offsets.expire() == 1
     assert world.offsets() == {("orders", 1): 1}
 
 
@@ -172,7 +172,7 @@ def test_nothing_expires_while_nobody_knows_what_the_members_read(new_world, sub
     (a,), generation = world.stable("a", protocols=[("range", subscription)], session_ms=600_000)
     world.commit({("orders", 1): 1}, a, generation)
     world.passes(5 * MINUTE_MS)
-    assert world.coordinator.expire_offsets() == 0
+    assert world.coordinator.offsets.expire() == 0
 
 
 def test_offsets_of_simple_consumers_expire_each_from_its_commit(new_world):
@@ -181,10 +181,10 @@ def test_offsets_of_simple_consumers_expire_each_from_its_commit(new_world):
     world.passes(5 * MINUTE_MS)
     world.commit({("orders", 2): 2})
     world.passes(5 * MINUTE_MS)
-    assert world.coordinator.expire_offsets() == 1
+    assert world.coordinator.offsets.expire() == 1
     assert world.offsets() == {("orders", 2): 2}
     world.passes(5 * MINUTE_MS)
-    world.coordinator.expire_offsets()
+    world.coordinator.offsets.expire()
     assert world.groups() == {}
     assert [value for _, _, value in world.log[-1:]] == [None]  # no group tombstone: there never was a group record
 
@@ -194,11 +194,11 @@ def test_an_old_client_may_ask_for_a_retention_of_its_own(world):
     world.commit({("orders", 2): 1}, retention_ms=30 * DAY_MS, version=2)
     world.restart()
     world.passes(3 * DAY_MS - 1)
-    assert world.coordinator.expire_offsets() == 0
+    assert world.coordinator.offsets.expire() == 0
     world.passes(1)
-    assert world.coordinator.expire_offsets() == 1
+    assert world.coordinator.offsets.expire() == 1
     world.passes(26 * DAY_MS)
-    assert world.coordinator.expire_offsets() == 0
+    assert world.coordinator.offsets.expire() == 0
 
 
 @pytest.mark.parametrize(
@@ -212,12 +212,12 @@ def test_no_retention_is_too_long_or_too_short_to_be_written_down(
     world.restart()
     assert world.offsets() == {("orders", 1): 1}
     world.passes(7 * DAY_MS)
-    assert world.coordinator.expire_offsets() == expired_after_the_retention_of_all
+    assert world.coordinator.offsets.expire() == expired_after_the_retention_of_all
 
 
 def test_a_retention_that_ends_where_minus_one_means_none_has_still_ended(world):
     world.commit({("orders", 1): 1}, retention_ms=-world.clock.wall_ms() - 1, version=2)
-    assert world.coordinator.expire_offsets() == 1
+    assert world.coordinator.offsets.expire() == 1
 
 
 def test_a_commit_of_which_nothing_is_written_makes_no_group(world):
@@ -231,7 +231,7 @@ def test_an_offset_whose_commit_is_under_way_does_not_expire(new_world):
     world.passes(MINUTE_MS)
     world.dawdles = True
     world.commits({("orders", 1): 2})
-    assert world.coordinator.expire_offsets() == 0
+    assert world.coordinator.offsets.expire() == 0
     world.log_answers()
     assert world.offsets() == {("orders", 1): 2}
 
@@ -241,7 +241,7 @@ def test_a_deleted_topic_takes_its_offsets_along(world):
     world.commit({("orders", 1): 1}, group="h")
     world.dawdles = True
     late = world.commits({("orders", 2): 9})
-    world.coordinator.topic_deleted("orders")
+    world.coordinator.offsets.on_topic_deleted("orders")
     while world.held:
         world.log_answers()
     assert not late.waits

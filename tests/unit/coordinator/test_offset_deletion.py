@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from kafkalite.api.handlers import group_offsets
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteRequest,
@@ -21,7 +22,7 @@ def delete(world, *partitions, group="g"):
         OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index)])
         for topic, index in partitions
     ]
-    response = world.coordinator.delete_offsets(OffsetDeleteRequest(group_id=group, topics=topics))
+    response = world.handle(group_offsets.offset_delete, OffsetDeleteRequest(group_id=group, topics=topics), 0)
     if response.error_code:
         assert response.topics == []
         return ErrorCode(response.error_code)
@@ -132,8 +133,8 @@ def test_a_commit_under_way_does_not_bring_a_deleted_offset_back(world):
 
 def test_another_brokers_groups_and_those_being_loaded_are_left_alone(world):
     world.commit({("orders", 1): 1})
-    partition = world.coordinator.partition_for("g")
-    world.coordinator.unload(partition)
+    partition = world.store.partition_for("g")
+    world.store.unload(partition)
     assert delete(world, ("orders", 1)) == ErrorCode.NOT_COORDINATOR
-    world.coordinator.start_loading(partition)
+    world.store.add_loading_partition(partition)
     assert delete(world, ("orders", 1)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

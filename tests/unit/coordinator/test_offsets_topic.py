@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,17 +14,11 @@ from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
-from kafkalite.coordinator.group.offset_store import CommittedOffset
+from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets_topic import TURN_BYTES, OffsetsTopic
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
-from kafkalite.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-)
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
@@ -32,6 +26,16 @@ from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
 
 PARTITIONS = 2  # what the broker would make of its own accord
+
+
+class Answered:
+    """Hears the errors of a commit."""
+
+    def __init__(self, errors: list[ErrorCode]) -> None:
+        self.errors = errors
+
+    def answer(self, errors: Sequence[ErrorCode]) -> None:
+        self.errors += errors
 
 
 class Life:
@@ -43,30 +47,26 @@ class Life:
         self.topics = topics
         self.topic_admin = topic_admin
         self.group_topic = OffsetsTopic(config, clock, topics, topic_admin)
-        self.coordinator = GroupCoordinator(config, clock, self.group_topic.append, lambda topic, index: True)
-        self.group_topic.attach(self.coordinator)
+        self.coordinator = GroupCoordinator(config, clock, self.group_topic.append)
+        self.store = self.coordinator.store
+        self.group_topic.attach(self.store)
 
     def commit(self, group: str, offset: int) -> ErrorCode:
-        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-        request = OffsetCommitRequest(
-            group_id=group, topics=[OffsetCommitRequestTopic(name="orders", partitions=[partition])]
-        )
-        answer = self.coordinator.commit_offsets(request, 7)
-        assert not isinstance(answer, asyncio.Future)
-        return ErrorCode(answer.topics[0].partitions[0].error_code)
+        errors: list[ErrorCode] = []
+        offsets = [("orders", 0, offset, -1, "", -1)]
+        self.coordinator.offsets.commit(group, "", None, -1, offsets, -1, Answered(errors))
+        return errors[0]
 
     def committed(self, group: str) -> int | ErrorCode:
-        answer = self.coordinator.fetch_offsets(OffsetFetchRequest(group_id=group, topics=None), 7)
-        if answer.error_code:
-            return ErrorCode(answer.error_code)
-        return answer.topics[0].partitions[0].committed_offset if answer.topics else -1
+        error, rows = self.coordinator.offsets.fetch(group, None)
+        return error or next((each.offset for _, offsets in rows for _, each in offsets), -1)
 
     @property
     def topic(self) -> Topic:
         return self.topics.by_name[GROUP_METADATA_TOPIC]
 
     def partition_of(self, group: str) -> Partition:
-        return self.topic.partitions[self.coordinator.partition_for(group)]
+        return self.topic.partitions[self.store.partition_for(group)]
 
 
 Story = Callable[[Life], Awaitable[object]]
@@ -168,9 +168,9 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
         await broker.group_topic.ensure()
         partition = broker.partition_of("g")
         key, group_key = record_codec.offset_key("g", "orders", 0), record_codec.group_key("g")
-        write(partition, key, record_codec.offset_value(CommittedOffset(500, -1, "", 1_000)))
+        write(partition, key, record_codec.offset_value(OffsetAndMetadata(500, -1, "", 1_000)))
         write(partition, group_key, record_codec.group_value(group_value))
-        kept = record_codec.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        kept = record_codec.offset_value(OffsetAndMetadata(7, -1, "x" * 4_000, 1_000))
         before = partition.log.size_bytes
         while partition.log.size_bytes < before + 2 * TURN_BYTES:
             write(partition, record_codec.offset_key("kept", "orders", 0), kept)
@@ -178,9 +178,9 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
         write(partition, group_key, None)
 
     async def second(broker: Life) -> None:
-        assert "g" not in broker.coordinator.groups
+        assert "g" not in broker.store.groups
         assert broker.committed("g") == -1
-        assert list(broker.coordinator.groups) == ["kept"]
+        assert list(broker.store.groups) == ["kept"]
 
     live(first)
     live(second)
@@ -189,17 +189,17 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
 def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> None:
     async def first(broker: Life) -> None:
         await broker.group_topic.ensure()
-        value = record_codec.offset_value(CommittedOffset(7, -1, "x" * 4_000, 1_000))
+        value = record_codec.offset_value(OffsetAndMetadata(7, -1, "x" * 4_000, 1_000))
         for _ in range(3 * TURN_BYTES // 4_000):
             write(broker.partition_of("g"), record_codec.offset_key("g", "orders", 0), value)
 
     async def second(broker: Life) -> None:
         for index in broker.topic.partitions:
-            broker.coordinator.unload(index)
+            broker.store.unload(index)
         loading = asyncio.ensure_future(broker.group_topic.load())
         await asyncio.sleep(0)
         heard = set()
-        while broker.coordinator.loading:
+        while broker.store.loading:
             heard.add(broker.committed("g"))
             await asyncio.sleep(0)
         await loading
@@ -234,10 +234,10 @@ def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
         monkeypatch.setattr(type(log), "batches", _only_for(log, damaged, type(log).batches))
         await broker.group_topic.load()
         monkeypatch.undo()
-        assert broker.coordinator.loading == set()
-        assert broker.coordinator.owned == {0, 1}
+        assert broker.store.loading == set()
+        assert broker.store.owned == {0, 1}
         found = {number for number in range(20) if broker.committed(f"g{number}") == number}
-        in_damaged = [number for number in range(20) if broker.coordinator.partition_for(f"g{number}") == 0]
+        in_damaged = [number for number in range(20) if broker.store.partition_for(f"g{number}") == 0]
         assert found == set(range(20)) - set(in_damaged[3:])
         assert f"{GROUP_METADATA_TOPIC}-0 cannot be read to its end" in caplog.text
         assert broker.commit("g0", 100) == ErrorCode.NONE
@@ -258,9 +258,9 @@ def test_a_batch_that_is_no_batch_keeps_nobody_waiting(live: Callable[[Story], N
 
     async def second(broker: Life) -> None:
         assert broker.group_topic.is_ready
-        assert broker.coordinator.loading == set()
+        assert broker.store.loading == set()
         for number in range(20):
-            whole = broker.coordinator.partition_for(f"g{number}") == 1
+            whole = broker.store.partition_for(f"g{number}") == 1
             assert broker.committed(f"g{number}") == (number if whole else -1)
 
     live(first)

@@ -14,15 +14,15 @@ from kafkalite.coordinator.group.effects import (
     GroupTimer,
     SetTimer,
 )
-from kafkalite.coordinator.group.group import Group, GroupSettings, Joining
+from kafkalite.coordinator.group.group import Group, GroupSettings
 from kafkalite.coordinator.group.group_state import (
-    COMMIT_ANSWER,
+    COMMIT_ERROR,
     ENTERED_FROM,
-    HEARTBEAT_ANSWER,
-    SYNC_ANSWER,
+    HEARTBEAT_ERROR,
+    SYNC_ERROR,
     GroupState,
 )
-from kafkalite.coordinator.group.join_results import JoinedMember, JoinResult, SyncResult
+from kafkalite.coordinator.group.membership import JoinedMember, JoinRequest, JoinResult, SyncRequest, SyncResult
 
 NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
 NOW = Moment(NOW_MS, WALL_MS)
@@ -39,10 +39,14 @@ def after(ms):
 
 
 def joining(member_id="", **changes):
-    known = Joining(
-        member_id, None, "c", "/h", REBALANCE_MS, SESSION_MS, "consumer", (("range", b"m"),), "u", False, False
+    known = JoinRequest(
+        member_id, None, "c", "/h", REBALANCE_MS, SESSION_MS, "consumer", (("range", b"m"),), False, False, "u"
     )
     return known._replace(**changes)
+
+
+def syncing(generation_id, assignments):
+    return SyncRequest("c-u", None, generation_id, None, None, assignments, False)
 
 
 def test_one_round_as_effects(group):
@@ -52,13 +56,13 @@ def test_one_round_as_effects(group):
     ]
     later_ms = NOW_MS + DELAY_MS
     result = JoinResult(ErrorCode.NONE, "c-u", 1, "consumer", "range", "c-u", False, [JoinedMember("c-u", None, b"m")])
-    assert group.expire(GroupTimer.JOIN, after(DELAY_MS)) == [
+    assert group.on_timer(GroupTimer.JOIN, after(DELAY_MS)) == [
         CancelTimer(GroupTimer.JOIN),
         AnswerJoin("a waits", result),
         SetTimer(GroupTimer.SESSION, later_ms + SESSION_MS),
         SetTimer(GroupTimer.SYNC, later_ms + REBALANCE_MS),
     ]
-    stop, store = group.sync("c-u", None, 1, None, None, {"c-u": b"all", "nobody": b"?"}, "a syncs", later_ms)
+    stop, store = group.sync(syncing(1, {"c-u": b"all", "nobody": b"?"}), "a syncs", later_ms)
     assert stop == CancelTimer(GroupTimer.SYNC)
     assert isinstance(store, Append)
     (key, value), then = store.records[0], store.then
@@ -67,7 +71,7 @@ def test_one_round_as_effects(group):
     assert [each.assignment for each in stored.members] == [b"all"]
     assert stored.current_state_timestamp == WALL_MS + DELAY_MS  # what is stored is dated by the wall clock
     assert then == AssignmentStored(1, {"c-u": b"all"})
-    assert group.appended(then, ErrorCode.NONE, after(DELAY_MS + 5)) == [
+    assert group.on_append(then, ErrorCode.NONE, after(DELAY_MS + 5)) == [
         AnswerSync("a syncs", SyncResult(ErrorCode.NONE, "consumer", "range", b"all"))
     ]
     assert group.state is GroupState.STABLE
@@ -75,17 +79,17 @@ def test_one_round_as_effects(group):
 
 def test_a_heartbeat_has_no_effects_and_the_session_timer_catches_up_by_itself(group):
     group.join(joining(), "a", NOW)
-    group.expire(GroupTimer.JOIN, NOW)
+    group.on_timer(GroupTimer.JOIN, NOW)
     for second in range(1, 9):
         assert group.heartbeat("c-u", None, 1, NOW_MS + 1000 * second) == (ErrorCode.NONE, ())
-    assert group.expire(GroupTimer.SESSION, after(SESSION_MS)) == [
+    assert group.on_timer(GroupTimer.SESSION, after(SESSION_MS)) == [
         SetTimer(GroupTimer.SESSION, NOW_MS + 8_000 + SESSION_MS)
     ]
 
 
 def test_the_tables_speak_of_every_state():
     states = set(GroupState)
-    for table in (ENTERED_FROM, HEARTBEAT_ANSWER, COMMIT_ANSWER, SYNC_ANSWER):
+    for table in (ENTERED_FROM, HEARTBEAT_ERROR, COMMIT_ERROR, SYNC_ERROR):
         assert set(table) == states
     assert GroupState.DEAD not in set().union(*ENTERED_FROM.values())
 
@@ -97,9 +101,9 @@ def test_a_closed_group_answers_whoever_waits_and_stays_silent(group):
         *(CancelTimer(timer) for timer in GroupTimer),
     ]
     for timer in GroupTimer:
-        assert group.expire(timer, after(1)) == []
+        assert group.on_timer(timer, after(1)) == []
     dead = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert group.heartbeat("c-u", None, 0, NOW_MS) == (dead, ())
-    assert group.check_commit("", None, -1, NOW_MS) == (dead, ())
+    assert group.validate_offset_commit("", None, -1, NOW_MS) == (dead, ())
     assert group.join(joining(), "b", NOW) == [AnswerJoin("b", JoinResult(dead, ""))]
-    assert group.sync("c-u", None, 0, None, None, {}, "b", NOW_MS) == [AnswerSync("b", SyncResult(dead))]
+    assert group.sync(syncing(0, {}), "b", NOW_MS) == [AnswerSync("b", SyncResult(dead))]

@@ -152,8 +152,10 @@ class GroupLife(RuleBasedStateMachine):
             return
         members = group.members
         present = list(members)
-        assert members.awaiting_join_count == sum(member.join_waiter is not None for member in present)
-        assert not any(member.join_waiter is not None and member.sync_waiter is not None for member in present)
+        rebalance = group._rebalance
+        waiters = rebalance.barrier.waiters
+        assert set(waiters) <= set(members.by_id)
+        assert not any(member.member_id in waiters and member.sync_waiter is not None for member in present)
         assert not set(members.pending) & set(members.by_id)
         assert (members.leader_id in members.by_id) if present else members.leader_id is None
         assert all(key == member.member_id for key, member in members.by_id.items())
@@ -167,8 +169,8 @@ class GroupLife(RuleBasedStateMachine):
         if group.state is not COMPLETING:
             assert not any(member.sync_waiter is not None for member in present)
         deadlines = [member.session_deadline_ms for member in present] + list(members.pending.values())
-        assert group._session_timer_ms <= min(deadlines, default=NEVER_MS)
-        assert group._pending_sync <= set(members.by_id)
+        assert rebalance.sessions.timer_ms <= min(deadlines, default=NEVER_MS)
+        assert rebalance._pending_sync <= set(members.by_id)
 
     @invariant()
     def nobody_was_told_something_else(self):
@@ -201,7 +203,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         self.settle()
         self.world.coordinator.close()
-        assert not self.world.coordinator._timers
+        assert not self.world.coordinator.timer_count
         self.world.loop.close()
 
     # --- helpers
@@ -219,7 +221,7 @@ class GroupLife(RuleBasedStateMachine):
         self.calls.append((call, sync_of))
 
     def group(self):
-        return self.world.coordinator.groups.get(GROUP)
+        return self.world.store.groups.get(GROUP)
 
     def members(self):
         group = self.group()

@@ -111,10 +111,10 @@ def answers(world):
 
 def test_while_a_partition_is_loaded_or_led_elsewhere(world):
     world.stable("a")
-    partition = world.coordinator.partition_for("g")
-    world.coordinator.unload(partition)
+    partition = world.store.partition_for("g")
+    world.store.unload(partition)
     assert set(answers(world).values()) == {ErrorCode.NOT_COORDINATOR}
-    world.coordinator.start_loading(partition)
+    world.store.add_loading_partition(partition)
     assert set(answers(world).items()) ^ set(
         dict.fromkeys(answers(world), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).items()
     ) == {
@@ -124,11 +124,11 @@ def test_while_a_partition_is_loaded_or_led_elsewhere(world):
         ("sync", ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     }
     assert world.describe().group_state == ""
-    world.coordinator.load(partition, world.batches(partition))
+    world.load(partition, world.batches(partition))
     assert world.state() == "Stable"
     batches = world.batches(partition)
     world.coordinator.close()
     assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    world.coordinator.load(partition, batches)  # loading was under way, and is too late
+    world.load(partition, batches)  # loading was under way, and is too late
     assert set(answers(world).values()) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
-    assert world.coordinator.groups == {}
+    assert world.store.groups == {}

@@ -296,7 +296,7 @@ def test_an_assignment_of_a_generation_gone_by_changes_nothing(world):
 def test_unloading_and_closing_send_everybody_away_at_once(world):
     (a, _), _ = world.stable("a", "b")
     waiting = world.join(a)
-    world.coordinator.unload(world.coordinator.partition_for("g"))
+    world.store.unload(world.store.partition_for("g"))
     assert waiting.error == ErrorCode.NOT_COORDINATOR
     assert world.join(a).error == ErrorCode.NOT_COORDINATOR
     assert world.groups() == {}

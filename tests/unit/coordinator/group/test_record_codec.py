@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
 from kafkalite.coordinator.group import record_codec
-from kafkalite.coordinator.group.offset_store import CommittedOffset
+from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group.record_codec import GroupKey, OffsetKey, versioned
 from kafkalite.protocol.records.group_records import (
     GroupMetadataValue,
@@ -87,7 +87,7 @@ def test_keys():
 def test_offset_values_of_all_versions(version):
     epoch = 5 if version >= 3 else -1
     expire_ms = COMMIT_MS + 1024 if version == 1 else -1
-    committed = CommittedOffset(42, epoch, "note", COMMIT_MS, expire_ms)
+    committed = OffsetAndMetadata(42, epoch, "note", COMMIT_MS, expire_ms)
     assert record_codec.read_offset_value(OFFSET_VALUES[version]) == committed
     if version in (1, 3):
         assert record_codec.offset_value(committed) == OFFSET_VALUES[version]
@@ -133,4 +133,4 @@ def test_what_is_written_by_hand_is_what_the_schema_says(group, topic, index, of
     key = OffsetCommitKey(group=group, topic=topic, partition=index)
     assert record_codec.offset_key(group, topic, index) == versioned(key, 1)
     value = OffsetCommitValue(offset=offset, leader_epoch=epoch, metadata=metadata, commit_timestamp=now_ms)
-    assert record_codec.offset_value(CommittedOffset(offset, epoch, metadata, now_ms)) == versioned(value, 3)
+    assert record_codec.offset_value(OffsetAndMetadata(offset, epoch, metadata, now_ms)) == versioned(value, 3)

@@ -6,8 +6,8 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import record_codec
-from kafkalite.coordinator.group.offset_store import CommittedOffset
-from kafkalite.coordinator.group_loading import KEYS_PER_TURN, StoredGroups
+from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
+from kafkalite.coordinator.group_loader import KEYS_PER_TURN, GroupLoader
 from kafkalite.protocol.records.group_records import MemberMetadata
 from kafkalite.record.batch import build_batch
 from kafkalite.record.message_set import build_message, build_set
@@ -27,7 +27,7 @@ class OffsetsLog:
         self.batches.append(memoryview(build_batch(rows, base_offset=len(self.batches), **attributes)))
 
     def commits(self, offset, topic="orders", index=0, **attributes):
-        value = record_codec.offset_value(CommittedOffset(offset, 0, "", 5))
+        value = record_codec.offset_value(OffsetAndMetadata(offset, 0, "", 5))
         self.write((record_codec.offset_key("g", topic, index), value), **attributes)
 
     def forgets(self, topic="orders", index=0, **attributes):
@@ -41,14 +41,14 @@ class OffsetsLog:
         self.write(marker, transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
 
     def read(self):
-        stored = StoredGroups()
+        stored = GroupLoader()
         stored.read(self.batches)
         stored.finish()
         return stored
 
     def read_in_turns(self):
         """The same, taken in batch by batch and decoded with rests."""
-        stored = StoredGroups()
+        stored = GroupLoader()
         for batch in self.batches:
             stored.read([batch])
         rests = sum(1 for _ in stored.finish_in_turns())
@@ -168,9 +168,7 @@ def test_records_of_corrupt_groups_do_no_harm(world):
     value = record_codec.GroupMetadataValue(
         protocol_type="", generation=2**31 - 1, protocol=None, leader="gone", members=[member, member, twin]
     )
-    world.log.append(
-        (world.coordinator.partition_for("g"), record_codec.group_key("g"), record_codec.group_value(value))
-    )
+    world.log.append((world.store.partition_for("g"), record_codec.group_key("g"), record_codec.group_value(value)))
     world.restart()
     assert [each.member_id for each in world.describe().members] == ["m"]
     assert world.heartbeat("m", 2**31 - 1, instance="i") == ErrorCode.NONE
@@ -182,24 +180,11 @@ def test_records_of_corrupt_groups_do_no_harm(world):
 
 def test_loading_twice_is_loading_afresh(world):
     world.commit({("orders", 1): 1})
-    partition = world.coordinator.partition_for("g")
+    partition = world.store.partition_for("g")
     batches = world.batches(partition)
     world.commit({("orders", 1): 2})
-    world.coordinator.load(partition, batches)
+    world.load(partition, batches)
     assert world.offsets() == {("orders", 1): 1}
-
-
-def test_a_disk_that_fails_while_loading_leaves_the_partition_unowned(world):
-    def failing():
-        yield from ()
-        raise OSError("disk")
-
-    partition = world.coordinator.partition_for("g")
-    world.coordinator.unload(partition)
-    with pytest.raises(OSError, match="disk"):
-        world.coordinator.load(partition, failing())
-    assert world.join().error == ErrorCode.NOT_COORDINATOR
-    assert not world.coordinator.loading
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -208,7 +193,7 @@ def test_what_brokers_of_before_0_11_wrote_counts_too(log, magic, codec):
     """Message sets of v0 and v1, wrappers among them, and behind them batches of today."""
 
     def words(offset, index):
-        value = record_codec.offset_value(CommittedOffset(offset, -1, "old", 5))
+        value = record_codec.offset_value(OffsetAndMetadata(offset, -1, "old", 5))
         return record_codec.offset_key("g", "orders", index), value
 
     gone = record_codec.offset_key("g", "orders", 1), None

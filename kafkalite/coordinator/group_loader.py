@@ -1,9 +1,9 @@
-"""Reading a partition of `__consumer_offsets` back: the last word on each key counts, no value means gone.
+"""Reads a partition of `__consumer_offsets`: the last record of each key counts, one without a value deletes.
 
-Only last words are decoded, when all is read. Offsets that were committed in a transaction count from its commit
-marker on; those of an aborted one, or of one that is still open at the end of the log, do not. What cannot be read is
-named and passed over: one bad record must not take a partition's groups away. 100,000 batches/s of one commit each;
-160,000 records/s in large batches.
+Only last values are decoded, at the end. Offsets that were committed in a transaction count from its commit marker on;
+those of an aborted transaction, or of one that is open at the end of the log, do not. Unreadable records are logged and
+skipped: one bad record must not take a partition's groups away. 100,000 batches/s of one commit each; 160,000 records/s
+in large batches.
 Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets (3.9).
 """
 
@@ -36,68 +36,67 @@ _MARKER = struct.Struct(">hh")  # version, type
 _COMMIT_MARKER = 1
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
 
-LastWord = tuple[bytes, int]  # a value, and its place in the log
+LastValue = tuple[bytes, int]  # a value, and its order in the log
 
 
-class StoredGroups:
-    """What a partition says when it is read from its start to its end.
+class GroupLoader:
+    """The groups and offsets of one partition, as its log has them.
 
-    `read` it in as many turns as you like, then `finish`. Until then nobody knows what is going to be deleted, and
-    `groups` and `offsets` are empty.
+    `read` the log from its start to its end in any number of turns, then `finish`. Until then it is open which keys are
+    deleted, and `groups` and `offsets` are empty.
     """
 
     __slots__ = ("_last", "_last_of_groups", "_open", "_order", "groups", "offsets")
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupMetadataValue] = {}
-        self.offsets: dict[str, OffsetStore] = {}  # by group; also of groups that never had members
-        self._last: dict[bytes, LastWord] = {}
-        self._last_of_groups: dict[bytes, LastWord] = {}
-        self._open: dict[int, dict[bytes, LastWord]] = {}  # transactions by producer id
+        self.offsets: dict[str, OffsetStore] = {}  # by group id; also of groups that never had members
+        self._last: dict[bytes, LastValue] = {}
+        self._last_of_groups: dict[bytes, LastValue] = {}
+        self._open: dict[int, dict[bytes, LastValue]] = {}  # transactions by producer id
         self._order = 0
 
     def read(self, batches: Iterable[memoryview]) -> None:
-        """Take in more of the log: each of `batches` is one or more whole batches."""
+        """Read more of the log: each of `batches` is one or more whole batches."""
         for data in batches:
             try:
-                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of v0 or v1: always one alone
+                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of v0 or v1: never more than one
                     self._read_batch(entry_header(data), data)
                     continue
                 for header, batch in iter_batches(data):
                     self._read_batch(header, batch)
             except Malformed as fault:
-                logger.error("passed over up to %d bytes of __consumer_offsets: %s", len(data), fault)
+                logger.error("skipped up to %d bytes of __consumer_offsets: %s", len(data), fault)
 
     def finish(self) -> None:
-        """The log is at its end: decode the last words."""
+        """The log is read to its end: decode the last values."""
         for _ in self.finish_in_turns():
             pass
 
     def finish_in_turns(self) -> Iterator[None]:
-        """The same with a rest after every `KEYS_PER_TURN` keys, which take 5 ms."""
+        """Like `finish`, with a yield after every `KEYS_PER_TURN` keys, which take 5 ms."""
         count = 0
-        for words, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
-            for key, word in words.items():
+        for values, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
+            for key, value in values.items():
                 try:
-                    decode(key, *word)
+                    decode(key, *value)
                 except Malformed as fault:
-                    logger.warning("passed over the last word on key %r: %s", key, fault)
+                    logger.warning("skipped the last value of key %r: %s", key, fault)
                 count += 1
                 if count % KEYS_PER_TURN == 0:
                     yield
 
     def _decode_offset(self, key: bytes, value: bytes, order: int) -> None:
-        about = read_key(key)
-        assert isinstance(about, OffsetKey)
+        decoded = read_key(key)
+        assert isinstance(decoded, OffsetKey)
         committed = read_offset_value(value, order)
-        store = self.offsets.setdefault(about.group_id, OffsetStore())
-        store.put(about.topic, about.partition, committed)
-        store.note_order(order)
+        store = self.offsets.setdefault(decoded.group_id, OffsetStore())
+        store.load(decoded.topic, decoded.partition, committed)
 
     def _decode_group(self, key: bytes, value: bytes, _: int) -> None:
-        about = read_key(key)
-        assert about is not None
-        self.groups[about.group_id] = read_group_value(value)
+        decoded = read_key(key)
+        assert decoded is not None
+        self.groups[decoded.group_id] = read_group_value(value)
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
         try:
@@ -108,7 +107,7 @@ class StoredGroups:
             else:
                 records = read_records(batch)
         except Malformed as fault:
-            logger.error("passed over %d bytes of __consumer_offsets: %s", len(batch), fault)
+            logger.error("skipped %d bytes of __consumer_offsets: %s", len(batch), fault)
             return
         attributes = header.attributes
         if attributes & CONTROL:
@@ -120,8 +119,10 @@ class StoredGroups:
             key, value = record.key, record.value
             kind = key[:2] if key is not None else b""
             if key is None or len(kind) < 2 or (value is not None and not is_known_value(value)):
-                if kind <= _GROUP_KEY:  # else a record of another group protocol, left over from another life
-                    _pass_over(record, "nobody here knows its version")
+                if kind <= _GROUP_KEY:  # else a record of a newer group protocol
+                    logger.warning(
+                        "skipped the record at offset %d of __consumer_offsets: its version is unknown", record.offset
+                    )
             elif kind in (_OFFSET_KEY, _OLD_OFFSET_KEY):
                 if value is None:
                     last.pop(_OFFSET_KEY + key[2:], None)
@@ -134,13 +135,13 @@ class StoredGroups:
                     self._last_of_groups[key] = value, self._order
 
     def _end_transaction(self, producer_id: int, records: list[Record]) -> None:
-        held = self._open.pop(producer_id, {})
+        pending = self._open.pop(producer_id, {})
         if not any(_is_commit_marker(record) for record in records):
             return
-        for key, word in held.items():
+        for key, value in pending.items():
             known = self._last.get(key)
-            if known is None or known[1] < word[1]:
-                self._last[key] = word
+            if known is None or known[1] < value[1]:
+                self._last[key] = value
 
 
 def _is_commit_marker(record: Record) -> bool:
@@ -148,7 +149,3 @@ def _is_commit_marker(record: Record) -> bool:
         return False
     _, kind = _MARKER.unpack_from(record.key)
     return bool(kind == _COMMIT_MARKER)
-
-
-def _pass_over(record: Record, reason: str) -> None:
-    logger.warning("passed over the record at offset %d of __consumer_offsets: %s", record.offset, reason)

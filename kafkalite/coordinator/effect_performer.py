@@ -1,0 +1,92 @@
+"""Performs the effects of groups: answers requests, appends records, sets timers.
+
+An append is often done before `append` returns, and calls back at once; effects that follow from it come after those
+that were asked for before it. A timer fires once; setting it again replaces it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from kafkalite.common.clock import Clock, Moment, Timer
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.effects import (
+    AnswerJoin,
+    AnswerSync,
+    Append,
+    CancelTimer,
+    Effect,
+    GroupTimer,
+    SetTimer,
+)
+from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_state import GROUP_APPEND_ERROR
+
+logger = logging.getLogger(__name__)
+
+Records = list[tuple[bytes, bytes | None]]
+AppendDone = Callable[[ErrorCode], None]
+AppendRecords = Callable[[int, Records, AppendDone], None]
+"""Writes one batch to a partition of `__consumer_offsets` and calls back with the error, often before it returns."""
+
+
+class EffectPerformer:
+    """The timers of all groups, and the effects that are still to be performed."""
+
+    __slots__ = ("_append", "_clock", "_is_performing", "_queue", "timers")
+
+    def __init__(self, clock: Clock, append: AppendRecords) -> None:
+        self.timers: dict[tuple[Group, GroupTimer], Timer] = {}
+        self._clock = clock
+        self._append = append
+        self._queue: deque[tuple[Group, Effect]] = deque()
+        self._is_performing = False
+
+    def perform(self, group: Group, effects: Sequence[Effect]) -> None:
+        """Perform the effects in their order, after those that are queued."""
+        queue = self._queue
+        queue.extend((group, effect) for effect in effects)
+        if self._is_performing:
+            return
+        self._is_performing = True
+        try:
+            while queue:
+                self._perform_one(*queue.popleft())
+        finally:
+            self._is_performing = False
+
+    def now(self) -> Moment:
+        return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
+
+    def _perform_one(self, group: Group, effect: Effect) -> None:
+        if isinstance(effect, AnswerJoin):  # noqa: SIM114 - the same words about other types
+            effect.waiter.answer(effect.result)
+        elif isinstance(effect, AnswerSync):
+            effect.waiter.answer(effect.result)
+        elif isinstance(effect, Append):
+            self._append(group.partition, effect.records, partial(self._on_append, group, effect))
+        elif isinstance(effect, SetTimer):
+            self._cancel_timer(group, effect.timer)
+            delay_ms = effect.deadline_ms - self._clock.monotonic_ms()
+            on_timer = partial(self._on_timer, group, effect.timer)
+            self.timers[group, effect.timer] = self._clock.call_later(delay_ms, on_timer)
+        elif isinstance(effect, CancelTimer):
+            self._cancel_timer(group, effect.timer)
+
+    def _on_append(self, group: Group, append: Append, error: ErrorCode) -> None:
+        if error:
+            logger.error("group %s could not be stored: %s", group.group_id, error.name)
+        error = GROUP_APPEND_ERROR.get(error, error)
+        self.perform(group, group.on_append(append.then, error, self.now()))
+
+    def _on_timer(self, group: Group, timer: GroupTimer) -> None:
+        self.timers.pop((group, timer), None)
+        self.perform(group, group.on_timer(timer, self.now()))
+
+    def _cancel_timer(self, group: Group, timer: GroupTimer) -> None:
+        running = self.timers.pop((group, timer), None)
+        if running is not None:
+            running.cancel()

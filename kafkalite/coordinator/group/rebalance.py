@@ -1,0 +1,267 @@
+"""The rebalances of one group: its state, its generation, and the join and sync phases that lead to the next one.
+
+In the join phase the members join until the join barrier is complete; they are the next generation. In the sync phase
+the leader sends the assignment, which is stored before any member gets it. `Group` decides which request leads here.
+Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata, DelayedJoin, DelayedSync} (3.9); KIP-345, KIP-814.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from kafkalite.common.clock import Moment
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.effects import (
+    AnswerJoin,
+    AnswerSync,
+    Append,
+    AssignmentStored,
+    CancelTimer,
+    Effects,
+    EmptyGroupStored,
+    GroupTimer,
+    ReplacementStored,
+    SetTimer,
+)
+from kafkalite.coordinator.group.group_state import (
+    COMMIT_ERROR,
+    COMPLETING,
+    EMPTY,
+    ENTERED_FROM,
+    HEARTBEAT_ERROR,
+    PREPARING,
+    STABLE,
+    GroupState,
+)
+from kafkalite.coordinator.group.join_barrier import JoinBarrier
+from kafkalite.coordinator.group.members import Member, Members
+from kafkalite.coordinator.group.membership import JoinResult, SyncResult
+from kafkalite.coordinator.group.record_codec import group_key, group_value
+from kafkalite.coordinator.group.session_deadlines import SessionDeadlines
+from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.protocol.records.group_records import NO_TIMESTAMP, GroupMetadataValue
+
+logger = logging.getLogger(__name__)
+
+GENERATION_MAX = (1 << 31) - 1
+
+
+class Rebalance:
+    """The current generation of a group and its way to the next. What it asks for goes to `effects`."""
+
+    __slots__ = (
+        "_effects",
+        "_group_id",
+        "_pending_sync",
+        "barrier",
+        "commit_error",
+        "generation_id",
+        "heartbeat_error",
+        "members",
+        "protocol_name",
+        "protocol_type",
+        "sessions",
+        "state",
+        "state_since_ms",
+        "subscription",
+    )
+
+    def __init__(self, group_id: str, initial_delay_ms: int, effects: Effects, wall_ms: int) -> None:
+        self.generation_id = 0
+        self.protocol_type: str | None = None  # None: the group has never had members and only keeps offsets
+        self.protocol_name: str | None = None
+        self.subscription: frozenset[str] | None = None  # the topics that this generation reads; None: unknown
+        self.state: GroupState = EMPTY
+        self.state_since_ms: int | None = wall_ms
+        self.members = Members()
+        self.barrier = JoinBarrier(initial_delay_ms)
+        self.sessions = SessionDeadlines()
+        self._group_id = group_id
+        self._pending_sync: set[str] = set()  # Invariant: ids of members that have not synced in this generation yet
+        self._effects = effects
+        self.set_state(EMPTY)
+
+    def restore(self, value: GroupMetadataValue) -> None:
+        """Take over the generation as it was stored: stable with members, empty without."""
+        self.generation_id = max(0, value.generation)
+        self.protocol_type = value.protocol_type or None
+        self.protocol_name = value.protocol
+        known_since = value.current_state_timestamp != NO_TIMESTAMP
+        self.state_since_ms = value.current_state_timestamp if known_since else None
+        self.members.restore(value)
+        if self.members:
+            self.protocol_name = value.protocol or ""
+            self.set_state(STABLE)
+        self._update_subscription()
+
+    def set_state(self, state: GroupState, wall_ms: int | None = None) -> None:
+        """With `wall_ms` it is a transition, and dated; without, the group begins or ends in this state."""
+        if wall_ms is not None:
+            assert self.state in ENTERED_FROM[state], f"{self._group_id}: {self.state} -> {state}"
+            self.state_since_ms = wall_ms
+        self.state = state
+        self.heartbeat_error = HEARTBEAT_ERROR[state]
+        self.commit_error = COMMIT_ERROR[state]
+
+    # --- the join phase
+
+    def prepare(self, now: Moment, reason: str) -> None:
+        """Begin a rebalance: members that wait for an assignment must join again."""
+        if self.state is COMPLETING:
+            self._refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now.monotonic_ms)
+        if self._pending_sync:
+            self._pending_sync.clear()
+            self._effects.add(CancelTimer(GroupTimer.SYNC))
+        was_empty = self.state is EMPTY
+        self.set_state(PREPARING, now.wall_ms)
+        logger.info("group %s rebalances after generation %d: %s", self._group_id, self.generation_id, reason)
+        self._await_joins(self.barrier.begin(self.members, was_empty=was_empty, now_ms=now.monotonic_ms), now)
+
+    def maybe_prepare(self, now: Moment, reason: str) -> None:
+        if self.state in ENTERED_FROM[PREPARING]:
+            self.prepare(now, reason)
+
+    def maybe_complete_join(self, now: Moment) -> None:
+        if self.state is PREPARING and self.barrier.is_complete(self.members):
+            self._complete_join(now)
+
+    def on_join_timer(self, now: Moment) -> None:
+        if self.state is PREPARING:
+            self._await_joins(self.barrier.extend(now.monotonic_ms), now)
+
+    def _await_joins(self, deadline_ms: int | None, now: Moment) -> None:
+        if deadline_ms is None:
+            self._complete_join(now)
+        else:
+            self._effects.add(SetTimer(GroupTimer.JOIN, deadline_ms))
+
+    def _complete_join(self, now: Moment) -> None:
+        """The members that have joined are the next generation, together with the static members."""
+        for member in self.barrier.end(self.members):
+            logger.info("group %s drops %s: it did not join in time", self._group_id, member.member_id)
+            self.forget(member.member_id)
+        members = self.members
+        if members and not members.elect_leader(self.barrier.waiters):
+            # only static members, and none has joined: wait until one joins or their sessions end
+            self._effects.add(SetTimer(GroupTimer.JOIN, now.monotonic_ms + members.rebalance_timeout_ms))
+            return
+        self._effects.add(CancelTimer(GroupTimer.JOIN))
+        self._pending_sync = set(members.by_id)
+        self.generation_id = self.generation_id + 1 if self.generation_id < GENERATION_MAX else 1
+        self.protocol_name = members.select_protocol() if members else None
+        self._update_subscription()
+        if not members:
+            self.set_state(EMPTY, now.wall_ms)
+            logger.info("group %s is empty in generation %d", self._group_id, self.generation_id)
+            self.store({}, EmptyGroupStored(self.generation_id))
+            return
+        self.set_state(COMPLETING, now.wall_ms)
+        logger.info("group %s: generation %d, %d members", self._group_id, self.generation_id, len(members))
+        for member in members:
+            member.is_new = False
+            self.answer_join(member, self.join_result(member))
+            self.renew_session(member, now.monotonic_ms)
+        self._effects.add(SetTimer(GroupTimer.SYNC, now.monotonic_ms + members.rebalance_timeout_ms))
+
+    # --- the sync phase
+
+    def remove_pending_sync(self, member_id: str) -> None:
+        if member_id in self._pending_sync:
+            self._pending_sync.discard(member_id)
+            if not self._pending_sync:
+                self._effects.add(CancelTimer(GroupTimer.SYNC))
+
+    def on_assignment_stored(self, assignments: Mapping[str, bytes], error: ErrorCode, now: Moment) -> None:
+        if error:
+            self._refuse_assignments(error, now.monotonic_ms)
+            self.maybe_prepare(now, f"its assignment could not be stored: {error.name}")
+            return
+        self.set_state(STABLE, now.wall_ms)
+        for member in self.members:
+            member.assignment = assignments.get(member.member_id, b"")
+            if member.sync_waiter is not None:
+                self.answer_sync(member, self.sync_result(member))
+                self.renew_session(member, now.monotonic_ms)
+
+    def on_sync_timer(self, now: Moment) -> None:
+        if self.state not in (COMPLETING, STABLE) or not self._pending_sync:
+            return
+        silent = sorted(self._pending_sync)
+        for member_id in silent:
+            self.forget(member_id)
+        self.prepare(now, f"{len(silent)} members did not ask for their assignment in time")
+
+    def _refuse_assignments(self, error: ErrorCode, now_ms: int) -> None:
+        for member in self.members:
+            member.assignment = b""
+            if member.sync_waiter is not None:
+                self.answer_sync(member, SyncResult(error))
+                self.renew_session(member, now_ms)
+
+    # --- one member
+
+    def renew_session(self, member: Member, now_ms: int) -> None:
+        self._effects.add(*self.sessions.renew(member, now_ms))
+
+    def rename(self, member: Member, member_id: str) -> None:
+        """Give a static member its new id."""
+        if member.member_id in self._pending_sync:
+            self._pending_sync.discard(member.member_id)
+            self._pending_sync.add(member_id)
+        self.members.rename(member, member_id)
+
+    def forget(self, member_id: str) -> None:
+        """Remove the member or the pending id. A request of the member that still waits is not answered."""
+        self.members.remove(member_id)
+        self.barrier.waiters.pop(member_id, None)
+        self._pending_sync.discard(member_id)
+
+    def answer_join(self, member: Member, result: JoinResult) -> None:
+        """Answer the member's JoinGroup if one waits."""
+        waiter = self.barrier.waiters.pop(member.member_id, None)
+        if waiter is not None:
+            self._effects.add(AnswerJoin(waiter, result))
+
+    def answer_sync(self, member: Member, result: SyncResult) -> None:
+        """Answer the member's SyncGroup if one waits."""
+        waiter, member.sync_waiter = member.sync_waiter, None
+        if waiter is not None:
+            self._effects.add(AnswerSync(waiter, result))
+
+    def join_result(self, member: Member) -> JoinResult:
+        """The current generation as `member` is told of it: only the leader is told of the other members."""
+        leads = member.member_id == self.members.leader_id
+        return JoinResult(
+            ErrorCode.NONE,
+            member.member_id,
+            self.generation_id,
+            self.protocol_type,
+            self.protocol_name,
+            self.members.leader_id or "",
+            False,
+            self.members.metadata(self.protocol_name) if leads else (),
+        )
+
+    def sync_result(self, member: Member) -> SyncResult:
+        return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
+
+    # --- the generation as it is stored
+
+    def store(
+        self, assignments: Mapping[str, bytes], then: AssignmentStored | EmptyGroupStored | ReplacementStored
+    ) -> None:
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation_id,
+            protocol=self.protocol_name,
+            leader=self.members.leader_id,
+            current_state_timestamp=NO_TIMESTAMP if self.state_since_ms is None else self.state_since_ms,
+            members=self.members.as_records(self.protocol_name, assignments),
+        )
+        self._effects.add(Append([(group_key(self._group_id), group_value(value))], then))
+
+    def _update_subscription(self) -> None:
+        self.subscription = None
+        if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+            self.subscription = subscribed_topics(member.metadata(self.protocol_name) for member in self.members)

@@ -1,0 +1,155 @@
+"""The groups of the partitions of `__consumer_offsets` that this broker leads, in memory and on disk.
+
+A group lives in the partition that its id hashes to. It is known here while that partition is `owned`; while the
+partition is `loading`, its groups are refused with COORDINATOR_LOAD_IN_PROGRESS. Changes are appended first and become
+visible when the append is done.
+Source: kafka.coordinator.group.GroupMetadataManager (3.9).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition, partition_for_id
+from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer, Records
+from kafkalite.coordinator.group.group import Group, GroupSettings
+from kafkalite.coordinator.group.group_state import EMPTY
+from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
+from kafkalite.coordinator.group_loader import GroupLoader
+
+logger = logging.getLogger(__name__)
+
+TOMBSTONES_PER_BATCH_MAX = 1_000
+
+
+class GroupStore:
+    """Groups by id. Invariant: the partition of each group is in `owned`, and no partition is owned and loading."""
+
+    def __init__(
+        self, partition_count: int, settings: GroupSettings, append: AppendRecords, performer: EffectPerformer
+    ) -> None:
+        self.partition_count = partition_count  # of the topic as it is, if it differs from the configuration
+        self.groups: dict[str, Group] = {}
+        self.owned: set[int] = set()
+        self.loading: set[int] = set()
+        self.is_closed = False
+        self.append = append
+        self.perform = performer.perform
+        self._settings = settings
+        self._now = performer.now
+
+    def __iter__(self) -> Iterator[Group]:
+        """Over a copy: groups may be removed during the iteration."""
+        return iter(list(self.groups.values()))
+
+    # --- partitions
+
+    def partition_for(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that keeps this group."""
+        return partition_for_id(group_id, self.partition_count)
+
+    def add_loading_partition(self, partition: int) -> None:
+        """From now on until it is loaded the partition's groups are refused as loading, no longer as led elsewhere."""
+        if not self.is_closed:
+            self.loading.add(partition)
+
+    def load(self, partition: int, loader: GroupLoader) -> None:
+        """Own the partition, which `loader` has read. Every member's session begins anew."""
+        if self.is_closed:
+            return
+        if partition in self.owned:
+            self.unload(partition)
+        self.loading.discard(partition)
+        self.owned.add(partition)
+        now = self._now()
+        with_offsets = [group_id for group_id, offsets in loader.offsets.items() if not offsets.is_empty]
+        for group_id in dict.fromkeys([*loader.groups, *with_offsets]):
+            value = loader.groups.get(group_id)
+            if value is None:
+                group = Group(group_id, partition, self._settings, now.wall_ms)
+            else:
+                group = Group.from_record(group_id, partition, value, self._settings, now.wall_ms)
+            group.offsets = loader.offsets.get(group_id, group.offsets)
+            self.groups[group_id] = group
+        for group in self._groups_of(partition):
+            self.perform(group, group.on_loaded(now))
+
+    def unload(self, partition: int) -> None:
+        """This broker leads the partition no longer: its groups are dropped, waiting requests get NOT_COORDINATOR."""
+        self.owned.discard(partition)
+        self.loading.discard(partition)
+        for group in self._groups_of(partition):
+            self._drop(group, ErrorCode.NOT_COORDINATOR)
+
+    def close(self) -> None:
+        """Every request from now on, and those that wait, get COORDINATOR_NOT_AVAILABLE. No timer is left.
+
+        Partitions that are being loaded are not taken in any more. Closing twice does nothing the second time.
+        """
+        self.is_closed = True
+        for group in self:
+            self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.owned.clear()
+        self.loading.clear()
+
+    # --- groups
+
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[Group | None, ErrorCode]:
+        """The group; or None with the error, which is NONE if the group just does not exist.
+
+        `may_be_empty`: an empty id is valid, too, as it is for groups that only keep offsets.
+        """
+        group = self.groups.get(group_id)
+        if group is not None and (group_id or may_be_empty):
+            return group, ErrorCode.NONE
+        return None, self.unknown_group_error(group_id, may_be_empty=may_be_empty)
+
+    def unknown_group_error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """The error for a group that is not known here; NONE if it would be if it existed."""
+        if not (group_id or may_be_empty) or not fits_string(group_id):
+            return ErrorCode.INVALID_GROUP_ID
+        if self.is_closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        partition = self.partition_for(group_id)
+        if partition in self.loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NONE if partition in self.owned else ErrorCode.NOT_COORDINATOR
+
+    def new_group(self, group_id: str) -> Group:
+        """A group without members and offsets. The caller adds it to `groups` when it gets either."""
+        return Group(group_id, self.partition_for(group_id), self._settings, self._now().wall_ms)
+
+    def remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
+        """Remove these offsets; and the group, if neither members nor offsets are left."""
+        group.offsets.remove(partitions)
+        tombstones: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]
+        if group.state is EMPTY and group.offsets.is_empty and not group.members.pending:
+            logger.info("group %s is removed in generation %d", group.group_id, group.generation_id)
+            self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if group.generation_id > 0:  # otherwise it has only kept offsets, and there is no group record
+                tombstones.append((group_key(group.group_id), None))
+        # no request waits for these: the next expiry writes those again that are lost
+        for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX):
+            batch = tombstones[start : start + TOMBSTONES_PER_BATCH_MAX]
+            self.append(group.partition, batch, partial(_log_lost_tombstones, group.group_id))
+
+    def _groups_of(self, partition: int) -> list[Group]:
+        return [group for group in self.groups.values() if group.partition == partition]
+
+    def _drop(self, group: Group, error: ErrorCode) -> None:
+        if self.groups.get(group.group_id) is group:
+            del self.groups[group.group_id]
+        self.perform(group, group.close(error))
+
+
+def fits_string(text: str) -> bool:
+    """Whether the protocol and the log have room for the text: at most 32767 bytes."""
+    return len(text) * 4 <= STRING_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
+
+
+def _log_lost_tombstones(group_id: str, error: ErrorCode) -> None:
+    if error:
+        logger.warning("could not store that offsets of group %s are removed: %s", group_id, error.name)
