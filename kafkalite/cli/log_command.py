@@ -19,7 +19,7 @@ from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDec
 
 if TYPE_CHECKING:
     from kafkalite.inspection.count_records import Count, Counted
-    from kafkalite.inspection.dump.dump import Dump
+    from kafkalite.inspection.dump.dump import DumpOptions
     from kafkalite.inspection.verify.verify import Verdict
 
 CANNOT = 2
@@ -72,7 +72,7 @@ def _dump(options: argparse.Namespace) -> int:
     from kafkalite.inspection.dump.dump import dump
     from kafkalite.inspection.files.printer import Printer
 
-    return dump(options.paths, dump_of(options), Printer(as_json=options.json))
+    return dump(options.paths, dump_options_of(options), Printer(as_json=options.json))
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -166,15 +166,15 @@ def _count_objects(counted: Counted) -> Iterator[dict[str, object]]:
         yield {"type": "topic", "topic": topic, **total.as_json()}
 
 
-def dump_settings(arguments: Sequence[str]) -> Dump:
+def dump_settings(arguments: Sequence[str]) -> DumpOptions:
     """The options of `log dump`, as they are written. Raises ConfigError."""
     parser = argparse.ArgumentParser()
     add_dump_options(parser)
-    return dump_of(parser.parse_args(arguments))
+    return dump_options_of(parser.parse_args(arguments))
 
 
 def add_dump_options(parser: argparse.ArgumentParser) -> None:
-    """Those of kafka-dump-log, under the same names."""
+    """The options of kafka-dump-log, under the same names."""
     add = parser.add_argument
     add("--deep-iteration", action="store_true", help="show every record, not only every batch")
     add("--print-data-log", action="store_true", help="show keys and values too")
@@ -189,20 +189,20 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
     add("--index-sanity-check", action="store_true", help="ask of indexes only what Kafka asks before it uses them")
 
 
-def dump_of(options: argparse.Namespace) -> Dump:
+def dump_options_of(options: argparse.Namespace) -> DumpOptions:
     """Raises ConfigError."""
-    from kafkalite.inspection.dump.dump import Dump
-    from kafkalite.inspection.dump.index_dump import IndexDump
-    from kafkalite.inspection.dump.log_text import LogDump
+    from kafkalite.inspection.dump.dump import DumpOptions
+    from kafkalite.inspection.dump.index_dump import IndexDumpOptions
+    from kafkalite.inspection.dump.log_text import LogDumpOptions
 
     decoder = _record_decoder(options)
-    logs = LogDump(
+    logs = LogDumpOptions(
         deep=options.deep_iteration or decoder is not None,
         decoder=decoder,
         metadata=not options.skip_record_metadata,
         max_bytes=options.max_bytes,
     )
-    return Dump(logs, IndexDump(options.index_sanity_check, options.verify_index_only))
+    return DumpOptions(logs, IndexDumpOptions(options.index_sanity_check, options.verify_index_only))
 
 
 def _record_decoder(options: argparse.Namespace) -> RecordDecoder | None:

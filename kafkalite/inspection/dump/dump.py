@@ -1,4 +1,4 @@
-"""`kafkalite log dump`: every file it is given, in the words of kafka-dump-log or as JSON, one object a line."""
+"""`kafkalite log dump`: the files it is given, in the words of kafka-dump-log or as JSON, one object a line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.dump.index_dump import (
-    IndexDump,
+    IndexDumpOptions,
     dump_offset_index,
     dump_snapshot,
     dump_time_index,
     dump_txn_index,
 )
 from kafkalite.inspection.dump.log_dump import dump_log
-from kafkalite.inspection.dump.log_text import LogDump
+from kafkalite.inspection.dump.log_text import LogDumpOptions
 from kafkalite.inspection.files.printer import Printer
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
@@ -25,15 +25,15 @@ _BATCHES = (LOG, CHECKPOINT)
 SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, CHECKPOINT)
 
 
-class Dump(NamedTuple):
-    """How to show what."""
+class DumpOptions(NamedTuple):
+    """How logs and indexes are shown."""
 
-    logs: LogDump = LogDump()
-    indexes: IndexDump = IndexDump()
+    logs: LogDumpOptions = LogDumpOptions()
+    indexes: IndexDumpOptions = IndexDumpOptions()
 
 
-def dump(paths: Sequence[str], how: Dump, printer: Printer) -> int:
-    """Show the files and what is in the directories. Returns the exit code: 1 when something was wrong with them.
+def dump(paths: Sequence[str], options: DumpOptions, printer: Printer) -> int:
+    """Show the files and what is in the directories. Returns the exit code: 1 when there are complaints.
 
     Raises ConfigError for a path that is not there.
     """
@@ -42,12 +42,9 @@ def dump(paths: Sequence[str], how: Dump, printer: Printer) -> int:
     failed = False
     try:
         for path in files:
-            if printer.as_json:
-                printer.object("file", path=path)
-            else:
-                printer.line(f"Dumping {path}")
+            printer.show("file", f"Dumping {path}", path=path)
             try:
-                _dump_file(path, how, printer, progress)
+                _dump_file(path, options, printer, progress)
             except (OSError, ValueError) as error:
                 failed = True
                 printer.complain(f"{path}: {error}")
@@ -57,15 +54,15 @@ def dump(paths: Sequence[str], how: Dump, printer: Printer) -> int:
     return 1 if failed or printer.complaints else 0
 
 
-def _dump_file(path: str, how: Dump, printer: Printer, progress: Progress) -> None:
+def _dump_file(path: str, options: DumpOptions, printer: Printer, progress: Progress) -> None:
     name = os.path.basename(path)
     suffix = name[name.rfind(".") :] if "." in name else ""
     if suffix in _BATCHES:
-        dump_log(path, how.logs, printer, progress.advance)
+        dump_log(path, options.logs, printer, progress.advance)
     elif suffix == OFFSET_INDEX:
-        dump_offset_index(path, how.indexes, printer)
+        dump_offset_index(path, options.indexes, printer)
     elif suffix == TIME_INDEX:
-        dump_time_index(path, how.indexes, printer)
+        dump_time_index(path, options.indexes, printer)
     elif suffix == TXN_INDEX:
         dump_txn_index(path, printer)
     elif suffix == SNAPSHOT:
@@ -82,7 +79,7 @@ def _size_bytes(path: str) -> int:
 
 
 def _files(paths: Iterable[str]) -> Iterable[str]:
-    """Files as they are; of a directory all that can be shown, in the order of their names."""
+    """Files as they are named; of a directory all that can be shown, in the order of their names."""
     for path in paths:
         if os.path.isdir(path):
             for directory, below, names in os.walk(path):

@@ -1,8 +1,8 @@
-"""What the small files of a segment hold, in the words of kafka-dump-log: indexes, aborted transactions, producers.
+"""Dump of the small files of a segment in the words of kafka-dump-log: indexes, aborted transactions, producers.
 
-An index is shown as far as it has entries (zeros at its end are what was preallocated) and every entry is held against
-the log: does a batch with that last offset begin at that position? Is that the latest time in the batch that the offset
-ends? `--index-sanity-check` asks only what Kafka asks before it uses an index.
+An index is shown as far as it has entries (zeros at its end are preallocated room) and every entry is compared with the
+log: does a batch with that last offset begin at that position? Is that the latest time in the batch that the offset
+ends? `--index-sanity-check` asks only the questions that Kafka asks before it uses an index.
 Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot), AbstractIndex,
 OffsetIndex, TimeIndex, TransactionIndex, ProducerStateManager.readSnapshot.
 """
@@ -11,41 +11,41 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.log_file import LogFile
+from kafkalite.inspection.files.log_file import SIZE_MIN, LogFile
 from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.files.record_rows import rows_of_batch
 from kafkalite.inspection.files.regular_file import read_file
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
 from kafkalite.log.state.producer_snapshot import decode_snapshot
-from kafkalite.record.batch import MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, parse_header
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
 _SEQUENCES = 1 << 31
 _WARM_BYTES = 8192  # an index is searched in its last two pages first
-_HEAD = struct.Struct(">qiibIhi")
 
 
-class IndexDump(NamedTuple):
-    """`sanity_only`: no entries, only whether Kafka would use the index; `verify_only`: hold them against the log."""
+class IndexDumpOptions(NamedTuple):
+    """`sanity_only`: no entries, only whether Kafka would use the index; `verify_only`: compare them with the log."""
 
     sanity_only: bool = False
     verify_only: bool = False
 
 
-def dump_offset_index(path: str, how: IndexDump, printer: Printer) -> None:
+def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
     base, data = _base_offset(path), read_file(path)
     entries = [(base + relative, position) for relative, position in _whole(OFFSET_ENTRY, data)]
     with LogFile(_sibling(path, ".log")) as log:
         if not entries:
-            _say(printer, path, "empty", f"{path} is empty.")
+            printer.show("check", f"{path} is empty.", path=path, result="empty")
             return
-        if how.sanity_only:
-            _tell_sanity(path, _offset_index_fault(path, base, entries, len(data)), printer)
+        if options.sanity_only:
+            _print_check(path, _offset_index_fault(path, base, entries, len(data)), printer)
             return
         mismatches = []
         for i, (offset, position) in enumerate(entries):
@@ -56,26 +56,22 @@ def dump_offset_index(path: str, how: IndexDump, printer: Printer) -> None:
                 printer.complain(f"{path}: no batch begins at position {position}, where offset {offset} should end")
             elif found[1] != offset:
                 mismatches.append((offset, found[1]))
-            if not how.verify_only:
-                if printer.as_json:
-                    printer.object("index", offset=offset, position=position)
-                else:
-                    printer.line(f"offset: {offset} position: {position}")
+            if not options.verify_only:
+                printer.show("index", f"offset: {offset} position: {position}", offset=offset, position=position)
     if mismatches:
-        mismatches.reverse()
         printer.complain(
             f"Mismatches in :{os.path.abspath(path)}",
-            *[f"  Index offset: {offset}, log offset: {there}" for offset, there in mismatches],
+            *[f"  Index offset: {offset}, log offset: {there}" for offset, there in reversed(mismatches)],
             rank=OFFSET_MISMATCH,
         )
 
 
-def dump_time_index(path: str, how: IndexDump, printer: Printer) -> None:
+def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
     """Raises OSError when the index or its log cannot be read."""
     base, data = _base_offset(path), read_file(path)
     entries = [(timestamp, base + relative) for timestamp, relative in _whole(TIME_ENTRY, data)]
-    if how.sanity_only:
-        _tell_sanity(path, _time_index_fault(path, base, entries, len(data)), printer)
+    if options.sanity_only:
+        _print_check(path, _time_index_fault(path, base, entries, len(data)), printer)
         return
     try:
         offsets = [(base + r, p) for r, p in _whole(OFFSET_ENTRY, read_file(_sibling(path, ".index")))]
@@ -99,11 +95,9 @@ def dump_time_index(path: str, how: IndexDump, printer: Printer) -> None:
                     wrong_times.append(f"  Index timestamp: {timestamp}, log timestamp: {latest}")
                 if previous >= timestamp:
                     out_of_order.append(f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}")
-            if not how.verify_only:
-                if printer.as_json:
-                    printer.object("timeindex", timestamp=timestamp, offset=offset)
-                else:
-                    printer.line(f"timestamp: {timestamp} offset: {offset}")
+            if not options.verify_only:
+                text = f"timestamp: {timestamp} offset: {offset}"
+                printer.show("timeindex", text, timestamp=timestamp, offset=offset)
             previous = timestamp
     whole_path = os.path.abspath(path)
     if wrong_times:
@@ -123,42 +117,39 @@ def dump_txn_index(path: str, printer: Printer) -> None:
                 "current version is 0"
             )
             return
-        if printer.as_json:
-            printer.object(
-                "aborted", version=version, producerId=producer_id, firstOffset=first, lastOffset=last,
-                lastStableOffset=stable,
-            )  # fmt: skip
-        else:
-            printer.line(
-                f"version: {version} producerId: {producer_id} firstOffset: {first} lastOffset: {last} "
-                f"lastStableOffset: {stable}"
-            )
+        shown = {
+            "version": version, "producerId": producer_id, "firstOffset": first, "lastOffset": last,
+            "lastStableOffset": stable,
+        }  # fmt: skip
+        printer.show("aborted", _text(shown), **shown)
 
 
 def dump_snapshot(path: str, printer: Printer) -> None:
     """Raises OSError."""
-    data = read_file(path)
     try:
-        entries, _ = decode_snapshot(data)
+        entries, _ = decode_snapshot(read_file(path))
     except Malformed as error:
         printer.complain(str(error))
         return
-    for producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn in entries:
+    for entry in entries:
+        txn = entry.txn_first_offset
         shown = {
-            "producerId": producer_id, "producerEpoch": epoch, "coordinatorEpoch": coordinator_epoch,
-            "currentTxnFirstOffset": txn if txn >= 0 else None, "lastTimestamp": timestamp,
+            "producerId": entry.producer_id, "producerEpoch": entry.epoch,
+            "coordinatorEpoch": entry.coordinator_epoch, "currentTxnFirstOffset": txn if txn >= 0 else None,
+            "lastTimestamp": entry.timestamp_ms,
         }  # fmt: skip
-        if last_offset >= 0:
-            shown |= {
-                "firstSequence": first_sequence(last_sequence, delta), "lastSequence": last_sequence,
-                "lastOffset": last_offset, "offsetDelta": delta, "timestamp": timestamp,
-            }  # fmt: skip
-        if printer.as_json:
-            printer.object("producer", **shown)
-            continue
-        shown["currentTxnFirstOffset"] = f"OptionalLong[{txn}]" if txn >= 0 else "OptionalLong.empty"  # type: ignore[assignment]
-        text = " ".join(f"{name}: {value}" for name, value in shown.items())
-        printer.line(text if last_offset >= 0 else text + " ")
+        batch = {
+            "firstSequence": first_sequence(entry.last_sequence, entry.offset_delta),
+            "lastSequence": entry.last_sequence, "lastOffset": entry.last_offset, "offsetDelta": entry.offset_delta,
+            "timestamp": entry.timestamp_ms,
+        } if entry.last_offset >= 0 else {}  # fmt: skip
+        first_offset = f"OptionalLong[{txn}]" if txn >= 0 else "OptionalLong.empty"
+        text = f"{_text({**shown, 'currentTxnFirstOffset': first_offset})} {_text(batch)}"
+        printer.show("producer", text, **shown, **batch)
+
+
+def _text(shown: Mapping[str, object]) -> str:
+    return " ".join(f"{name}: {value}" for name, value in shown.items())
 
 
 def first_sequence(last_sequence: int, delta: int) -> int:
@@ -178,16 +169,9 @@ def _whole(entry: struct.Struct, data: bytes) -> list[tuple[int, ...]]:
     return list(entry.iter_unpack(data[: len(data) // entry.size * entry.size]))
 
 
-def _say(printer: Printer, path: str, what: str, text: str) -> None:
-    if printer.as_json:
-        printer.object("check", path=path, result=what)
-    else:
-        printer.line(text)
-
-
-def _tell_sanity(path: str, fault: str | None, printer: Printer) -> None:
+def _print_check(path: str, fault: str | None, printer: Printer) -> None:
     if fault is None:
-        _say(printer, path, "passed", f"{path} passed sanity check.")
+        printer.show("check", f"{path} passed sanity check.", path=path, result="passed")
     else:
         printer.complain(fault)
 
@@ -217,14 +201,14 @@ def _time_index_fault(path: str, base: int, entries: list[tuple[int, int]], size
 
 
 def _batch_at(log: LogFile, position: int) -> tuple[int, int, int] | None:
-    """(position, last offset, size) of what begins at `position`, by its length alone; None where nothing can."""
-    head = log.read(position, _HEAD.size) if 0 <= position < log.size_bytes else b""
+    """(position, last offset, size) of the batch at `position`, by its length alone; None where none can begin."""
+    head = log.read(position, HEADER_BYTES) if 0 <= position < log.size_bytes else b""
     if len(head) < 18:
         return None
-    base_offset, length, _, magic, _, _, delta = _HEAD.unpack(head.ljust(_HEAD.size, b"\0"))
-    if length < 14 or position + length + PREFIX_BYTES > log.size_bytes:
+    header = parse_header(head.ljust(HEADER_BYTES, b"\0"))
+    if header.batch_length < SIZE_MIN or position + header.size_bytes > log.size_bytes:
         return None
-    return position, base_offset + delta if magic >= MAGIC else base_offset, length + PREFIX_BYTES
+    return position, header.last_offset if header.magic >= MAGIC else header.base_offset, header.size_bytes
 
 
 def _batch_up_to(log: LogFile, position: int, offset: int) -> tuple[int, int, int] | None:

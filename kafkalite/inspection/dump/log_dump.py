@@ -1,7 +1,7 @@
-"""What a `.log` file holds, batch by batch and record by record, in the words of kafka-dump-log.
+"""Dump of a `.log` file, batch by batch and record by record, in the words of kafka-dump-log.
 
-A large log is cut into stretches of whole batches, and put into words by as many processes as there are processors;
-what they say is told in the order of the file.
+A large log is cut into stretches of whole batches, which as many processes as there are processors turn into text; the
+texts are printed in the order of the file.
 Source: kafka.tools.DumpLogSegments.dumpLog.
 """
 
@@ -16,38 +16,36 @@ from multiprocessing.pool import AsyncResult
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.dump.log_text import NO_LIMIT, LogDump, show_windows
+from kafkalite.inspection.dump.log_text import NO_LIMIT, LogDumpOptions, LogPrinter
 from kafkalite.inspection.files.log_file import LogFile, Window
 from kafkalite.inspection.files.printer import GAPS, Complaint, Printer
 
 _PARALLEL_BYTES = 64 << 20  # below it a second process is not worth its start
 _STRETCH_BYTES = 8 << 20
-_UNKNOWN = -2  # the offset in front of a stretch that another process shows
-
-Gaps = list[tuple[int, int]]
+_UNKNOWN = -2  # the offset in front of a stretch that another process prints
 
 
-class _Shown(NamedTuple):
-    """What another process made of a stretch."""
+class _StretchText(NamedTuple):
+    """A stretch as another process printed it."""
 
     text: bytes
     complaints: list[Complaint]
     last_offset: int
-    gaps: Gaps
+    gaps: list[tuple[int, int]]
 
 
-def dump_log(path: str, how: LogDump, printer: Printer, advance: Callable[[int], None]) -> None:
+def dump_log(path: str, options: LogDumpOptions, printer: Printer, advance: Callable[[int], None]) -> None:
     """Raises OSError when the file cannot be read."""
     name = os.path.basename(path)
     if name.endswith(".log"):
         offset = int(name.split(".")[0])
-        printer.object("log", offset=offset) if printer.as_json else printer.line(f"Log starting offset: {offset}")
+        printer.show("log", f"Log starting offset: {offset}", offset=offset)
     else:
-        _say_which_snapshot(name, printer)
-    gaps: Gaps = []
+        _print_snapshot_name(name, printer)
+    log_printer = LogPrinter(options, printer)
     valid_bytes = 0
     with LogFile(path) as log:
-        end = min(log.size_bytes, how.max_bytes)
+        end = min(log.size_bytes, options.max_bytes)
 
         def windows() -> Iterator[Window]:
             nonlocal valid_bytes
@@ -60,47 +58,44 @@ def dump_log(path: str, how: LogDump, printer: Printer, advance: Callable[[int],
                 printer.complain(f"{error} in file {path}.")
 
         if end >= _PARALLEL_BYTES and (os.cpu_count() or 1) > 1 and "fork" in multiprocessing.get_all_start_methods():
-            _show_in_parallel(path, windows(), how, printer, gaps)
+            _print_in_parallel(path, windows(), options, printer, log_printer)
         else:
-            show_windows(windows(), how, printer, -1, gaps)
+            log_printer.print_windows(windows())
         trailing_bytes = end - valid_bytes
         advance(trailing_bytes)
-        if trailing_bytes and how.max_bytes == NO_LIMIT:
-            if printer.as_json:
-                printer.object("trailing", position=valid_bytes, bytes=trailing_bytes)
-            else:
-                printer.line(f"Found {trailing_bytes} invalid bytes at the end of {name}")
-    if gaps:
-        gaps.reverse()
+        if trailing_bytes and options.max_bytes == NO_LIMIT:
+            text = f"Found {trailing_bytes} invalid bytes at the end of {name}"
+            printer.show("trailing", text, position=valid_bytes, bytes=trailing_bytes)
+    if log_printer.gaps:
         printer.complain(
             f"Non-consecutive offsets in {os.path.abspath(path)}",
-            *[f"  {a} is followed by {b}" for a, b in gaps],
+            *[f"  {a} is followed by {b}" for a, b in reversed(log_printer.gaps)],
             rank=GAPS,
         )
 
 
-def _show_in_parallel(path: str, windows: Iterator[Window], how: LogDump, printer: Printer, gaps: Gaps) -> None:
+def _print_in_parallel(
+    path: str, windows: Iterator[Window], options: LogDumpOptions, printer: Printer, log_printer: LogPrinter
+) -> None:
     printer.flush()
     count = os.cpu_count() or 1
-    last_offset = -1
 
-    def take(result: AsyncResult[_Shown]) -> None:
-        nonlocal last_offset
-        shown = result.get()
-        printer.add(shown.text, shown.complaints)
-        for before, offset in shown.gaps:
-            if before != _UNKNOWN:
-                gaps.append((before, offset))
-            elif last_offset not in (-1, offset - 1):
-                gaps.append((last_offset, offset))
-        if shown.last_offset != _UNKNOWN:
-            last_offset = shown.last_offset
+    def take(result: AsyncResult[_StretchText]) -> None:
+        stretch = result.get()
+        printer.add(stretch.text, stretch.complaints)
+        for before, offset in stretch.gaps:
+            if before == _UNKNOWN:
+                log_printer.follow(offset, offset)
+            else:
+                log_printer.gaps.append((before, offset))
+        if stretch.last_offset != _UNKNOWN:
+            log_printer.last_offset = stretch.last_offset
 
-    # forked, so that a decoder need not be put into bytes; no thread was started yet
-    with multiprocessing.get_context("fork").Pool(count, _begin, (path, how, printer.as_json)) as pool:
-        waiting: deque[AsyncResult[_Shown]] = deque()
+    # forked, so that a decoder need not be pickled; no thread was started yet
+    with multiprocessing.get_context("fork").Pool(count, _begin, (path, options, printer.as_json)) as pool:
+        waiting: deque[AsyncResult[_StretchText]] = deque()
         for start, end in _stretches(windows):
-            waiting.append(pool.apply_async(_show_stretch, (start, end)))
+            waiting.append(pool.apply_async(_print_stretch, (start, end)))
             if len(waiting) > 2 * count:
                 take(waiting.popleft())
         while waiting:
@@ -121,32 +116,30 @@ def _stretches(windows: Iterator[Window]) -> Iterator[tuple[int, int]]:
 
 # in the other processes
 
-_task: tuple[str, LogDump, bool]
+_task: tuple[str, LogDumpOptions, bool]
 
 
-def _begin(path: str, how: LogDump, as_json: bool) -> None:
+def _begin(path: str, options: LogDumpOptions, as_json: bool) -> None:
     global _task
-    _task = path, how, as_json
+    _task = path, options, as_json
 
 
-def _show_stretch(start: int, end: int) -> _Shown:
-    path, how, as_json = _task
+def _print_stretch(start: int, end: int) -> _StretchText:
+    path, options, as_json = _task
     out = io.BytesIO()
     printer = Printer(out, as_json=as_json)
-    gaps: Gaps = []
+    log_printer = LogPrinter(options, printer, _UNKNOWN)
     with LogFile(path) as log:
-        last_offset = show_windows(log.windows(start, end), how, printer, _UNKNOWN, gaps)
+        log_printer.print_windows(log.windows(start, end))
     printer.flush()
-    return _Shown(out.getvalue(), printer.told, last_offset, gaps)
+    return _StretchText(out.getvalue(), printer.at_end, log_printer.last_offset, log_printer.gaps)
 
 
-def _say_which_snapshot(name: str, printer: Printer) -> None:
+def _print_snapshot_name(name: str, printer: Printer) -> None:
     """KRaft's `<end offset>-<epoch>.checkpoint`, which holds batches as a log does."""
-    stem = name.split(".")[0]
-    offset, _, epoch = stem.partition("-")
+    offset, _, epoch = name.split(".")[0].partition("-")
     if not epoch.isdigit() or not offset.isdigit():
-        printer.object("bootstrap") if printer.as_json else printer.line("KRaft bootstrap snapshot")
-    elif printer.as_json:
-        printer.object("snapshot", end_offset=int(offset), epoch=int(epoch))
-    else:
-        printer.line(f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}")
+        printer.show("bootstrap", "KRaft bootstrap snapshot")
+        return
+    numbers = {"end_offset": int(offset), "epoch": int(epoch)}
+    printer.show("snapshot", f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}", **numbers)

@@ -1,9 +1,9 @@
-"""A stretch of a log in the words of kafka-dump-log, or as JSON: batches, and records if they are asked for.
+"""Text or JSON of the batches of a log, and of their records if they are asked for, in the words of kafka-dump-log.
 
 Batches of any format are shown wherever their lengths lead, sound or not (`isvalid`). Where Kafka's tool would end with
-an exception, this one says so among the complaints and goes on with the next batch. Most of the time goes into putting
-numbers into words, so what is of v2 and in order goes through in columns, many lines at a time.
-Source: kafka.tools.DumpLogSegments.dumpLog; DefaultRecordBatch and AbstractLegacyRecordBatch for what a field means.
+an exception, there is a complaint, and the next batch follows. Most of the time goes into formatting numbers, so
+records of v2 that are in order go through in columns, many lines at a time.
+Source: kafka.tools.DumpLogSegments.dumpLog; DefaultRecordBatch and AbstractLegacyRecordBatch for the meaning of fields.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import base64
 import json
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.control_records import control_text
 from kafkalite.inspection.files.log_file import Window, is_valid
 from kafkalite.inspection.files.printer import Printer
-from kafkalite.inspection.files.record_decoders import RecordDecoder, Shown
+from kafkalite.inspection.files.record_decoders import DecodedRecord, RecordDecoder
 from kafkalite.inspection.files.record_rows import (
     Row,
     blocks_of,
@@ -31,14 +31,12 @@ from kafkalite.inspection.files.record_rows import (
     header_names,
     rows_of_batch,
     rows_of_window,
-    sequence_at,
     sequences,
     take_blocks,
 )
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
-    CRC_FROM,
     DELETE_HORIZON,
     HEADER_BYTES,
     MAGIC,
@@ -54,12 +52,12 @@ NO_LIMIT = (1 << 31) - 1
 _SEQUENCE_MAX = (1 << 31) - 1
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _LEGACY = struct.Struct(">qiIbb")
-_unpack = struct.Struct(">qiibIhiqqqhii").unpack_from
+_RECORD_LINE = "| offset: %d %s: %d keySize: %d valueSize: %d sequence: %d headerKeys: [%s]"
 _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class LogDump(NamedTuple):
-    """How logs are shown: `deep` record by record, `decoder` with their data, without `metadata` the data alone."""
+class LogDumpOptions(NamedTuple):
+    """`deep`: record by record, `decoder`: with their data, without `metadata`: the data alone."""
 
     deep: bool = False
     decoder: RecordDecoder | None = None
@@ -67,87 +65,77 @@ class LogDump(NamedTuple):
     max_bytes: int = NO_LIMIT
 
 
-def show_windows(
-    windows: Iterable[Window], how: LogDump, printer: Printer, last_offset: int, gaps: list[tuple[int, int]]
-) -> int:
-    """Show these batches; the offset of the last record. `last_offset` is that of the record in front of them, -1 for
-    none; what does not follow the one before goes to `gaps`."""
-    for window in windows:
-        if how.deep:
-            last_offset = _show_deep(window, how, printer, last_offset, gaps)
-        else:
-            _show_batches(window, printer)
-    return last_offset
+class LogPrinter:
+    """Prints batches of one log. `last_offset` is that of the last record that was printed, -1 for none; `gaps` has the
+    pairs of offsets that follow each other and are not consecutive."""
 
+    def __init__(self, options: LogDumpOptions, printer: Printer, last_offset: int = -1) -> None:
+        self.last_offset = last_offset
+        self.gaps: list[tuple[int, int]] = []
+        self._options = options
+        self._printer = printer
+        self._show_batch = _batch_object if printer.as_json else _batch_line
+        self._show_records = _record_objects if printer.as_json else _record_lines
 
-def _show_batches(window: Window, printer: Printer) -> None:
-    if not printer.as_json:
-        lines, faults = _lines_of_batches(window)
-        printer.lines(lines)
-        for fault in faults:
-            printer.complain(fault)
-        return
-    data, start, bounds = window
-    for at, end in pairwise(bounds):
-        text, fault = _batch_object(data[at:end], start + at)
-        printer.line(text)
-        if fault:
-            printer.complain(fault)
+    def print_windows(self, windows: Iterable[Window]) -> None:
+        for window in windows:
+            if self._options.deep:
+                self._print_records(window)
+                continue
+            for at, end in pairwise(window.bounds):
+                fault = self._print_batch(window.data[at:end], window.start + at)
+                if fault:
+                    self._printer.complain(fault)
 
+    def follow(self, first_offset: int, last_offset: int) -> None:
+        """Note that the records from `first_offset` to `last_offset` are printed next."""
+        if self.last_offset not in (-1, first_offset - 1):
+            self.gaps.append((self.last_offset, first_offset))
+        self.last_offset = last_offset
 
-def _show_deep(window: Window, how: LogDump, printer: Printer, last_offset: int, gaps: list[tuple[int, int]]) -> int:
-    """The offset of the last record that was shown; what does not follow the one before goes to `gaps`."""
-    columns = None if printer.as_json else columns_of_window(window)
-    if columns is not None and _is_without_gaps(columns):
-        return _show_columns(window, columns, how, printer, last_offset, gaps)
-    data, start, bounds = window
-    show = _batch_object if printer.as_json else _batch_line
-    show_records = _record_objects if printer.as_json else _record_lines
-    for at, end, rows in zip(bounds, bounds[1:], rows_of_window(window), strict=False):
-        batch = data[at:end]
-        text, fault = show(batch, start + at)
-        printer.line(text)
-        if isinstance(rows, Malformed):
-            printer.complain(fault or f"position {start + at}: {rows}")
-            continue
-        for block in rows:
-            for row in block:
-                if row[0] != last_offset + 1 and last_offset != -1:
-                    gaps.append((last_offset, row[0]))
-                last_offset = row[0]
-            printer.lines(show_records(batch, block, how))
-    return last_offset
+    def _print_batch(self, batch: memoryview, position: int) -> str:
+        """Returns the reason why Kafka's tool would not print the batch, if there is one."""
+        text, fault = self._show_batch(batch, position)
+        self._printer.line(text)
+        return fault
 
+    def _print_records(self, window: Window) -> None:
+        columns = None if self._printer.as_json else columns_of_window(window)
+        if columns is not None and _is_without_gaps(columns):
+            self._print_columns(window, columns)
+            return
+        for at, end, rows in zip(window.bounds, window.bounds[1:], rows_of_window(window), strict=False):
+            batch, position = window.data[at:end], window.start + at
+            fault = self._print_batch(batch, position)
+            if isinstance(rows, Malformed):
+                self._printer.complain(fault or f"position {position}: {rows}")
+                continue
+            for block in rows:
+                for row in block:
+                    self.follow(row[0], row[0])
+                self._printer.lines(self._show_records(batch, block, self._options))
 
-def _show_columns(
-    window: Window, columns: Columns, how: LogDump, printer: Printer, last_offset: int, gaps: list[tuple[int, int]]
-) -> int:
-    """As `_show_deep`, for batches of v2 with all their offsets: 1.1 us a record instead of 4.4 us."""
-    data, start, bounds = window
-    lines = chain.from_iterable(_lines_of_columns(block, how) for block in blocks_of(columns))
-    batches = columns.batches
-    of_batches, _ = _lines_of_batches(window)
-    counts, firsts = batches.record_count.tolist(), batches.base_offset.tolist()
-    is_control = batches.is_control.tolist()
-    for row, (at, end) in enumerate(pairwise(bounds)):
-        batch = data[at:end]
-        printer.line(of_batches[row])
-        count = counts[row]
-        if not count:
-            continue
-        if last_offset not in (-1, firsts[row] - 1):
-            gaps.append((last_offset, firsts[row]))
-        last_offset = firsts[row] + count - 1
-        if is_control[row]:
+    def _print_columns(self, window: Window, columns: Columns) -> None:
+        """As `_print_records`, for batches of v2 with all their offsets: 1.1 us a record instead of 4.4 us."""
+        lines = chain.from_iterable(_lines_of_columns(block, self._options) for block in blocks_of(columns))
+        batches = columns.batches
+        counts, firsts = batches.record_count.tolist(), batches.base_offset.tolist()
+        is_control = batches.is_control.tolist()
+        for row, (at, end) in enumerate(pairwise(window.bounds)):
+            batch, position = window.data[at:end], window.start + at
+            self._print_batch(batch, position)
+            if not counts[row]:
+                continue
+            self.follow(firsts[row], firsts[row] + counts[row] - 1)
+            if not is_control[row]:
+                for block in take_blocks(lines, counts[row]):
+                    self._printer.lines(block)
+                continue
             rows = rows_of_batch(batch)
             if isinstance(rows, Malformed):
-                printer.complain(f"position {start + at}: {rows}")
+                self._printer.complain(f"position {position}: {rows}")
             else:
-                printer.lines(_record_lines(batch, rows, how))
-        else:
-            for some in take_blocks(lines, count):
-                printer.lines(some)
-    return last_offset
+                self._printer.lines(_record_lines(batch, rows, self._options))
 
 
 def _is_without_gaps(columns: Columns) -> bool:
@@ -160,47 +148,38 @@ def _is_without_gaps(columns: Columns) -> bool:
     return bool((columns.offset == batches.base_offset[columns.batch] + in_batch).all())
 
 
-def _lines_of_columns(columns: Columns, how: LogDump) -> list[str]:
-    """What is shown of every data record."""
-    shown: list[Shown] = []
+def _lines_of_columns(columns: Columns, options: LogDumpOptions) -> list[str]:
+    """The line of every data record."""
     offsets = columns.offset.tolist()
-    if how.decoder is not None:
-        data = columns.data.tobytes()
-        keys = fields(data, columns.key_start, columns.key_end)
-        values = fields(data, columns.value_start, columns.value_end)
-        shown = list(map(how.decoder, keys, values, offsets))
-        if not how.metadata:
-            return [_bare(one) for one in shown]
-    elif not how.metadata:
-        return [""] * len(offsets)
-    key_size = np.where(columns.key_is_null, -1, columns.key_end - columns.key_start)
-    value_size = np.where(columns.value_is_null, -1, columns.value_end - columns.value_start)
-    kinds = [_TIMESTAMP_TYPES[kind] for kind in columns.timestamp_type.tolist()]
-    numbers = offsets, kinds, columns.timestamp.tolist(), key_size.tolist(), value_size.tolist()
-    names = header_names(columns)
-    if names is None:
-        parts = zip(*numbers, sequences(columns).tolist(), strict=True)
-        line = "| offset: %d %s: %d keySize: %d valueSize: %d sequence: %d headerKeys: []"
-    else:
-        parts = zip(*numbers, sequences(columns).tolist(), names, strict=True)
-        line = "| offset: %d %s: %d keySize: %d valueSize: %d sequence: %d headerKeys: [%s]"
-    lines = [line % part for part in parts]
-    if how.decoder is None:
+    lines = [""] * len(offsets)
+    if options.metadata:
+        key_size = np.where(columns.key_is_null, -1, columns.key_end - columns.key_start)
+        value_size = np.where(columns.value_is_null, -1, columns.value_end - columns.value_start)
+        kinds = [_TIMESTAMP_TYPES[kind] for kind in columns.timestamp_type.tolist()]
+        sizes = key_size.tolist(), value_size.tolist()
+        numbers = offsets, kinds, columns.timestamp.tolist(), *sizes, sequences(columns).tolist()
+        lines = [_RECORD_LINE % part for part in zip(*numbers, header_names(columns), strict=True)]
+    if options.decoder is None:
         return lines
-    return [_with_data(line, one) for line, one in zip(lines, shown, strict=True)]
+    data = columns.data.tobytes()
+    keys = fields(data, columns.key_start, columns.key_end)
+    values = fields(data, columns.value_start, columns.value_end)
+    return list(map(_with_data, lines, map(options.decoder, keys, values, offsets)))
 
 
-def _with_data(line: str, shown: Shown) -> str:
-    key, value = shown
-    return f"{line}{'' if key is None else f' key: {key}'}{'' if value is None else f' payload: {value}'}"
+def _with_data(line: str, decoded: DecodedRecord) -> str:
+    """A record's line with its data; without metadata the sign of a record stands before the key, if there is one."""
+    key, value = decoded
+    key_text = "" if key is None else f" key: {key}" if line else f"| key: {key}"
+    return f"{line}{key_text}{'' if value is None else f' payload: {value}'}"
 
 
 # batches
 
 
 def _header(batch: memoryview) -> BatchHeader:
-    """Of any format, as far as there is one: the fields of what is too short are zero."""
-    if not 0 <= batch[16] < 128 or batch[16] >= MAGIC:
+    """The header of any format, as far as there is one: the fields of a batch that is too short are zero."""
+    if batch[16] >= MAGIC:
         return parse_header(batch if len(batch) >= HEADER_BYTES else bytes(batch).ljust(HEADER_BYTES, b"\0"))
     try:
         return entry_header(batch if len(batch) > 26 else bytes(batch).ljust(27, b"\0"))
@@ -213,85 +192,46 @@ def _codec_name(codec: int) -> str:
     return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
 
 
+def _codec_fault(codec: int, position: int) -> str:
+    return "" if codec < len(CODEC_NAMES) else f"position {position}: Unknown compression type id: {codec}"
+
+
 def _batch_line(batch: memoryview, position: int) -> tuple[str, str]:
-    """The line of a batch, and what would keep Kafka's tool from showing it, if something would."""
-    header = _header(batch)
+    """The line of a batch, and the reason why Kafka's tool would not print it, if there is one. 3 us."""
     (
         base_offset, length, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, producer_id,
-        producer_epoch, base_sequence, count,
-    ) = header  # fmt: skip
-    codec = attributes & 7
+        producer_epoch, sequence, count,
+    ) = _header(batch)  # fmt: skip
+    fault = _codec_fault(attributes & CODEC_MASK, position)
     valid = "true" if is_valid(batch) else "false"
-    fault = f"position {position}: Unknown compression type id: {codec}" if codec > 4 else ""
-    name = CODEC_NAMES[codec] if codec <= 4 else f"unknown({codec})"
     if magic < MAGIC:
         kind = "NoTimestampType" if magic == 0 else _TIMESTAMP_TYPES[attributes >> 3 & 1]
         return (
             f"offset: {base_offset} position: {position} {kind}: {max_timestamp} size: {length + 12} magic: {magic} "
-            f"compresscodec: {name} crc: {crc} isvalid: {valid}"
+            f"compresscodec: {_codec_name(attributes & CODEC_MASK)} crc: {crc} isvalid: {valid}"
         ), fault
-    last_sequence = base_sequence if base_sequence < 0 or delta < 0 else base_sequence + delta & _SEQUENCE_MAX
-    if base_sequence + delta > _SEQUENCE_MAX:
-        last_sequence = sequence_at(base_sequence, delta)
+    horizon = base_timestamp if attributes & DELETE_HORIZON else -1
+    producer, kind, codec = _words(producer_id, producer_epoch, epoch, magic, attributes, horizon)
+    last_sequence = sequence if sequence < 0 or delta < 0 else (sequence + delta) & _SEQUENCE_MAX
     return (
-        f"baseOffset: {base_offset} lastOffset: {base_offset + delta} count: {count} baseSequence: {base_sequence} "
-        f"lastSequence: {last_sequence} producerId: {producer_id} producerEpoch: {producer_epoch} "
-        f"partitionLeaderEpoch: {epoch} isTransactional: {'true' if attributes & 16 else 'false'} "
-        f"isControl: {'true' if attributes & 32 else 'false'} deleteHorizonMs: "
-        f"{f'OptionalLong[{base_timestamp}]' if attributes & 64 else 'OptionalLong.empty'} position: {position} "
-        f"{'LogAppendTime' if attributes & 8 else 'CreateTime'}: {max_timestamp} size: {length + 12} magic: {magic} "
-        f"compresscodec: {name} crc: {crc} isvalid: {valid}"
+        f"baseOffset: {base_offset} lastOffset: {base_offset + delta} count: {count} baseSequence: {sequence} "
+        f"lastSequence: {last_sequence}{producer}{position}{kind}{max_timestamp} size: {length + 12}{codec}{crc} "
+        f"isvalid: {valid}"
     ), fault
 
 
-def _lines_of_batches(window: Window) -> tuple[list[str], list[str]]:
-    """As `_batch_line`, for all batches of a window: (their lines, what is wrong with them). 2 us a batch instead of
-    6 us: what most of them have in common is put in words once."""
-    data, start, bounds = window
-    words: dict[tuple[int, ...], tuple[str, str, str]] = {}
-    lines = []
-    faults = []
-    for at, end in pairwise(bounds):
-        if end - at < HEADER_BYTES or data[at + 16] != MAGIC:
-            line, fault = _batch_line(data[at:end], start + at)
-            lines.append(line)
-            faults.append(fault)
-            continue
-        (
-            base_offset, length, epoch, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id,
-            producer_epoch, sequence, count,
-        ) = _unpack(data, at)  # fmt: skip
-        key = producer_id, producer_epoch, epoch, attributes, base_timestamp if attributes & DELETE_HORIZON else 0
-        known = words.get(key)
-        if known is None or delta < 0:
-            line, fault = _batch_line(data[at:end], start + at)
-            if fault or delta < 0:
-                lines.append(line)
-                faults.append(fault)
-                continue
-            known = words[key] = _words(producer_id, producer_epoch, epoch, attributes, base_timestamp)
-        producer, kind, codec = known
-        last_sequence = (sequence + delta) & _SEQUENCE_MAX if sequence >= 0 else sequence
-        valid = "true" if crc32c(data[at + CRC_FROM : end]) == crc else "false"
-        lines.append(
-            f"baseOffset: {base_offset} lastOffset: {base_offset + delta} count: {count} baseSequence: {sequence} "
-            f"lastSequence: {last_sequence}{producer}{start + at}{kind}{max_timestamp} size: {length + 12}{codec}{crc} "
-            f"isvalid: {valid}"
-        )
-    return lines, [fault for fault in faults if fault]
-
-
+@lru_cache(1024)
 def _words(
-    producer_id: int, epoch: int, leader_epoch: int, attributes: int, base_timestamp: int
+    producer_id: int, epoch: int, leader_epoch: int, magic: int, attributes: int, horizon: int
 ) -> tuple[str, str, str]:
-    """What stands between the numbers of a batch's line."""
-    horizon = f"OptionalLong[{base_timestamp}]" if attributes & DELETE_HORIZON else "OptionalLong.empty"
+    """The words between the numbers of a batch's line, which most batches of a log have in common."""
+    horizon_text = f"OptionalLong[{horizon}]" if attributes & DELETE_HORIZON else "OptionalLong.empty"
     return (
         f" producerId: {producer_id} producerEpoch: {epoch} partitionLeaderEpoch: {leader_epoch} "
         f"isTransactional: {'true' if attributes & TRANSACTIONAL else 'false'} "
-        f"isControl: {'true' if attributes & CONTROL else 'false'} deleteHorizonMs: {horizon} position: ",
+        f"isControl: {'true' if attributes & CONTROL else 'false'} deleteHorizonMs: {horizon_text} position: ",
         f" {_TIMESTAMP_TYPES[attributes >> 3 & 1]}: ",
-        f" magic: {MAGIC} compresscodec: {CODEC_NAMES[attributes & CODEC_MASK]} crc: ",
+        f" magic: {magic} compresscodec: {_codec_name(attributes & CODEC_MASK)} crc: ",
     )
 
 
@@ -319,58 +259,47 @@ def _batch_object(batch: memoryview, position: int) -> tuple[str, str]:
         shown["timestampType"] = _TIMESTAMP_TYPES[header.timestamp_type]
         shown["maxTimestamp"] = header.max_timestamp
     shown |= {"compresscodec": _codec_name(header.codec), "crc": header.crc, "isvalid": is_valid(batch)}
-    fault = f"position {position}: Unknown compression type id: {header.codec}" if header.codec > 4 else ""
-    return _dumps(shown), fault
+    return _dumps(shown), _codec_fault(header.codec, position)
 
 
 # records
 
 
-def _record_lines(batch: memoryview, rows: list[Row], how: LogDump) -> list[str]:
+def _record_lines(batch: memoryview, rows: list[Row], options: LogDumpOptions) -> list[str]:
     header = _header(batch)
-    kind = "NoTimestampType" if not header.magic else _TIMESTAMP_TYPES[header.timestamp_type]
-    is_control = header.magic >= MAGIC and header.is_control
-    lines = []
-    if how.metadata:
-        if header.magic < MAGIC:
-            lines = [
-                f"| offset: {row.offset} {kind}: {row.timestamp} keySize: {_size(row.key)} "
-                f"valueSize: {_size(row.value)} isValid: {'true' if row.crc_is_right else 'false'} crc: {row.crc}}}"
-                for row in rows
-            ]
-        else:
-            lines = [
-                f"| offset: {offset} {kind}: {timestamp} keySize: {-1 if key is None else len(key)} valueSize: "
-                f"{-1 if value is None else len(value)} sequence: {sequence} headerKeys: "
-                f"[{','.join([name for name, _ in headers]) if headers else ''}]"
-                for offset, timestamp, sequence, key, value, headers, _, _ in rows
-            ]
+    is_legacy = header.magic < MAGIC
+    is_control = not is_legacy and header.is_control
+    kind = _TIMESTAMP_TYPES[header.timestamp_type] if header.magic else "NoTimestampType"
+    lines = [""] * len(rows)
+    if options.metadata and is_legacy:
+        lines = [
+            f"| offset: {row.offset} {kind}: {row.timestamp} keySize: {_size(row.key)} "
+            f"valueSize: {_size(row.value)} isValid: {'true' if row.crc_is_right else 'false'} crc: {row.crc}}}"
+            for row in rows
+        ]
+    elif options.metadata:
+        lines = [
+            _RECORD_LINE
+            % (offset, kind, timestamp, _size(key), _size(value), sequence, ",".join([name for name, _ in headers]))
+            for offset, timestamp, sequence, key, value, headers, _, _ in rows
+        ]
         if is_control:
             return [line + control_text(row.key, row.value) for line, row in zip(lines, rows, strict=True)]
-    decoder = how.decoder
+    decoder = options.decoder
     if decoder is None or is_control:
-        return lines or [""] * len(rows)
-    shown = [decoder(row[3], row[4], row[0]) for row in rows]
-    if not how.metadata:
-        return [_bare(one) for one in shown]
-    return [_with_data(line, one) for line, one in zip(lines, shown, strict=True)]
+        return lines
+    return [_with_data(line, decoder(row[3], row[4], row[0])) for line, row in zip(lines, rows, strict=True)]
 
 
-def _bare(shown: Shown) -> str:
-    """The data alone. The sign of a record stands before the key; without a key it is left out."""
-    key, value = shown
-    return f"{'' if key is None else f'| key: {key}'}{'' if value is None else f' payload: {value}'}"
-
-
-def _record_objects(batch: memoryview, rows: list[Row], how: LogDump) -> list[str]:
+def _record_objects(batch: memoryview, rows: list[Row], options: LogDumpOptions) -> list[str]:
     header = _header(batch)
     is_control = header.magic >= MAGIC and header.is_control
-    return [_dumps(_record_object(header, row, how, is_control)) for row in rows]
+    return [_dumps(_record_object(header, row, options, is_control)) for row in rows]
 
 
-def _record_object(header: BatchHeader, row: Row, how: LogDump, is_control: bool) -> dict[str, Any]:
+def _record_object(header: BatchHeader, row: Row, options: LogDumpOptions, is_control: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"type": "record", "offset": row.offset}
-    if how.metadata:
+    if options.metadata:
         shown |= {"timestamp": row.timestamp, "keySize": _size(row.key), "valueSize": _size(row.value)}
         if header.magic >= MAGIC:
             shown |= {"sequence": row.sequence, "headerKeys": [name for name, _ in row.headers]}
@@ -378,8 +307,8 @@ def _record_object(header: BatchHeader, row: Row, how: LogDump, is_control: bool
             shown |= {"isValid": row.crc_is_right, "crc": row.crc}
         if is_control:
             shown["control"] = control_text(row.key, row.value).strip()
-    if how.decoder is not None and not is_control:
-        shown["key"], shown["payload"] = how.decoder(row.key, row.value, row.offset)
+    if options.decoder is not None and not is_control:
+        shown["key"], shown["payload"] = options.decoder(row.key, row.value, row.offset)
         if row.headers:
             shown["headers"] = [
                 [name, None if value is None else base64.b64encode(value).decode()] for name, value in row.headers

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import TopicPartition, format_uuid, java_hash
-from kafkalite.inspection.files.record_decoders import Shown, to_json
+from kafkalite.inspection.files.record_decoders import DecodedRecord, to_json
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.records.consumer_group_records import (
@@ -61,7 +61,7 @@ TRANSACTION_STATES = (
 _TRANSACTION_VALUE_VERSION_MAX = 1
 
 
-def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> Shown:
+def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> DecodedRecord:
     """A record of `__consumer_offsets`."""
     if key is None:
         return f"Error at offset {offset}, skipping. it has no key", None
@@ -87,7 +87,7 @@ def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> 
         return f"Error at offset {offset}, skipping. {error}", None
 
 
-def decode_transaction_record(key: bytes | None, value: bytes | None, offset: int) -> Shown:
+def decode_transaction_record(key: bytes | None, value: bytes | None, offset: int) -> DecodedRecord:
     """A record of `__transaction_state`."""
     try:
         version = _version(key or b"", "key")

@@ -24,6 +24,7 @@ SIZE_MIN = 14  # of what follows the length: an empty message of format v0
 HEAD_BYTES = 17  # up to the magic, which is in the same place in all formats
 
 _PREFIX = struct.Struct(">qi")
+_CRC = struct.Struct(">I")
 _LEGACY_CRC_FROM = 16
 _LEGACY_BYTES_MIN = SIZE_MIN + PREFIX_BYTES
 
@@ -111,8 +112,6 @@ def find_bounds(data: memoryview) -> tuple[list[int], int | None]:
 
 def is_valid(batch: memoryview) -> bool:
     """Whether a whole batch of any format is as long as its header and has the right checksum."""
-    if batch[16] >= MAGIC and batch[16] < 128:
-        return len(batch) >= HEADER_BYTES and crc32c(batch[CRC_FROM:]) == int.from_bytes(batch[17:21], "big")
-    return len(batch) >= _LEGACY_BYTES_MIN and zlib.crc32(batch[_LEGACY_CRC_FROM:]) == int.from_bytes(
-        batch[12:16], "big"
-    )
+    if MAGIC <= batch[16] < 128:
+        return len(batch) >= HEADER_BYTES and crc32c(batch[CRC_FROM:]) == _CRC.unpack_from(batch, 17)[0]
+    return len(batch) >= _LEGACY_BYTES_MIN and zlib.crc32(batch[_LEGACY_CRC_FROM:]) == _CRC.unpack_from(batch, 12)[0]

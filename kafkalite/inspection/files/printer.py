@@ -1,7 +1,7 @@
-"""Where a dump goes: lines of text as kafka-dump-log prints them, or one JSON object a line.
+"""Output of a dump: lines of text as kafka-dump-log prints them, or one JSON object a line.
 
-Lines are gathered and written in large pieces. What is wrong goes to stderr at the end, as there; in JSON it stands
-among the rest as an object of the type "complaint".
+Lines are gathered and written in large pieces. Complaints go to stderr at the end, as there; in JSON they stand among
+the other lines as objects of the type "complaint".
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Any, BinaryIO
 
 _LINES_MAX = 4096
 
-# in which order Kafka's tool tells what it gathered; what ends it at once comes first
+# the order in which Kafka's tool prints the complaints that it gathered; rank 0 ends it at once, so it comes first
 OFFSET_MISMATCH, TIME_MISMATCH, TIME_DISORDER, OFFSET_NOT_FOUND, GAPS = 1, 2, 3, 4, 5
 
-Complaint = tuple[int, tuple[str, ...]]  # when it is told, and its lines
+Complaint = tuple[int, tuple[str, ...]]  # its rank and its lines
 
 
 class Printer:
-    """`complaints` is how many there were, `told` what is told at the end. With `as_json` callers give objects."""
+    """`complaints` is how many there were, `at_end` has those that are printed at the end. With `as_json` the lines are
+    JSON objects."""
 
     def __init__(self, out: BinaryIO | None = None, *, as_json: bool = False) -> None:
         self.as_json = as_json
         self.complaints = 0
+        self.at_end: list[Complaint] = []
         self._out = sys.stdout.buffer if out is None else out
         self._lines: list[str] = []
-        self.told: list[Complaint] = []
 
     def line(self, text: str) -> None:
         self._lines.append(text)
@@ -41,20 +42,27 @@ class Printer:
     def object(self, kind: str, **fields: Any) -> None:
         self.line(json.dumps({"type": kind, **fields}, separators=(",", ":")))
 
+    def show(self, kind: str, text: str, **fields: Any) -> None:
+        """One line: `text`, or an object with these fields."""
+        if self.as_json:
+            self.object(kind, **fields)
+        else:
+            self.line(text)
+
     def complain(self, *texts: str, rank: int = 0) -> None:
-        """What is wrong with what was dumped: a line, and lines that belong to it. Lower ranks are told first."""
+        """A complaint about the file: a line, and lines that belong to it. Lower ranks are printed first."""
         self.complaints += 1
         if self.as_json:
             self.object("complaint", text="\n".join(texts))
         else:
-            self.told.append((rank, texts))
+            self.at_end.append((rank, texts))
 
-    def add(self, text: bytes, told: list[Complaint]) -> None:
-        """What another printer has gathered, behind what this one has written."""
+    def add(self, text: bytes, complaints: list[Complaint]) -> None:
+        """Append the output of another printer."""
         self.flush()
         self._out.write(text)
-        self.told += told
-        self.complaints += len(told)
+        self.at_end += complaints
+        self.complaints += len(complaints)
 
     def flush(self) -> None:
         """Raises BrokenPipeError when nobody reads on."""
@@ -66,5 +74,5 @@ class Printer:
 
     def finish(self) -> None:
         self.flush()
-        for _, texts in sorted(self.told, key=lambda told: told[0]):
+        for _, texts in sorted(self.at_end, key=lambda complaint: complaint[0]):
             print(*texts, sep="\n", file=sys.stderr)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from kafkalite.common.errors import ConfigError
 
-Shown = tuple[str | None, str | None]
-RecordDecoder = Callable[[bytes | None, bytes | None, int], Shown]
+DecodedRecord = tuple[str | None, str | None]
+RecordDecoder = Callable[[bytes | None, bytes | None, int], DecodedRecord]
 FieldDecoder = Callable[[bytes], str]
 
 _REPLACEMENT = "�".encode()
@@ -62,7 +62,7 @@ def field_decoder(name: str) -> FieldDecoder:
 
 
 def plain_decoder(key: FieldDecoder, value: FieldDecoder) -> RecordDecoder:
-    def decode(key_bytes: bytes | None, value_bytes: bytes | None, _: int) -> Shown:
+    def decode(key_bytes: bytes | None, value_bytes: bytes | None, _: int) -> DecodedRecord:
         return (
             None if key_bytes is None else key(key_bytes),
             None if value_bytes is None else value(value_bytes),

@@ -154,10 +154,10 @@ def sequences(columns: Columns) -> Array:
     return np.where(base_sequence >= 0, (base_sequence + delta) & 0x7FFFFFFF, -1)
 
 
-def header_names(columns: Columns) -> list[str] | None:
-    """The names of every record's headers, with a comma between two; None where no record has any."""
+def header_names(columns: Columns) -> list[str]:
+    """The names of every record's headers, with a comma between two."""
     if not columns.header_count.any():
-        return None
+        return [""] * len(columns)
     return [",".join([name for name, _ in headers]) for headers in _headers(columns, columns.data.tobytes())]
 
 
