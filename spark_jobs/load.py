@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--format", default="parquet", help="of the output, as Spark knows it (default parquet)")
     parser.add_argument("--master", help="Spark master when not run by spark-submit (default: all cores here)")
     options = parser.parse_args(arguments)
-    # the workers shall be the Python that this is, not whichever comes first on the path
+    # workers run this Python, not the first one on the path
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"load {options.topic}")
     if options.master:

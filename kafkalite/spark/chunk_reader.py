@@ -1,4 +1,4 @@
-"""Reads a chunk of a segment as Arrow record batches: what a Spark task does.
+"""Reader of a chunk of a segment as Arrow record batches, for a Spark task.
 
 A few megabytes at a time into one buffer that is used again, whole batches of it decoded to columns, the columns to
 Arrow. Between planning and reading, retention may have renamed the file (it is found under its new name for a while)

@@ -1,4 +1,4 @@
-"""The format "kafkalite": what Spark asks of a Python data source, answered by plan and chunk reader.
+"""The format "kafkalite": a Python data source of Spark over plan and chunk reader.
 
 Planning runs once per query, in a Python process beside the driver; each chunk is one Spark partition, read in a Python
 worker of an executor. A schema given by the user may leave columns out, which saves the work of making them: Spark does
@@ -33,7 +33,7 @@ _DDL = {
 
 
 class KafkaliteDataSource(DataSource):
-    """Topics of a data directory as rows. See `kafkalite.spark.options` for what can be asked."""
+    """Topics of a data directory as rows. See `kafkalite.spark.options`."""
 
     @classmethod
     def name(cls) -> str:

@@ -50,7 +50,7 @@ Offsets = int | Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What to read, where and how."""
+    """A read: its topics, offsets and limits."""
 
     path: str
     topics: tuple[str, ...] | None
@@ -80,10 +80,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         _topics(values.get("subscribe")),
         _pattern(values.get("subscribepattern")),
         _assigned(values.get("assign")),
-        _offsets(
-            "startingOffsets", values.get("startingoffsets", "earliest"), {"earliest": EARLIEST, "latest": LATEST}
-        ),
-        _offsets("endingOffsets", values.get("endingoffsets", "latest"), {"latest": LATEST}),
+        _offsets("startingOffsets", values.get("startingoffsets", "earliest"), _STARTS),
+        _offsets("endingOffsets", values.get("endingoffsets", "latest"), _ENDS),
         _flag("includeHeaders", values.get("includeheaders", "false")),
         _count("minPartitions", values.get("minpartitions", "1")),
         _flag("failOnDataLoss", values.get("failondataloss", "true")),

@@ -1,8 +1,8 @@
-"""Which pieces of which segment files to read: decided once, so that every task sees the same end of the log.
+"""Plan of a read: the chunks of segment files, decided once, so that every task sees the same end of the log.
 
 A chunk is a run of whole batches in one segment, about CHUNK_BYTES of it, cut where the segment's offset index knows
-that a batch begins. What a running broker is just writing at the end of the last segment, and what a crash left torn
-there, is not in any chunk: the end is the last batch that is whole and has a right checksum at the time of planning.
+that a batch begins. The end is the last batch that is whole and has a right checksum at the time of planning: a batch
+that a running broker is just writing, or that a crash left torn, is in no chunk.
 A chunk carries the header of its first batch, by which the reader sees whether the file is still the same one.
 Source: org.apache.kafka.storage.internals.log.OffsetIndex (what an entry means), LocalLog (names of files).
 """
@@ -62,7 +62,7 @@ class Span(NamedTuple):
 
 
 class PartitionPlan(NamedTuple):
-    """What to read of one partition."""
+    """The part of one partition to read."""
 
     topic: str
     partition: int
@@ -190,7 +190,7 @@ def _span(directory: str, segment: SegmentFile, end_position: int, start: int, e
     floor = int(np.searchsorted(offsets, start, "right")) - 1
     if floor >= 0 and segment.begins(int(positions[floor]), int(offsets[floor])):
         position = int(positions[floor])
-    # what an entry points to ends at its offset: the entry after the first that reaches `end` is not needed
+    # an entry points to a batch that ends at its offset: the one after the first that reaches `end` is not needed
     beyond = int(np.searchsorted(offsets, end - 1, "left")) + 1
     if beyond < len(offsets) and segment.begins(int(positions[beyond]), int(offsets[beyond])):
         end_position = min(end_position, int(positions[beyond]))

@@ -1,4 +1,4 @@
-"""One segment as someone sees it who only reads: its size now, where batches begin, where the last whole one ends.
+"""A segment for a reader beside the broker: its size now, where batches begin, where the last whole one ends.
 
 The offset index tells places where a batch begins; it is a hint (a crash may have left it short or wrong), so a place
 is looked at before it is used. Files are read with pread only: a mapping would die with SIGBUS if a broker cut them.
@@ -67,9 +67,9 @@ class SegmentFile:
         return header is not None and header.magic == MAGIC and self.base_offset <= header.base_offset <= offset
 
     def end(self) -> tuple[int, int]:
-        """(position, offset) behind the last whole batch. What follows is torn, or just being written.
+        """(position, offset) behind the last whole batch. Bytes behind it are torn, or just being written.
 
-        Raises Malformed when a batch that is not the last one is broken: what follows it must not be left out silently.
+        Raises Malformed for a broken batch that is not the last one: batches behind it must not be left out silently.
         """
         offsets, positions = self.index()
         position, offset = 0, self.base_offset
@@ -103,7 +103,7 @@ class SegmentFile:
 
 
 def old_format(path: str, position: int) -> Malformed:
-    """What is said of a segment with messages from before Kafka 0.11, which have no columns."""
+    """The error for a segment with messages from before Kafka 0.11, which have no columns."""
     return Malformed(
         f"{path} has messages of an old format (v0 or v1, from before Kafka 0.11) at position {position}, and this "
         "data source reads format v2 only. Begin behind the old segments (startingOffsets), or read this topic through "

@@ -1,7 +1,7 @@
-"""What a control record says: the end of a transaction, or a word of KRaft to itself.
+"""Control records: the end of a transaction, or a control record of KRaft.
 
 The key is a version and a type, both i16, and may grow; the value of a transaction marker is a version (i16) and the
-coordinator's epoch (i32). Types that nobody knows are shown by their number.
+coordinator's epoch (i32). Unknown types are shown by their number.
 Source: org.apache.kafka.common.record.{ControlRecordType, EndTransactionMarker}, SnapshotHeaderRecord.json,
 SnapshotFooterRecord.json, KRaftVersionRecord.json, VotersRecord.json; KIP-98, KIP-630, KIP-853.
 """
@@ -51,7 +51,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:
-    """What a dump adds to the line of a control record."""
+    """The text that a dump adds to the line of a control record."""
     number = control_type(key)
     name = _TYPES[number] if 0 <= number < len(_TYPES) else "UNKNOWN"
     if number in (ABORT, COMMIT):

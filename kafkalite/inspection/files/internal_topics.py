@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets` and `__transaction_state` in words, as kafka-dump-log's decoders put them.
+"""Records of `__consumer_offsets` and `__transaction_state` as text, in the form of kafka-dump-log's decoders.
 
-A key is a version, which says what it is about, and a message; a value is a version and a message; no value means that
-the thing is gone. Group records become JSON with the names of Kafka's own schemas; what members of the consumer
-protocol subscribed to and were assigned is taken apart too.
+A key is a version, which tells the kind of the record, and a message; a value is a version and a message; a null value
+is a deletion. Group records become JSON with the names of Kafka's own schemas; subscriptions and assignments of the
+consumer protocol are decoded, too.
 Source: kafka.tools.DumpLogSegments.OffsetsMessageParser, CoordinatorRecordSerde, ConsumerProtocol*.json, the *Key.json
 and *Value.json of group-coordinator, TransactionLog.formatRecordKeyAndValue (3.9); KIP-848.
 """
@@ -42,7 +42,7 @@ _VERSION = struct.Struct(">h")
 _CONSUMER = "consumer"
 
 
-# what a key of each version is about, and the values of that kind with their last version
+# by the version of the key: its message, the message of the value, and the last version of that
 GROUP_RECORDS: dict[int, tuple[type[Message], type[Message], int]] = {
     0: (OffsetCommitKey, OffsetCommitValue, 4),
     1: (OffsetCommitKey, OffsetCommitValue, 4),
@@ -62,7 +62,7 @@ _TRANSACTION_VALUE_VERSION_MAX = 1
 
 
 def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> DecodedRecord:
-    """A record of `__consumer_offsets`."""
+    """Text of a record of `__consumer_offsets`."""
     if key is None:
         return f"Error at offset {offset}, skipping. it has no key", None
     try:
@@ -88,7 +88,7 @@ def decode_group_record(key: bytes | None, value: bytes | None, offset: int) -> 
 
 
 def decode_transaction_record(key: bytes | None, value: bytes | None, offset: int) -> DecodedRecord:
-    """A record of `__transaction_state`."""
+    """Text of a record of `__transaction_state`."""
     try:
         version = _version(key or b"", "key")
         if version != 0:
@@ -151,7 +151,7 @@ def _read(message_type: type[Message], version: int, data: bytes, name: str) -> 
 
 
 def _embedded(message_type: type[Message], data: bytes) -> Any:
-    """Taken apart in its own version; as it is where that does not work."""
+    """Decoded in its own version; the bytes as they are where that fails."""
     try:
         version = _version(data, "embedded")
         # a newer version may only add fields
@@ -162,7 +162,7 @@ def _embedded(message_type: type[Message], data: bytes) -> Any:
 
 
 def _as_scala_orders(partitions: set[TopicPartition]) -> list[str]:
-    """As a mutable.HashSet[TopicPartition] of Scala 2.13 goes through them: by bucket, by hash within."""
+    """In the order of a mutable.HashSet[TopicPartition] of Scala 2.13: by bucket, by hash within."""
     buckets = 16
     while buckets * 3 // 4 <= len(partitions):
         buckets *= 2

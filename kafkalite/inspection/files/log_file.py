@@ -1,8 +1,8 @@
-"""One `.log` file, read from front to back without a broker and without believing it.
+"""Reader of one `.log` file from front to back, which trusts nothing but lengths.
 
-Where a batch of any format stands is decided as Kafka's own tools decide it: by the length in front of it and nothing
-else. So what recovery would cut off can still be looked at, up to where lengths make no sense. A window of the file is
-in memory at a time; a batch that is larger makes it grow, never beyond the file.
+As for Kafka's own tools, a batch of any format begins where the length of the one in front of it ends. So bytes that
+recovery would cut off can be inspected, up to where lengths make no sense. A window of the file is in memory at a time;
+a larger batch makes it grow, never beyond the file.
 Source: org.apache.kafka.common.record.FileLogInputStream.
 """
 
@@ -92,7 +92,7 @@ class LogFile:
 
 
 def find_bounds(data: memoryview) -> tuple[list[int], int | None]:
-    """Where the whole batches in `data` begin and the last one ends; the length that stopped it, if one did."""
+    """The begins of the whole batches in `data` with the end of the last; the length that stopped the search, if any."""
     bounds = [0]
     append = bounds.append
     unpack = _PREFIX.unpack_from

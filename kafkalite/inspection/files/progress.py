@@ -1,4 +1,4 @@
-"""A bar on stderr that tells how far a long look has come, where stderr is a terminal; else nothing.
+"""A progress bar on stderr, where stderr is a terminal; else nothing.
 
 [#########.....................] 31%  3.1 of 9.9 GiB  1.4 GiB/s
 """
@@ -33,7 +33,7 @@ class Progress:
                 self._draw()
 
     def clear(self) -> None:
-        """Take the bar away: something else is to be printed, or all is done."""
+        """Remove the bar, before other output and at the end."""
         with self._lock:
             if self._drawn:
                 sys.stderr.write("\r\x1b[K")

@@ -1,7 +1,7 @@
-"""What a record's key and value say, as text: by default UTF-8, else a number, or the state of an internal topic.
+"""Decoders of a record's key and value into text: UTF-8 by default, else a number, or the state of an internal topic.
 
-A decoder takes (key, value, offset) and gives the two texts; None is not shown. Bytes that are no UTF-8 become the
-replacement character just as Java does it, so that a dump can be compared with Kafka's own.
+A decoder takes (key, value, offset) and returns the two texts; None is not shown. Bytes that are no UTF-8 become
+replacement characters exactly as in Java, so that a dump can be compared with Kafka's own.
 Source: org.apache.kafka.tools.api.{StringDecoder, IntegerDecoder, LongDecoder}, kafka.tools.DumpLogSegments.
 """
 

@@ -1,8 +1,8 @@
-"""The records of a window of a log, one row each, as a dump shows them: in columns where many, one by one where not.
+"""Records of a window of a log, one row each, as a dump shows them.
 
 Batches of format v2 that are in order go through `record_columns` all at once. Control batches, which the
-columns leave out, message sets of formats v0 and v1, and windows with a batch whose records are not what its header
-says, are taken batch by batch; of a damaged batch there is the reason in the place of its rows.
+columns leave out, message sets of formats v0 and v1, and windows with a batch whose records contradict its header, are
+read batch by batch; a damaged batch has the reason in the place of its rows.
 A batch may hold a million records, whose rows would take a gigabyte: they come in blocks of `BLOCK_RECORDS`.
 Source: kafka.tools.DumpLogSegments (what it shows of a record).
 """
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def rows_of_window(window: Window) -> Iterator[Iterable[list[Row]] | Malformed]:
-    """For each batch of the window its rows, in blocks that are good until the next batch, or why it has none."""
+    """The rows of each batch, in blocks that are valid until the next batch, or the reason why it has none."""
     columns = columns_of_window(window)
     if columns is None:
         for start, end in pairwise(window.bounds):
@@ -62,7 +62,7 @@ def rows_of_window(window: Window) -> Iterator[Iterable[list[Row]] | Malformed]:
         else:
             blocks = take_blocks(rows, count)
             yield blocks
-            for _ in blocks:  # what nobody wanted to see
+            for _ in blocks:  # skip rows that the caller left
                 pass
 
 
@@ -71,13 +71,13 @@ def _in_blocks(rows: Rows) -> Iterable[list[Row]] | Malformed:
 
 
 def take_blocks(items: Iterator[T], count: int) -> Iterator[list[T]]:
-    """The next `count` of them, `BLOCK_RECORDS` at a time."""
+    """The next `count` items, `BLOCK_RECORDS` at a time."""
     for at in range(0, count, BLOCK_RECORDS):
         yield list(islice(items, min(BLOCK_RECORDS, count - at)))
 
 
 def blocks_of(columns: Columns) -> Iterator[Columns]:
-    """The same records, `BLOCK_RECORDS` at a time, each block with its part of the data."""
+    """Slices of the columns, `BLOCK_RECORDS` at a time, each with its part of the data."""
     found = columns.headers
     for first in range(0, len(columns), BLOCK_RECORDS):
         rows = slice(first, first + BLOCK_RECORDS)
@@ -106,7 +106,7 @@ def blocks_of(columns: Columns) -> Iterator[Columns]:
 
 
 def rows_of_batch(batch: memoryview) -> Rows:
-    """The rows of one whole batch of any format, or why it has none."""
+    """The rows of one whole batch of any format, or the reason why it has none."""
     try:
         if batch[16] < MAGIC:
             return _legacy_rows(batch)
@@ -148,7 +148,7 @@ def _rows(columns: Columns) -> list[Row]:
 
 
 def sequences(columns: Columns) -> Array:
-    """Of every record; see `sequence_at`."""
+    """The sequence of every record; see `sequence_at`."""
     base_sequence = columns.batches.column("base_sequence")[columns.batch]
     delta = columns.offset - columns.batches.base_offset[columns.batch]
     return np.where(base_sequence >= 0, (base_sequence + delta) & 0x7FFFFFFF, -1)
@@ -189,7 +189,7 @@ def _legacy_rows(entry: memoryview) -> list[Row]:
 
 
 def _crc_of(message: Message) -> int:
-    """What its checksum should be: that of the same message built again."""
+    """The checksum of the same message built again."""
     built = build_message(
         message.offset, message.key, message.value, message.timestamp,
         magic=message.magic, attributes=message.attributes,

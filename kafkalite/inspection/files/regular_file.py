@@ -1,7 +1,7 @@
-"""Opening what is to be looked at, without trusting that it is a file.
+"""Opening a path to be inspected, without trusting that it is a file.
 
-A FIFO in the place of a checkpoint keeps whoever opens it waiting for a writer, for ever; a device may do anything. So
-nothing is waited for, and what is no regular file is refused by its kind.
+Opening a FIFO waits for a writer, for ever; a device may do anything. So the open does not wait, and anything but a
+regular file is refused by its kind.
 Source: open(2) (O_NONBLOCK), inode(7).
 """
 
@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def open_regular(path: str) -> int:
-    """A descriptor for reading. Raises OSError, also for what is no regular file."""
+    """A descriptor for reading. Raises OSError, also for anything but a regular file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -42,7 +42,7 @@ def read_file(path: str) -> bytes:
 
 
 def kind_of(path: str) -> str | None:
-    """What is there instead of a regular file; None where there is one. Raises FileNotFoundError, also for a link that
-    leads nowhere."""
+    """The kind of anything but a regular file; None for one. Raises FileNotFoundError, also for a link that leads
+    nowhere."""
     mode = os.stat(path).st_mode
     return None if stat.S_ISREG(mode) else _KINDS[stat.S_IFMT(mode)]

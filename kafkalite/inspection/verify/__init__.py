@@ -1,1 +1,1 @@
-"""`kafkalite log verify`: what is damaged, and what a restart would do. Imports inspection.files."""
+"""`kafkalite log verify`: finds damage and predicts what a restart does. Imports inspection.files."""

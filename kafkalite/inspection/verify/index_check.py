@@ -1,4 +1,4 @@
-"""The sparse indexes of a segment against its batches: may a reader start where an entry sends it?
+"""Check of the sparse indexes of a segment against its batches: may a reader start at the position of an entry?
 
 An entry (offset, position) of the offset index must point at the begin of a batch with nothing at or past the offset in
 front of it. An entry (timestamp, offset) of the time index must be right that nothing up to the offset is later, and
@@ -22,7 +22,7 @@ from kafkalite.record.columns.batch_columns import Array, Flags
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 ENTRIES_MAX = 5  # named in one fault
-_UNINDEXED_BYTES = 256 << 10  # without any entry for that much log something is missing
+_UNINDEXED_BYTES = 256 << 10  # entries are missing where that much log has none
 _MOST = 0.75  # of an interval: at most 0.3 % of short random sessions are called wrong, of 4,000 of each kind
 _GAP_FACTOR = 8  # a stretch that is so many times longer than any other one is missing entries
 
@@ -36,7 +36,7 @@ class Index(NamedTuple):
 
 
 def check_indexes(scan: SegmentScan, *, is_last: bool, names: dict[str, int]) -> list[Fault]:
-    """What is wrong with the indexes of a segment that was scanned. `names` are the files of its directory.
+    """The faults of the indexes of a segment that was scanned. `names` are the files of its directory.
 
     Raises OSError.
     """
@@ -74,7 +74,7 @@ def _read(path: str, entry: np.dtype[np.void], faults: list[Fault]) -> Index:
     return Index(path, entries[:count], size - count * width)
 
 
-def _tell(index: Index, wrong: Flags, what: str) -> list[Fault]:
+def _faults(index: Index, wrong: Flags, what: str) -> list[Fault]:
     """One fault for all entries that are wrong in the same way: the index is made again as a whole, or not at all."""
     rows = np.flatnonzero(wrong).tolist()
     if not rows:
@@ -90,21 +90,21 @@ def _check_offsets(scan: SegmentScan, index: Index, positions: Array, lasts: Arr
     if not len(offset):
         return _check_length(scan, index, position, positions)
     if not len(positions):
-        return _tell(index, np.ones(len(offset), bool), "it points into a log without batches")
+        return _faults(index, np.ones(len(offset), bool), "it points into a log without batches")
     disorder = np.zeros(len(offset), bool)
     disorder[1:] = (offset[1:] <= offset[:-1]) | (position[1:] <= position[:-1])
     row = np.searchsorted(positions, position).clip(max=len(positions) - 1)
     behind = position >= scan.size_bytes
     astray = (positions[row] != position) & ~behind
-    # what stands in front of the position ends before the offset; the offset is not past the end of the log
+    # batches in front of the position end before the offset; the offset is not past the end of the log
     reached = np.maximum.accumulate(lasts)
     before = np.where(row > 0, reached[np.maximum(row - 1, 0)], -1)
     wrong_offset = ~behind & ~astray & ((before >= offset) | (offset > reached[-1]))
     return [
-        *_tell(index, behind, f"it points behind the end of the log, which has {scan.size_bytes} bytes"),
-        *_tell(index, astray, "it points at a place where no batch begins"),
-        *_tell(index, wrong_offset, "its offset does not lie where it points"),
-        *_tell(index, disorder & ~behind & ~astray & ~wrong_offset, "it does not ascend"),
+        *_faults(index, behind, f"it points behind the end of the log, which has {scan.size_bytes} bytes"),
+        *_faults(index, astray, "it points at a place where no batch begins"),
+        *_faults(index, wrong_offset, "its offset does not lie where it points"),
+        *_faults(index, disorder & ~behind & ~astray & ~wrong_offset, "it does not ascend"),
         *_check_length(scan, index, position, positions),
     ]
 
@@ -131,7 +131,7 @@ def _check_times(scan: SegmentScan, index: Index, lasts: Array, latest: Array, i
     faults: list[Fault] = []
     if len(timestamp):
         if not len(lasts):
-            return _tell(index, np.ones(len(timestamp), bool), "it speaks of a log without batches")
+            return _faults(index, np.ones(len(timestamp), bool), "it speaks of a log without batches")
         disorder = np.zeros(len(timestamp), bool)
         disorder[1:] = (timestamp[1:] <= timestamp[:-1]) | (offset[1:] < offset[:-1])
         reached = np.maximum.accumulate(lasts)
@@ -142,10 +142,10 @@ def _check_times(scan: SegmentScan, index: Index, lasts: Array, latest: Array, i
         too_early = ~outside & (up_to > timestamp)
         too_late = ~outside & (latest[row] < timestamp)
         faults += [
-            *_tell(index, outside, "its offset is not in the log"),
-            *_tell(index, too_early, "there are later records up to its offset"),
-            *_tell(index, too_late, "no record at its offset is that late"),
-            *_tell(index, disorder & ~outside & ~too_early & ~too_late, "it does not ascend"),
+            *_faults(index, outside, "its offset is not in the log"),
+            *_faults(index, too_early, "there are later records up to its offset"),
+            *_faults(index, too_late, "no record at its offset is that late"),
+            *_faults(index, disorder & ~outside & ~too_early & ~too_late, "it does not ascend"),
         ]
     if not is_last and len(known) and not faults:
         last = int(timestamp[-1]) if len(timestamp) else 0  # an entry of time 0 at the first offset looks like padding

@@ -59,7 +59,7 @@ def files_for(data_dir: Path, form: str) -> list[str]:
 
 
 def kafka_dump_log(data_dir: Path, options: Sequence[str], files: Sequence[str]) -> Said:
-    """What the tool says of these files. Skips where Kafka's jars cannot be had."""
+    """The output of Kafka's tool for these files. Skips where Kafka's jars cannot be had."""
     encoding = [f"-D{name}=UTF-8" for name in ("file.encoding", "stdout.encoding", "stderr.encoding")]
     command = [*java_command(VERSION, *encoding), tool_class(VERSION, "DumpLogSegments"), *options]
     done = subprocess.run(

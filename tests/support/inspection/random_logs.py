@@ -130,7 +130,7 @@ def draw_log(seed: int, batches: int = 12) -> RandomLog:
 
 
 def harm(log: RandomLog) -> None:
-    """What still lets Kafka's tool go through the file: wrong checksums, a torn or zero-filled end."""
+    """Damage that Kafka's tool can still pass: wrong checksums, a torn or zero-filled end."""
     draw = log.random
     kind = draw.randrange(4)
     if kind == 0:

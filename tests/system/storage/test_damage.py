@@ -1,4 +1,4 @@
-"""Every damage of the table is found, and a restart survives it, does what was foretold, and touches nothing else."""
+"""Every damage of the table is found, and a restart survives it, does as predicted, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_sound_is_found_sound(base: str, deep: bool, data_dir: Path) -> 
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("damage", DAMAGES, ids=[damage.name for damage in DAMAGES])
-def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, stop: str, data_dir: Path) -> None:
+def test_a_damage_is_found_and_a_restart_does_as_predicted(damage: Damage, stop: str, data_dir: Path) -> None:
     prepare(damage.base, stop, data_dir)
     sound = contents(data_dir)
     damage.do(data_dir / damage.partition)
@@ -82,10 +82,10 @@ def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, 
     verdict = verify(str(data_dir))
 
     assert everything(data_dir) == as_it_was, "looking changes nothing"
-    told = "\n".join(finding.as_text() for finding in verdict.findings)
+    findings = "\n".join(finding.as_text() for finding in verdict.findings)
     mine = [one for one in verdict.findings if one.path.endswith(damage.path) and damage.words in one.what]
-    assert mine, told or "nothing was found"
-    assert all(one.restart for one in verdict.findings), told
+    assert mine, findings or "nothing was found"
+    assert all(one.restart for one in verdict.findings), findings
     if any(one.severity is Severity.REFUSES for one in verdict.findings):
         with pytest.raises((ConfigError, StorageError)):
             restart(damage, verdict, data_dir)
@@ -106,9 +106,9 @@ def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, 
             assert after[partition] == files, f"{partition} was not concerned"
     forecast = verdict.forecasts.get(str(data_dir / damage.partition))
     if forecast is not None:
-        assert lost_bytes == forecast.lost_bytes, told
+        assert lost_bytes == forecast.lost_bytes, findings
         left = {name: before[damage.partition].get(name, b"")[:size] for name, size in forecast.sizes.items()}
-        assert {name: len(data) for name, data in after[damage.partition].items()} == forecast.sizes, told
+        assert {name: len(data) for name, data in after[damage.partition].items()} == forecast.sizes, findings
         if "swap" not in damage.path:
             assert after[damage.partition] == left, "what is left is what was there"
     elif not any(one.severity is Severity.LOSES for one in verdict.findings) and damage.partition in after:
@@ -116,7 +116,7 @@ def test_a_damage_is_found_and_a_restart_does_what_was_foretold(damage: Damage, 
     repaired = {one.path for one in verdict.findings if one.severity in (Severity.REPAIRED, Severity.LOSES)}
     repaired = {path for path in repaired if not path.endswith("-delete")}  # that waits for file.delete.delay.ms
     again = verify(str(data_dir))
-    assert not [one for one in again.findings if one.path in repaired and damage.words in one.what], told
+    assert not [one for one in again.findings if one.path in repaired and damage.words in one.what], findings
     keep_what_was_before_the_damage(damage, sound, before, after)
 
 

@@ -146,7 +146,7 @@ def answers(*responses: Message) -> Callable[[socket.socket], None]:
     return serve
 
 
-def told(cleaning: LogCleaning | None, how: int = CLEANING_TOLD) -> DescribeLogDirsResponse:
+def described(cleaning: LogCleaning | None, how: int = CLEANING_TOLD) -> DescribeLogDirsResponse:
     partition = DescribeLogDirsPartition(partition_index=0, partition_size=100, cleaning=cleaning)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
     return DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=[topic])], cleaning=how)
@@ -166,7 +166,7 @@ def test_who_is_no_kafkalite_is_recognised(say: Callable[..., Said], arguments: 
 
 
 def test_a_stock_broker_is_recognised(say: Callable[..., Said]) -> None:
-    with listening(answers(told(None, 0), told(None, 0))) as address:
+    with listening(answers(described(None, 0), described(None, 0))) as address:
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert (code, lines) == (1, [])
     assert complaints == [f"kafkalite: {address} is no kafkalite that tells of compaction"]
@@ -174,7 +174,7 @@ def test_a_stock_broker_is_recognised(say: Callable[..., Said]) -> None:
 
 def test_what_went_wrong_is_shown_and_counts(say: Callable[..., Said]) -> None:
     failed = row(state="set aside", why_not="it failed", error="t-0: a batch is damaged", last_run_ms=1_700_000_000_000)
-    with listening(answers(told(None, 0), told(failed))) as address:
+    with listening(answers(described(None, 0), described(failed))) as address:
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert (code, complaints) == (1, [])
     assert lines[1].split("  ")[-1] == "error: t-0: a batch is damaged"
@@ -182,9 +182,9 @@ def test_what_went_wrong_is_shown_and_counts(say: Callable[..., Said]) -> None:
 
 
 def test_a_cleaner_that_is_off_and_a_failed_directory_are_told(say: Callable[..., Said]) -> None:
-    everything = told(None, 0)
+    everything = described(None, 0)
     everything.results.append(DescribeLogDirsResult(error_code=56, log_dir="/data/2"))
-    off = told(row(why_not="log.cleaner.enable is false", last_run_ms=1 << 62), CLEANER_IS_OFF)
+    off = described(row(why_not="log.cleaner.enable is false", last_run_ms=1 << 62), CLEANER_IS_OFF)
     with listening(answers(everything, off)) as address:
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert code == 1 and f"{1 << 62} ms" in lines[1]

@@ -85,7 +85,7 @@ def test_what_cannot_be_taken_over_is_one_line(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "meta.properties").write_text("version=0\nbroker.id=three\n")
-    for arguments, told in (
+    for arguments, message in (
         (["--adopt", tmp_path / "nowhere"], "no such directory"),
         (["--adopt", tmp_path / "new"], "no meta.properties tells whose it is"),
         (["--adopt", tmp_path / "damaged"], "meta.properties is damaged"),
@@ -93,7 +93,7 @@ def test_what_cannot_be_taken_over_is_one_line(tmp_path):
     ):
         done = run("serve", "--port", "0", *arguments)
         assert (done.returncode, done.stdout) == (1, "")
-        assert re.fullmatch(rf"kafkalite: .*{re.escape(told)}.*\n", done.stderr), done.stderr
+        assert re.fullmatch(rf"kafkalite: .*{re.escape(message)}.*\n", done.stderr), done.stderr
     kafkas = shutil.copytree(GOLDEN / "log" / "kafka-3.9-zookeeper", tmp_path / "kafka")
     other = run("serve", "--port", "0", "--adopt", kafkas / "one", "--override", "broker.id=7")
     assert other.returncode == 1 and "set broker.id=3" in other.stderr

@@ -134,7 +134,7 @@ def test_addresses() -> None:
     assert parse_address("[::1]:65535") == ("::1", 65535)
 
 
-# what else may listen there
+# other listeners at the address
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def hang_up(connection: socket.socket) -> None:
 
 
 def break_off(connection: socket.socket) -> None:
-    connection.recv(1)  # what is not read makes it a reset
+    connection.recv(1)  # unread data make the close a reset
 
 
 def speak_http(connection: socket.socket) -> None:
@@ -229,7 +229,7 @@ def answers(*responses: DescribeLogDirsResponse) -> Callable[[socket.socket], No
     return serve
 
 
-def told(live_records: int) -> DescribeLogDirsResponse:
+def counted(live_records: int) -> DescribeLogDirsResponse:
     counts = PartitionRecordCounts(end_offset=9, live_records=live_records, control_records=min(live_records, 0))
     partition = DescribeLogDirsPartition(partition_index=0, partition_size=100, counts=counts)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
@@ -237,25 +237,25 @@ def told(live_records: int) -> DescribeLogDirsResponse:
 
 
 def test_it_asks_again_while_records_are_counted(say: Any) -> None:
-    with listening(answers(told(COUNTING), told(COUNTING), told(COUNTING), told(9))) as address:
+    with listening(answers(counted(COUNTING), counted(COUNTING), counted(COUNTING), counted(9))) as address:
         code, lines, complaints = say("--bootstrap", address, "--json")
     assert (code, complaints) == (0, [])
     assert json.loads(lines[0])["live_records"] == 9
 
 
 def test_what_is_not_known_in_time_is_not_made_up(say: Any) -> None:
-    with listening(answers(told(COUNTING))) as address:
+    with listening(answers(counted(COUNTING))) as address:
         code, lines, complaints = say("--bootstrap", address, "--timeout", "0.3")
     assert code == 1 and "counting" in lines[1] and "unknown" in lines[2]
     assert complaints == ["kafkalite: 1 partitions are still being counted; ask again"]
-    with listening(answers(told(UNCOUNTABLE))) as address:
+    with listening(answers(counted(UNCOUNTABLE))) as address:
         code, lines, complaints = say("--bootstrap", address, "--json")
     assert code == 1 and json.loads(lines[0])["live_records"] is None
     assert complaints == ["kafkalite: not all of t-0 can be counted; see kafkalite log verify"]
 
 
 def test_a_broker_that_does_not_count_is_recognised(say: Any) -> None:
-    stock = told(9)
+    stock = counted(9)
     stock.counts_records = False
     stock.results[0].topics[0].partitions[0].counts = None
     with listening(answers(stock)) as address:
@@ -265,7 +265,7 @@ def test_a_broker_that_does_not_count_is_recognised(say: Any) -> None:
 
 
 def test_a_failed_directory_and_a_refusal_are_told(say: Any) -> None:
-    failed = told(9)
+    failed = counted(9)
     failed.results.append(DescribeLogDirsResult(error_code=56, log_dir="/data/2"))
     with listening(answers(failed)) as address:
         code, _, complaints = say("--bootstrap", address)
@@ -311,7 +311,7 @@ def test_many_segments_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch
 def test_an_answer_to_another_question_is_refused() -> None:
     def serve(connection: socket.socket) -> None:
         connection.recv(1 << 16)
-        connection.sendall(b"".join(response_frame(told(1), 4, 77)))  # type: ignore[arg-type]
+        connection.sendall(b"".join(response_frame(counted(1), 4, 77)))  # type: ignore[arg-type]
 
     wrong = pytest.raises(Unanswered, match="answers what was not asked")
     with listening(serve) as address, BlockingClient(address, 5) as client, wrong:

@@ -1,4 +1,4 @@
-"""What may be asked, and what is said to what may not."""
+"""Options that are allowed, and the errors for those that are not."""
 
 import pytest
 

@@ -28,7 +28,7 @@ STORED = sorted(path.name.removesuffix(".out") for path in GOLDEN.glob("*.out"))
 def our_dump(
     data_dir: Path, options: Sequence[str], files: Sequence[str], capsys: pytest.CaptureFixture[str], **how: bool
 ) -> Said:
-    """What ours says of the same files when it is called in the same way."""
+    """The output of our dump of the same files with the same options."""
     before = Path.cwd()
     os.chdir(data_dir)
     try:

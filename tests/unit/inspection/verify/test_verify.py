@@ -73,7 +73,7 @@ def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -
     assert finding.severity is Severity.HARMLESS and "no file of a log has such a name" in finding.what
 
 
-def test_what_a_stop_left_to_be_deleted_is_told_and_is_nothing_wrong(data_dir: Path) -> None:
+def test_what_a_stop_left_to_be_deleted_is_reported_as_harmless(data_dir: Path) -> None:
     segment = data_dir / "rolled-0" / f"{0:020d}.log"
     segment.with_name(f"{0:020d}.log.deleted").write_bytes(b"old")
     (data_dir / f"gone-0.{'0' * 32}-delete").mkdir()
@@ -84,7 +84,7 @@ def test_what_a_stop_left_to_be_deleted_is_told_and_is_nothing_wrong(data_dir: P
 
 @pytest.mark.parametrize("name", ["meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown",
                                   "rolled-0/leader-epoch-checkpoint", f"rolled-0/{99:020d}.log"])  # fmt: skip
-def test_a_fifo_in_the_place_of_a_file_is_said_and_not_waited_for(data_dir: Path, name: str) -> None:
+def test_a_fifo_in_the_place_of_a_file_is_reported_and_not_waited_for(data_dir: Path, name: str) -> None:
     (data_dir / name).unlink(missing_ok=True)
     os.mkfifo(data_dir / name)
     done = command("verify", "--json", data_dir)
@@ -94,8 +94,8 @@ def test_a_fifo_in_the_place_of_a_file_is_said_and_not_waited_for(data_dir: Path
     assert finding["what"] == "it is a FIFO, not a file"
 
 
-def test_other_things_than_files_are_told_by_their_kind(data_dir: Path) -> None:
-    def told() -> dict[str, tuple[str, Severity]]:
+def test_other_things_than_files_are_reported_by_their_kind(data_dir: Path) -> None:
+    def found_faults() -> dict[str, tuple[str, Severity]]:
         found = verify(str(data_dir)).findings
         return {str(Path(one.path).relative_to(data_dir)): (one.what, one.severity) for one in found}
 
@@ -103,7 +103,7 @@ def test_other_things_than_files_are_told_by_their_kind(data_dir: Path) -> None:
     (data_dir / "rolled-0" / "notes").mkdir()
     (data_dir / "rolled-1" / f"{7:020d}.index").symlink_to("nowhere")
     os.mkfifo(data_dir / "rolled-1" / "pipe")
-    assert told() == {
+    assert found_faults() == {
         "cleaner-offset-checkpoint": ("a link that leads nowhere", Severity.HARMLESS),
         "rolled-0/notes": ("it is a directory, and no file of a log", Severity.HARMLESS),
         f"rolled-1/{7:020d}.index": ("a link that leads nowhere", Severity.HARMLESS),
@@ -153,9 +153,9 @@ def test_a_log_larger_than_a_window_is_read_whole(tmp_path: Path, monkeypatch: p
     data[-1] ^= 1
     path = directory / f"{0:020d}.log"
     path.write_bytes(data)
-    told = check_partition(list_partition(str(directory)), lambda _: None)
-    assert told.end_offset == 50
-    assert [fault.what for fault in told.faults if fault.path.endswith(".log")] == [
+    report = check_partition(list_partition(str(directory)), lambda _: None)
+    assert report.end_offset == 50
+    assert [fault.what for fault in report.faults if fault.path.endswith(".log")] == [
         "the checksum of the batch is wrong"
     ]
 
