@@ -92,7 +92,7 @@ class LogFile:
 
 
 def find_bounds(data: memoryview) -> tuple[list[int], int | None]:
-    """The begins of the whole batches in `data` with the end of the last; the length that stopped the search, if any."""
+    """Begins of the whole batches in `data` and the end of the last; the length that stopped the search, if any."""
     bounds = [0]
     append = bounds.append
     unpack = _PREFIX.unpack_from
