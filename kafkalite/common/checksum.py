@@ -17,9 +17,11 @@ Checksum = Callable[[bytes | bytearray | memoryview], int]
 
 def _load() -> Checksum:
     package = PathFinder.find_spec("crc32c")
-    places = package.submodule_search_locations if package is not None else None
-    spec = PathFinder.find_spec(EXTENSION, places) if places is not None else None
-    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):  # laid out in another way: by the front door
+    locations = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec(EXTENSION, locations) if locations is not None else None
+    if spec is None or not isinstance(
+        spec.loader, ExtensionFileLoader
+    ):  # laid out in another way: the package itself is imported
         import crc32c as whole
 
         checksum: Checksum = whole.crc32c

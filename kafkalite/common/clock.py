@@ -1,8 +1,7 @@
 """Time as a parameter: two clocks, timers, and a clock for tests that moves only when told.
 
-Milliseconds everywhere. The wall clock dates what is stored or shown; somebody may set it, so whoever waits counts on
-the monotonic one, which timers follow too. Deadlines are absolute (`monotonic_ms() + x`). A `Timer` that was cancelled
-never fires.
+Milliseconds everywhere. The wall clock is for stored and shown times; somebody may set it, so deadlines and timers
+follow the monotonic one. Deadlines are absolute (`monotonic_ms() + x`). A `Timer` that was cancelled never fires.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from typing import NamedTuple, Protocol
 
 
 class Timer(Protocol):
-    """Something that will happen once."""
+    """A callback that will run once."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """What the broker asks of time."""
+    """The broker's source of time."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970, as record timestamps and retention count them. May be set, also backwards."""
         ...
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some moment in the past: only differences mean something. Never goes back."""
+        """Milliseconds since some moment in the past, for differences. Never goes back."""
         ...
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
@@ -36,7 +35,7 @@ class Clock(Protocol):
 
 
 class Moment(NamedTuple):
-    """What both clocks show at one moment, for those who decide without a clock of their own."""
+    """Both clocks at one moment, for pure functions that decide by time."""
 
     monotonic_ms: int  # for deadlines
     wall_ms: int  # for dates
@@ -103,7 +102,7 @@ _UPTIME_MS = 86_400_000
 class ManualClock:
     """A clock for tests: time stands still until `advance` moves it, firing what falls due in order.
 
-    Its two clocks show different numbers, so that a test notices which of them was asked.
+    Its two clocks show different numbers, so that a test notices a read of the wrong one.
     """
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:

@@ -1,4 +1,4 @@
-"""Those who wait until something is true of what is in memory."""
+"""Waiting until a condition on memory is true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalite.common.clock import Clock
 
 
 class ConditionWaiters:
-    """`look` is called whenever memory has changed."""
+    """`look` is to be called whenever memory has changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class ConditionWaiters:
         self._closed = False
 
     async def until(self, condition: Callable[[], bool], deadline_ms: int) -> bool:
-        """Whether it came true before that moment of the monotonic clock; False also when everything ends."""
+        """Whether the condition came true before a deadline of the monotonic clock; False also after `close`."""
         if condition():
             return True
         if self._closed:
@@ -34,7 +34,7 @@ class ConditionWaiters:
             self._waiters.pop(future, None)
 
     def look(self) -> None:
-        """A condition that fails is told to who waits for it, and does not keep back the others."""
+        """Evaluate all conditions. One that raises fails its own waiter only."""
         for future, condition in list(self._waiters.items()):
             try:
                 is_true = not future.done() and condition()
@@ -45,7 +45,7 @@ class ConditionWaiters:
                     future.set_result(True)
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """End all waiting."""
         self._closed = True
         for future in self._waiters:
             if not future.done():

@@ -1,8 +1,7 @@
-"""What can go wrong, sorted by whose fault it is.
+"""Errors by their origin.
 
-`Malformed`: the peer sent nonsense; the connection is closed. `KafkaError`: the peer asked for something that it may
-not have; the answer carries the code. `StorageError`: the disk failed. `ConfigError`: the operator's line to read.
-A bug of ours is an `assert`.
+`Malformed`: bytes from a peer are no message; its connection is closed. `KafkaError`: a request is refused; the answer
+has the code. `StorageError`: the disk failed. `ConfigError`: a line for the operator. A bug of ours is an `assert`.
 Source: org.apache.kafka.common.protocol.Errors (numbers and names).
 """
 
@@ -126,11 +125,11 @@ class ErrorCode(IntEnum):
 
 
 class Malformed(ValueError):
-    """The peer's bytes are not a message. Whoever read them closes the connection; nothing is answered."""
+    """The peer's bytes are not a message. The connection is closed without an answer."""
 
 
 class KafkaError(Exception):
-    """The peer asked for something it may not have: `code` travels in the answer, `message` where there is room."""
+    """A request is refused: the answer has `code`, and `message` where it has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
@@ -139,7 +138,7 @@ class KafkaError(Exception):
 
 
 class StorageError(KafkaError):
-    """The disk refused. Names the file; the log it belongs to takes no more writes until someone looks."""
+    """The disk failed. Names the file; its log takes no more writes until someone intervenes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -149,8 +148,8 @@ class ConfigError(Exception):
     """One plain line for the operator that names the setting or the file and the fix. The start ends, exit code 1."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # one line, whatever somebody's value holds
+        super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # one line, whatever is in a value
 
 
 class Disconnect(Exception):
-    """Close this connection without an answer: all that Kafka's protocol has to say to acks=0 and unknown APIs."""
+    """Close this connection without an answer, the protocol's only way to refuse acks=0 and unknown APIs."""

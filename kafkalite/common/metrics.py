@@ -1,12 +1,12 @@
-"""Metrics in the Prometheus text format: numbers that somebody keeps anyway, read when a scraper asks and not before.
+"""Metrics in the Prometheus text format, read from their owners at each scrape.
 
     metrics = Metrics()
     metrics.gauge("kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(logs))
     metrics.table(COLUMNS, ("topic", "partition"), rows)          # one row for each partition
 
-`pieces` gives the text in pieces that each take a bounded time, however many partitions there are: whoever serves
-clients on the same loop lets them go first between two pieces. All samples of a metric stand together, as the format
-wants it, so a table is read to its end before its first line is given out.
+`pieces` yields the text in pieces that each take a bounded time, however many partitions there are, so that clients on
+the same loop can be served between two pieces. The format wants all samples of a metric together, so a table is read to
+its end before its first line is yielded.
 Source: the Prometheus exposition format, version 0.0.4.
 """
 
@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-ROWS_PER_PIECE = 16  # some 10 us each with all that is told of a partition
+ROWS_PER_PIECE = 16  # some 10 us each, with all metrics of a partition
 _LINES_PER_PIECE = 2048
 
 COUNTER = "counter"
 GAUGE = "gauge"
 
 Value = float | None
-"""None: not known now, and left out."""
+"""None is not known now, and left out."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
@@ -53,7 +53,7 @@ class _Table(NamedTuple):
 
 
 class Metrics:
-    """What there is to tell, in the order in which it was registered. A name can be given once."""
+    """All metrics, in the order of their registration. Invariant: names are unique."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -68,8 +68,8 @@ class Metrics:
         self.table((Column(name, COUNTER, text),), (), lambda: (Row((), (read(),)),))
 
     def table(self, columns: Sequence[Column], labels: Sequence[str], rows: Callable[[], Iterable[Row | None]]) -> None:
-        """Several metrics of the same things. `rows` is called for each scrape, and what it gives is gone through with
-        pauses: it must not stumble over things that come and go meanwhile. None instead of a row asks for a pause."""
+        """Several metrics of the same things. `rows` is called for each scrape and iterated with pauses, so it must
+        bear things that come and go meanwhile. None instead of a row asks for a pause."""
         for column in columns:
             assert _NAME.match(column.name) and column.name not in self.names, column.name
             assert (column.kind == COUNTER) == column.name.endswith("_total"), column.name
@@ -78,7 +78,7 @@ class Metrics:
         self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))
 
     def pieces(self, rows_per_piece: int = ROWS_PER_PIECE) -> Iterator[str]:
-        """The whole text, in order; many pieces are empty, and say only that time has passed."""
+        """The whole text, in order; many pieces are empty and only mark that time has passed."""
         for table in self._tables:
             samples: list[list[str]] = [[] for _ in table.columns]
             for number, row in enumerate(table.rows(), start=1):

@@ -22,7 +22,7 @@ TopicPartition = tuple[str, int]
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Why `name` cannot be a topic's, or None if it can."""
+    """The reason why `name` cannot be a topic's, or None if it can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):

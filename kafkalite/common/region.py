@@ -1,6 +1,6 @@
-"""A piece of a file on its way to a socket, without passing through Python.
+"""A region of a file that goes to a socket without passing through Python.
 
-The log makes regions, the network sends them with sendfile, and neither knows the other. A region keeps its file
+The log makes regions, the network sends them with sendfile, and neither imports the other. A region keeps its file
 open, so retention may unlink a segment while a slow consumer still reads it.
 Source: org.apache.kafka.common.record.FileRecords as a TransferableRecords.
 """
@@ -13,9 +13,9 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class OpenFile:
-    """An open descriptor that closes itself when nobody refers to it any more.
+    """An open descriptor that is closed with its last reference.
 
-    `fd` is valid for the life of the object. Invariant: nobody else closes `fd`.
+    Invariant: `fd` is valid for the life of the object, and only the object closes it.
     """
 
     __slots__ = ("__weakref__", "fd", "path")
@@ -33,7 +33,7 @@ class OpenFile:
 
 class FileRegion:
     """`size` bytes of `file` from `position` on. Immutable; `len()` is the size. `is_fresh`: they were written a short
-    time ago, so there is no need to ask whether they are in memory."""
+    time ago, and are in memory for certain."""
 
     __slots__ = ("file", "is_fresh", "position", "size")
 
@@ -47,11 +47,11 @@ class FileRegion:
         return self.size
 
     def read(self) -> bytes:
-        """The bytes themselves, for those who cannot sendfile (TLS, tests). Shorter only if the file was cut."""
+        """The bytes themselves, where sendfile is impossible (TLS, tests). Shorter only if the file was truncated."""
         return os.pread(self.file.fd, self.size, self.position)
 
     def read_at_once(self) -> bytes | bytearray | None:
-        """The bytes if all of them are in memory; None if a disk would have to be waited for, or the file was cut."""
+        """The bytes if all of them are in memory; None if the disk would have to be read, or the file was truncated."""
         size = self.size
         if not self.is_fresh and _NOWAIT:
             data = bytearray(size)  # 1.8 us instead of 1.2 us for 4 KiB
@@ -71,4 +71,4 @@ class FileRegion:
 
 
 Part = bytes | bytearray | memoryview | FileRegion
-"""One piece of an answer. An answer is a list of parts, sent in order."""
+"""One part of a response. A response is a list of parts, sent in order."""

@@ -63,10 +63,10 @@ _MIB = 1 << 20
 
 
 class BrokerConfig(Settings):
-    """What holds for the broker. `BrokerConfig()` is the defaults; `load` takes an operator's properties.
+    """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
-    `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: those changed while running, for
-    this broker and for all of them. `warnings`: one line per property that has no effect here.
+    `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
+    broker and for all of them. `warnings`: one line per property that has no effect here.
     """
 
     __slots__ = ("dynamic", "dynamic_default", "explicit", "warnings")
@@ -225,7 +225,7 @@ class BrokerConfig(Settings):
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """The directories of all data, in the order in which they were given."""
+        """The data directories, in the given order."""
         return tuple((self.log_dirs or self.log_dir).split(","))
 
     @classmethod
@@ -235,9 +235,9 @@ class BrokerConfig(Settings):
         dynamic: Mapping[str, str] | None = None,
         dynamic_default: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """What an operator's properties mean, those changed while running (for all brokers, then for this one) on top.
+        """The configuration of an operator's properties, with dynamic ones (of all brokers, then of this one) over them.
 
-        Raises ConfigError, one line that names the setting, its value and what is allowed.
+        Raises ConfigError, one line that names the setting, its value and the allowed values.
         """
         given = {**properties, **(dynamic_default or {}), **(dynamic or {})}
         values: dict[str, Any] = {}
@@ -266,7 +266,7 @@ class BrokerConfig(Settings):
         return config
 
     def _conflict(self) -> str | None:
-        """What is wrong between settings that are each well by themselves."""
+        """The conflict between settings that are each valid by themselves, if there is one."""
         if 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             return f"queued.max.request.bytes={self.queued_max_request_bytes} must be at least socket.request.max.bytes, {self.socket_request_max_bytes}"
         if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides:
@@ -282,7 +282,7 @@ class BrokerConfig(Settings):
         return topic_conflict(values)
 
     def conflict_with(self, before: BrokerConfig) -> str | None:
-        """What speaks against coming to this from `before` while running."""
+        """The reason why a running broker cannot change to this from `before`, if there is one."""
         threads, threads_before = self.log_cleaner_threads, before.log_cleaner_threads
         if not threads_before // 2 <= threads <= threads_before * 2:
             return f"log.cleaner.threads={threads} must not be less than half or more than double what it is now, {threads_before}"
@@ -297,11 +297,11 @@ class BrokerConfig(Settings):
         return setting.default
 
     def advertised(self, listener_name: str) -> ListenerConfig | None:
-        """What to tell clients of this listener; None is the address that they dialled."""
+        """The address for clients of this listener; None is the one that they dialled."""
         return next((each for each in self.advertised_listeners if each.name == listener_name), None)
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """Where the value of broker setting `name` comes from, the deciding one first."""
+        """The sources of the value of broker setting `name`, the deciding one first."""
         names = next((group for group in _SYNONYM_GROUPS if name in group), (name,))
         settings = type(self).by_name
         layers = (
@@ -313,12 +313,12 @@ class BrokerConfig(Settings):
         for n in names:
             if settings[n].default_text is not None:
                 found.append(ConfigSynonym(n, settings[n].default_text, ConfigSource.DEFAULT_CONFIG))
-        while found and found[0].name != name:  # as Kafka does: what stands under another name first does not count
+        while found and found[0].name != name:  # as Kafka does: other names before the first of this one do not count
             del found[0]
         return tuple(found)
 
     def describe(self) -> list[ConfigEntry]:
-        """Every setting of the broker as DescribeConfigs answers it, with where each value comes from."""
+        """Every setting of the broker as DescribeConfigs answers it, with the sources of its value."""
         entries = []
         for setting in type(self).settings:
             synonyms = self.synonyms(setting.name)
@@ -333,7 +333,7 @@ _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig
 
 
 def _one_copy(values: Mapping[str, Any]) -> list[str]:
-    """Warnings of settings that ask for more copies than there are: such files are common, and are to start."""
+    """Warnings for settings that ask for more replicas than there are: such files are common, and must start."""
     found = []
     for name, what in (("default.replication.factor", "new topics"), ("offsets.topic.replication.factor", "the topic")):
         if (factor := values.get(name.replace(".", "_"), 1)) > 1:
@@ -350,7 +350,7 @@ def _one_copy(values: Mapping[str, Any]) -> list[str]:
 
 
 def _settle_identity(values: dict[str, Any]) -> None:
-    """broker.id and node.id are one number, which with ZooKeeper may be open (-1); log.dirs wins over log.dir."""
+    """Makes broker.id and node.id one number, which with ZooKeeper may be -1; log.dirs wins over log.dir."""
     broker_id, node_id = values.get("broker_id", -1), values.get("node_id", -1)
     if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
         raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same setting and must not differ")

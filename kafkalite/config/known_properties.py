@@ -1,13 +1,13 @@
-"""Kafka's broker properties by name, so that one that has no effect here can be told from a slip of the pen.
+"""Kafka's broker properties by name, to tell one that has no effect here from a misspelt one.
 
-Loaded only when a start meets a property that `config.py` does not declare. Names only: those of Kafka 3.9.1 and
-4.1.0 (their public and internal ones) and the few older ones that still stand in people's files.
+Loaded only when a start finds a property that `BrokerConfig` does not declare. The names are those of Kafka 3.9.1 and
+4.1.0 (public and internal ones) and a few older ones that are still common in files.
 Source: the output of `kafka.server.KafkaConfig` of both versions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 _NAMES = """
 add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.host.name
@@ -127,7 +127,7 @@ zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.t
 """
 KNOWN = frozenset(_NAMES.split())
 
-# Why a property has no effect, by what its name begins with; the longest that fits speaks.
+# The reason why a property has no effect, by the beginning of its name; the first that fits counts.
 _REASONS = {
     "zookeeper.": "kafkalite's way to ZooKeeper has no such thing",
     "process.roles": "kafkalite is one node that needs no KRaft controller",
@@ -143,23 +143,20 @@ _PREFIXES = ("listener.name.", "remote.log.", "rlmm.config.", "rsm.config.", "sa
 
 
 def no_effect(name: str, honoured: Iterable[str]) -> str:
-    """One line for a property that `config.py` does not declare: known to Kafka, or unknown with the nearest name."""
-    for beginning, reason in _REASONS.items():
-        if name.startswith(beginning) and is_known(name):
+    """One line for a property that `BrokerConfig` does not declare: known to Kafka, or unknown with the nearest
+    name."""
+    if name in KNOWN or name.startswith(_PREFIXES):
+        reason = next((reason for beginning, reason in _REASONS.items() if name.startswith(beginning)), None)
+        if reason is not None:
             return f"{name} has no effect: {reason}"
-    if is_known(name):
         return f"{name} is known to Kafka but kafkalite does not honour it yet"
-    nearest = nearest_name(name, {*KNOWN, *honoured})
+    nearest = _nearest_name(name, {*KNOWN, *honoured})
     shown = name if name.isprintable() and len(name) <= 120 else ascii(name[:120])
     return f"{shown} is not a property of Kafka" + (f"; did you mean {nearest}?" if nearest else "")
 
 
-def is_known(name: str, names: Container[str] = KNOWN) -> bool:
-    return name in names or name.startswith(_PREFIXES)
-
-
-def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that looks most like `name`, if one does."""
+def _nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that is most similar to `name`, if one is."""
     from difflib import get_close_matches  # 3 ms to import, needed only for a misspelt property
 
     found = get_close_matches(name[:120].lower(), sorted(names), n=1, cutoff=0.75)

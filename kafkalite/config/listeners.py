@@ -1,7 +1,7 @@
-"""Listeners: where the broker accepts connections, and the addresses that clients are told.
+"""Listeners: the addresses where the broker accepts connections, and the advertised ones that clients dial.
 
-A listener is written NAME://HOST:PORT. An empty host binds every interface; an IPv6 host stands in brackets. The name
-leads to a security protocol through listener.security.protocol.map; only PLAINTEXT is spoken so far.
+A listener is written NAME://HOST:PORT. An empty host binds every interface; an IPv6 host is in brackets.
+listener.security.protocol.map gives the security protocol of a name; only PLAINTEXT is spoken so far.
 Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.listenerListToEndPoints.
 """
 
@@ -51,7 +51,7 @@ def parse_listeners(text: str) -> tuple[ListenerConfig, ...]:
 
 
 def parse_metrics_listener(text: str) -> str:
-    """HOST:PORT as it was given, or the empty string. Raises ValueError saying what it must be."""
+    """HOST:PORT as it was given, or the empty string. Raises ValueError saying what is allowed."""
     address = text.strip()
     found = _LISTENER.match(f"METRICS://{address}")
     if address and (found is None or int(found[4]) > 65535):
@@ -60,12 +60,12 @@ def parse_metrics_listener(text: str) -> str:
 
 
 def metrics_listener(address: str) -> ListenerConfig:
-    """What `parse_metrics_listener` has let pass, unless it is empty."""
+    """The listener for an address that `parse_metrics_listener` has accepted and that is not empty."""
     return parse_listeners(f"METRICS://{address}")[0]
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """NAME:PROTOCOL pairs. Raises ValueError naming what is wrong."""
+    """The protocols of NAME:PROTOCOL pairs. Raises ValueError naming a bad one."""
     protocols: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         found = _PAIR.match(part)
@@ -78,7 +78,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_host_limits(text: str) -> dict[str, int]:
-    """The host:count pairs of max.connections.per.ip.overrides. Raises ValueError naming what is wrong."""
+    """The host:count pairs of max.connections.per.ip.overrides. Raises ValueError naming a bad one."""
     limits: dict[str, int] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, count = part.rpartition(":")
@@ -110,7 +110,7 @@ def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str
 def settle_listeners(
     given: Mapping[str, str], values: dict[str, Any], settings: Mapping[str, Setting], warnings: list[str]
 ) -> None:
-    """Look up protocols, leave out KRaft's controller listeners (one warning each), check that the rest fits together.
+    """Sets protocols, leaves out KRaft's controller listeners (one warning each), checks that the rest fits together.
 
     `given` is the operator's text for messages; `values` the parsed settings, changed in place. Raises ConfigError.
     """
@@ -174,7 +174,8 @@ def _listener_fault(
 
 
 def bind_fault(listeners: tuple[ListenerConfig, ...]) -> str | None:
-    """Why these cannot all be bound: a name or an address twice. One port may serve one IPv4 and one IPv6 host."""
+    """The reason why these cannot all be bound: a name or an address twice. One port may serve one IPv4 and one IPv6
+    host."""
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:

@@ -1,7 +1,8 @@
-"""Where settings come from: a Java properties file and KAFKA_* of the environment; and the file that shows them all.
+"""Sources of settings: a Java properties file and KAFKA_* of the environment; and the generated file that shows them
+all.
 
-Later sources win: file, environment, command line. KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, as Kafka's own image
-has it: two underscores stand for one, three for a dash. Variables of that image that are not settings are passed over.
+Later sources win: file, environment, command line. KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, as in Kafka's own
+image: two underscores are one, three are a dash. Variables of that image that are no settings are ignored.
 Source: java.util.Properties.load, kafka.docker.KafkaDockerWrapper.
 """
 
@@ -41,7 +42,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The settings in a text of Java's format; a name given twice has its last value. Raises ValueError."""
+    """The settings in a text of Java's format; the last value of a name counts. Raises ValueError."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         end = 0  # of the name: the first separator that is not escaped
@@ -91,7 +92,7 @@ def _unescape(text: str, line_number: int) -> str:
 
 
 def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings that KAFKA_* variables give."""
+    """The settings in KAFKA_* variables."""
     found: dict[str, str] = {}
     for variable, text in environment.items():
         rest = variable.removeprefix("KAFKA_")
@@ -103,9 +104,9 @@ def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def annotated(settings: tuple[Setting, ...]) -> str:
-    """The text of server.properties that shows every setting: what it is, its default, what it may be.
+    """The text of server.properties that shows every setting with its meaning, its default and its allowed values.
 
-    Settings with a sample are set, the others stand commented out with their defaults.
+    Settings with a sample are set, the others are commented out with their defaults.
     """
     lines = [
         "# Every setting that kafkalite honours, with Kafka's names. Lines that begin with '#' show the defaults.",
@@ -134,7 +135,7 @@ _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def _in_words(setting: Setting) -> str:
-    """ " = 7 days" behind a default of 604800000 ms, where that reads better."""
+    """The default in words behind its number, such as " = 7 days" for 604800000 ms."""
     value = setting.default
     if setting.type not in (ConfigType.INT, ConfigType.LONG) or not isinstance(value, int) or value <= 0:
         return ""

@@ -1,11 +1,11 @@
-"""How a setting is declared: one line in a class body, from which everything else is derived.
+"""Declarations of settings: one line in a class body, from which everything else is derived.
 
     class TopicConfig(Settings):
         segment_ms: int = long(604_800_000, "how long ...", at_least=1, broker="log.roll.ms log.roll.hours*3600000")
 
-The left side is what Python sees (name, type), the right side what the operator writes: Kafka's type, default, bounds,
-meaning. The property's name is the attribute's with dots. The metaclass takes the lines out of the class body, keeps
-them in `settings` in the order of the file, and gives the class slots; instances never change.
+The left side is for Python (name, type), the right side for the operator: Kafka's type, default, bounds, meaning. The
+property's name is the attribute's with dots. The metaclass takes the lines out of the class body, keeps them in
+`settings` in the order of the file, and gives the class slots; instances are immutable.
 Source: org.apache.kafka.common.config.ConfigDef (types, ranges), DescribeConfigsResponse (the numbers of types and
 sources).
 """
@@ -22,7 +22,7 @@ INT_MAX = (1 << 31) - 1
 
 
 class ConfigType(IntEnum):
-    """A setting's type as DescribeConfigs tells it."""
+    """A setting's type, as a number of DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -37,7 +37,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs tells it."""
+    """The source of a value, as a number of DescribeConfigs."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -47,7 +47,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One place that could have given the value; the first of an entry's synonyms did."""
+    """One source of a value; the first of an entry's synonyms decides."""
 
     name: str
     value: str | None
@@ -95,9 +95,9 @@ class Setting:
     """One declared line. `parse` turns the operator's text into the value, `format` the value into text.
 
     `broker`: for a topic's setting, the broker's settings that give its default, with factors to this unit; the first
-    that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: what the generated
-    server.properties sets; None leaves the line commented out. `convert`: parses the text (and the default) instead.
-    `idle`: taken and described, but nothing acts on it yet; a start that finds it set says so in one line.
+    that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: its value in the generated
+    server.properties; None leaves the line commented out. `convert`: parses the text (and the default) instead.
+    `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line.
     """
 
     __slots__ = (
@@ -220,7 +220,7 @@ class Setting:
 
 
 def _double(value: float) -> str:
-    """As Java prints it: 0.5, but 1.0E7 from there on, and 1.0E-4. Source: java.lang.Double.toString."""
+    """A number as Java prints it: 0.5, but 1.0E7 and 1.0E-4. Source: java.lang.Double.toString."""
     text = repr(value)
     if not value or 1e-3 <= abs(value) < 1e7:
         return text
@@ -235,7 +235,7 @@ def _synonym(word: str) -> tuple[str, int]:
 
 
 class Section:
-    """A heading in a class body: the lines that follow belong to it."""
+    """A heading in a class body, for the lines that follow."""
 
     __slots__ = ("title",)
 
@@ -301,7 +301,7 @@ class Settings(metaclass=SettingsType):
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-# The words of the declarations. They return Any, so that `retention_ms: int = long(...)` reads and checks as an int.
+# The functions of declarations return Any, so that `retention_ms: int = long(...)` reads and checks as an int.
 
 
 def section(title: str) -> Any:
@@ -333,7 +333,7 @@ def string(default: Any, doc: str, **limits: Any) -> Any:
 
 
 def password(default: str | None, doc: str, **limits: Any) -> Any:
-    """A string that is shown to nobody."""
+    """A string that is never shown."""
     return Setting(ConfigType.PASSWORD, default, doc, **limits)
 
 
@@ -342,6 +342,6 @@ def words(default: tuple[str, ...], doc: str, **limits: Any) -> Any:
 
 
 def quoted(text: str) -> str:
-    """A value for a message: on one line, and not endless."""
+    """A value for a message: on one line of limited length."""
     line = text.encode("unicode_escape").decode("ascii")
     return f"'{line}'" if len(line) <= 80 else f"'{line[:77]}...'"

@@ -61,7 +61,7 @@ class TopicDefaults(Protocol):
 
 
 class TopicConfig(Settings):
-    """What holds for one topic. `TopicConfig()` is Kafka's defaults, `build` those of a broker and a topic's own."""
+    """The configuration of one topic: `TopicConfig()` has Kafka's defaults, `build` a broker's and the topic's own."""
 
     # fmt: off
     cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=CLEANUP_POLICIES, broker="log.cleanup.policy")
@@ -115,8 +115,8 @@ class TopicConfig(Settings):
 
     @classmethod
     def check(cls, overrides: Mapping[str, str], broker: TopicDefaults) -> TopicConfig:
-        """`build`, for settings that somebody wants to give a topic: they must also go together. What a topic has
-        already is not refused, whatever became of the broker's settings meanwhile."""
+        """`build` for a request: settings that exclude each other are refused, too. Those that a topic has already are
+        not refused, since the broker's settings may have changed meanwhile."""
         config = cls.build(overrides, broker)
         conflict = topic_conflict(config.values())
         if conflict:
@@ -125,7 +125,7 @@ class TopicConfig(Settings):
 
     @classmethod
     def describe(cls, overrides: Mapping[str, str], broker: TopicDefaults) -> list[ConfigEntry]:
-        """Every setting of a topic as DescribeConfigs answers it, with where each value comes from."""
+        """Every setting of a topic as DescribeConfigs answers it, with the sources of its value."""
         entries = []
         for setting in cls.settings:
             synonyms = broker.synonyms(setting.broker[0][0])
@@ -146,6 +146,6 @@ def _check_idle_topic_setting(name: str, text: str) -> None:
 
 
 def topic_conflict(values: Mapping[str, Any]) -> str | None:
-    """What is wrong between a topic's settings that are each well by themselves."""
+    """The conflict between a topic's settings that are each valid by themselves, if there is one."""
     low, high = values["min_compaction_lag_ms"], values["max_compaction_lag_ms"]
     return f"min.compaction.lag.ms ({low}) must not be above max.compaction.lag.ms ({high})" if low > high else None

@@ -19,7 +19,7 @@ def parse_directories(text: str) -> str:
 
 
 def parse_zookeeper_connect(text: str) -> str | None:
-    """host:port,host:port/chroot without blanks and with the ports that were left out; None when nothing is given."""
+    """host:port,host:port/chroot without blanks and with all ports; None when nothing is given."""
     servers, slash, chroot = "".join(text.split()).partition("/")
     if not servers and not slash:
         return None

@@ -1,1 +1,1 @@
-"""What a cluster agrees on: its interface, the journal of a single broker, placement rules. Imports config."""
+"""Metadata that a cluster shares: the interface, the journal of a broker by itself, placement rules. Imports config."""

@@ -1,7 +1,7 @@
 """THE TABLE: every request that this broker answers, with the versions it answers.
 
 ApiVersions lists exactly Kafka's rows. A new API is one row here, one declaration in `messages/`, one handler of the
-same file name in `api/`. What only our own commands ask is a row of its own kind (`_OWN_ROWS`), and is not listed.
+same file name in `api/handlers/`. Requests of our own commands are rows of their own (`_OWN_ROWS`), and are not listed.
 Source: org.apache.kafka.common.protocol.ApiKeys; the numbers in the schema files.
 """
 
@@ -127,7 +127,7 @@ _ROWS = (
 _OWN_ROWS = (Api(RUN_CLEANER_KEY, "RunCleaner", RunCleanerRequest, RunCleanerResponse, 0, 0),)
 
 APIS: Mapping[int, Api] = MappingProxyType({row.key: row for row in _ROWS})
-"""Kafka's: what ApiVersions lists."""
+"""Kafka's APIs, which ApiVersions lists."""
 SERVED: Mapping[int, Api] = MappingProxyType({row.key: row for row in (*_ROWS, *_OWN_ROWS)})
-"""With those of our own, which only our own commands know."""
+"""All APIs, with the ones for our own commands."""
 API_OF_REQUEST: Mapping[type[Message], Api] = MappingProxyType({row.request: row for row in SERVED.values()})

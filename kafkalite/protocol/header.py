@@ -2,7 +2,7 @@
 
 Request header 1 is (api key, version, correlation id, client id); header 2, for flexible versions, has tagged fields
 behind the client id, which keeps its old string form. Response header 0 is the correlation id; header 1 has tagged
-fields behind it, but the answer to ApiVersions never has: a client must understand it before it knows the broker.
+fields behind it, but that of ApiVersions never has: a client must understand it before it knows the broker.
 Source: RequestHeader.json, ResponseHeader.json, org.apache.kafka.common.protocol.ApiKeys, KIP-511.
 """
 
@@ -35,7 +35,7 @@ _NEVER = 1 << 16
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what: the API and its version, the number that the answer must carry, and the client's own name."""
+    """The API and its version, the id that the response must carry, and the client's own name."""
 
     api_key: int
     api_version: int
@@ -46,7 +46,7 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header of a request frame (without its size prefix) and where the message begins. Raises Malformed.
 
-    Knows the header of every version of an API in the table, also of versions that are not answered.
+    It knows the header of every version of an API in the table, also of versions that are not answered.
     """
     try:
         api_key, api_version, correlation_id, length = _read_request_header(frame)
@@ -71,7 +71,7 @@ def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
 
 
 def response_frame(response: Message, version: int, correlation_id: int) -> list[Part]:
-    """The whole answer: size, header and message. One part of bytes, or bytes and file regions in turn."""
+    """The whole response: size, header and message. One part of bytes, or bytes and file regions in turn."""
     encode, has_tags, has_records = _response_plan(type(response), version)
     parts: list[Part] = []
     encode(response, parts)
@@ -102,8 +102,8 @@ def request_frame(request: Message, version: int, correlation_id: int, client_id
 
 
 def decode_response(request: Api | type[Message], version: int, frame: memoryview) -> tuple[int, Any]:
-    """The correlation id and the message of the answer to a request of this type, from a frame without its size
-    prefix. Raises Malformed, also when something is left behind the message."""
+    """The correlation id and the message of the response to a request of this type, from a frame without its size
+    prefix. Raises Malformed, also when bytes are left behind the message."""
     api = request if isinstance(request, Api) else API_OF_REQUEST[request]
     try:
         (correlation_id,) = _read_int32(frame)

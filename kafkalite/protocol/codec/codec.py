@@ -1,7 +1,7 @@
 """Messages to bytes and back, by code that is compiled when a (message, version) is first used.
 
-A decoder gives a message or raises `Malformed`, whatever the bytes are. An encoder appends pieces to a list; the
-records of a message pass through as they were given. To read the code that runs for a message, print it:
+A decoder returns a message or raises `Malformed`, whatever the bytes are. An encoder appends parts to a list; the
+records of a message pass through unchanged. To read the compiled code of a message, print it:
 `DecoderSource(HeartbeatRequest, 4).write().text("decode(data, p)")`.
 """
 
@@ -42,7 +42,7 @@ def _decoder(message_type: type[Message], version: int) -> Callable[..., Any]:
 
 @cache
 def _counting_decoder(message_type: type[Message], version: int) -> Callable[..., Any]:
-    """For frames that are large enough to hold too many elements."""
+    """The decoder for frames that are large enough to hold too many elements."""
     source = DecoderSource(message_type, version).write()
     return source.compile("decode(data, p)", f"decode large {message_type.__name__} v{version}")
 

@@ -4,10 +4,10 @@ Names in the written code: `data` the frame, `size` its length, `p` the position
 Fields of fixed width that follow each other, and the length before the next field of variable width, are read with
 one struct call into the slots; a run behind a nullable field is read in the same call as if the field were null,
 which is right for most requests and costs nothing when it is not: those bytes are there in any valid message.
-Every count and length is compared with the bytes left before something is made of it. What struct, an index or UTF-8
-refuse becomes `Malformed`.
+Every count and length is compared with the bytes left before it is used. Errors of struct, of an index and of UTF-8
+become `Malformed`.
 An element of an array takes a byte or two of a frame and a hundred times that as an object, so a message may have
-`ELEMENTS_MAX` of them. A frame of no more bytes cannot have more; larger ones are given to a decoder that counts.
+`ELEMENTS_MAX` of them. A frame of no more bytes cannot have more; larger ones go to a decoder that counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Fixed(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """Step: what follows a length that a `Fixed` has put into the variable `length`."""
+    """Step: a value or array behind a length that a `Fixed` has read into the variable `length`."""
 
     field: Field
     name: str
@@ -45,7 +45,7 @@ class Sized(NamedTuple):
 
 
 class Tags(NamedTuple):
-    """Step: the tagged fields of `owner`; how many there are is in the variable `number`."""
+    """Step: the tagged fields of `owner`; their count is in the variable `number`."""
 
     owner: str
     fields: list[tuple[str, Field]]
@@ -55,22 +55,22 @@ class Tags(NamedTuple):
 Step = Fixed | Sized | Tags
 
 
-def refuse(what: str, length: int, left: int) -> NoReturn:
-    raise Malformed(f"{what}: length {length} where {left} bytes are left")
+def refuse(name: str, length: int, left: int) -> NoReturn:
+    raise Malformed(f"{name}: length {length} where {left} bytes are left")
 
 
-def refuse_elements(what: str) -> NoReturn:
-    raise Malformed(f"{what}: more than {ELEMENTS_MAX} elements in one message")
+def refuse_elements(name: str) -> NoReturn:
+    raise Malformed(f"{name}: more than {ELEMENTS_MAX} elements in one message")
 
 
-def refuse_null(what: str) -> NoReturn:
-    raise Malformed(f"{what}: null where null is not allowed")
+def refuse_null(name: str) -> NoReturn:
+    raise Malformed(f"{name}: null where null is not allowed")
 
 
 class DecoderSource:
     """The body of `decode(data, p)` for one message in one version.
 
-    With `counted`, a function that gives a decoder, large frames go there; without it, elements are counted here.
+    With `counted`, which returns a decoder, large frames go to that one; without it, this one counts elements.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class DecoderSource:
         return source
 
     def _struct(self, cls: type[Message]) -> str:
-        """Writes how an object of `cls` is read; returns the variable that holds it."""
+        """Writes the code that reads an object of `cls`; returns the variable that holds it."""
         target = self.source.fresh("o")
         self.source.line(f"{target} = new({self.source.constant(cls.__name__, cls)})")
         plain, tagged = travelling(cls, self.version)
@@ -175,7 +175,7 @@ class DecoderSource:
             source.line(f"p += {width_before}")
         with source.block("else:"):
             source.line(f"p += {struct.calcsize('>' + ''.join(fixed.code for fixed in before))}")
-            # The byte behind the length is read already, whatever it was read as.
+            # The byte behind the length has been read already, as part of the next run.
             self._sized(step, null_excluded=True, next_byte=after[0].target if after[0].code == "B" else "data[p]")
             source.line(f"p += {self._unpack(after)}")
         self._convert([*before, *after])
@@ -204,7 +204,7 @@ class DecoderSource:
         return self.version in field.nullable
 
     def _sized(self, step: Sized, null_excluded: bool = False, next_byte: str = "data[p]") -> None:
-        """What follows a length: null, or so many bytes, or so many elements."""
+        """Writes the code behind a length: null, or so many bytes, or so many elements."""
         source, length = self.source, step.length
         if self.flexible:
             self._compact_length(length, next_byte)
@@ -221,7 +221,7 @@ class DecoderSource:
             self._content(step)
 
     def _compact_length(self, length: str, next_byte: str) -> None:
-        """The rest of a varint whose first byte is read, less one. Two bytes are common enough to do on the spot."""
+        """Writes the rest of a varint whose first byte is read, less one. Two bytes are common enough to be inlined."""
         source = self.source
         with source.block(f"if {length} > 127:"):
             high = next_byte

@@ -42,7 +42,7 @@ class EncoderSource:
     # One struct
 
     def _struct(self, cls: type[Message], owner: str) -> None:
-        """An element of an array: on the usual path if what is unset mostly is unset. Ends with nothing pending."""
+        """Writes an element of an array, with the usual path if it has one. Ends with nothing pending."""
         conditions = self._usual_conditions(cls, owner)
         if not conditions:
             self._fields(cls, owner, usual=False)
@@ -105,7 +105,7 @@ class EncoderSource:
         content, length = source.fresh("s"), source.fresh("n")
         source.line(f"{content} = {value}")
         if field.nullable:
-            # Also where another version has null: what cannot say null says nothing.
+            # Also where only another version has null: then null is sent as empty.
             with source.block(f"if {content} is None:"):
                 source.line(f"{content} = b''")
                 source.line(f"{length} = {self._null_length(field)}")
@@ -133,7 +133,7 @@ class EncoderSource:
         self.source.line(f"{length} = {self._length(size)}")
 
     def _null_length(self, field: Field) -> int:
-        """What stands before no value: null, or empty in versions (or directions) that may not say null."""
+        """The length that is sent for None: null, or empty in versions (or directions) without null."""
         says_null = self.version in field.nullable and not field.null_sent_as_empty
         return (0 if says_null else 1) if self.flexible else (-1 if says_null else 0)
 
@@ -269,12 +269,12 @@ class EncoderSource:
 
 @cache
 def _short_packers(count_code: str, code: str) -> tuple[Callable[..., bytes], ...]:
-    """By length: what packs a count and so many numbers."""
+    """By length: the packer of a count and so many numbers."""
     return tuple(Struct(f">{count_code}{length}{code}").pack for length in range(SHORT))
 
 
 def _uvarint_bytes(value: str, size: int) -> list[str]:
-    """The expressions of the bytes of a varint that takes `size` bytes."""
+    """Expressions for the bytes of a varint of `size` bytes."""
     if size == 1:
         return [value]
     middle = [f"{value} >> {7 * index} & 127 | 128" for index in range(1, size - 1)]

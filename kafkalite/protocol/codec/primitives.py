@@ -1,8 +1,7 @@
-"""The wire's own types: what one value looks like in bytes.
+"""The primitive types of the protocol as bytes.
 
-`Kind` says what the compiler must know of a type: its `struct` code if it has a fixed width, or that a length comes
-before it. The functions are the rare paths that compiled code calls: varints of more than one byte, and tagged fields
-that nobody here knows.
+`Kind` is a type for the compiler: its `struct` code if it has a fixed width, else a length comes before the value. The
+functions are the rare paths that compiled code calls: varints of more than one byte, and unknown tagged fields.
 Source: org.apache.kafka.common.protocol.types.Type, ByteUtils, KIP-482 (compact types and tagged fields).
 """
 
@@ -80,7 +79,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def skip_tags(data: memoryview, position: int, count: int) -> int:
-    """The position behind `count` tagged fields that nobody here knows. IndexError or Malformed if they do not fit."""
+    """The position behind `count` unknown tagged fields. Raises IndexError or Malformed if they do not fit."""
     size = len(data)
     for _ in range(count):
         _, position = read_uvarint(data, position)

@@ -57,7 +57,7 @@ def parse_versions(text: str) -> range:
 
 
 class Field(NamedTuple):
-    """A declaration, without the name: the type, an array of it or not, the versions, and what is sent when unset."""
+    """A declaration, without the name: the type, an array of it or not, the versions, and the default."""
 
     kind: Kind[Any] | type[Message]
     versions: range
@@ -79,7 +79,7 @@ def _declare(
     null_sent_as_empty: bool = False,
     mostly_empty: bool = False,
 ) -> T:
-    # What a class body holds is a Field, what its readers see is the field's value: the type says the latter.
+    # A class body holds a Field, and readers of an object see the field's value: the type is the latter's.
     hints = (null_sent_as_empty, mostly_empty)
     field = Field(kind, parse_versions(versions), default, parse_versions(nullable or "none"), tag, is_array, *hints)
     return cast(T, field)

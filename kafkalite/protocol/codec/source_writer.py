@@ -1,4 +1,4 @@
-"""A Python function in the making, and what of a message travels in one version.
+"""The source of a Python function under construction, and the fields of a message in one version.
 
 `decoder_source` and `encoder_source` write their statements into a `Source`; `compile` turns it into a function whose
 globals are the constants that the statements name.
@@ -29,7 +29,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """`head` (an if, else, for, try) and under it what is written within."""
+        """`head` (an if, else, for, try), with the lines written within indented below it."""
         self.line(head)
         self._indent += 1
         lines_before = len(self.lines)
@@ -51,7 +51,7 @@ class Source:
         return candidate
 
     def literal(self, value: Any) -> str:
-        """How the code says a default."""
+        """The expression of a default."""
         if value is None or isinstance(value, bool | int | str | bytes):
             return repr(value)
         return self.constant(f"default_{type(value).__name__}", value)
@@ -89,7 +89,7 @@ def length_code(field: Field, flexible: bool) -> str:
 
 
 def size_min(kind: Kind[Any] | type[Message], version: int, flexible: bool) -> int:
-    """The fewest bytes that one value takes: with it a count is checked before anything is made."""
+    """The fewest bytes that one value takes: counts are checked with it before an array is made."""
     if isinstance(kind, Kind):
         return kind.width or (1 if flexible else 2 if LENGTH_CODE[kind.name] == "h" else 4)
     size = 1 if flexible else 0

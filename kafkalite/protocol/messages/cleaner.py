@@ -24,7 +24,7 @@ class RunCleanerRequest(Message, flexible="0+"):
 
 
 class CleanerPass(Message):
-    """What one pass over a log did, as in `CleanStats`. Numbers are whole ones, ppm is parts per million."""
+    """The statistics of one pass over a log, as in `CleanStats`. All are integers; ppm is parts per million."""
 
     bytes_read: int = int64("0+")
     bytes_kept: int = int64("0+")

@@ -1,10 +1,10 @@
-"""This broker's own node, /brokers/ids/N: made, kept, taken away; and what to do when it is there already.
+"""This broker's own node, /brokers/ids/N: created, kept, deleted. By the owner of a node that is there already:
 
-    nobody's             make it
-    this session's       good; an answer was lost
-    an own old one's     a killed process or an expired session left it: away with it at once
-    who has our address  perhaps an own old one's that was forgotten: wait until its session would have ended
-    another's            two brokers have one number, and this one does not start
+    none                 create it
+    this session         keep it: an answer was lost
+    an own old session   a killed process or an expired session left it: delete it at once
+    our addresses        perhaps an own old session that was forgotten: wait until it would have ended
+    any other            two brokers have one number, and this one does not start
 
 Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.KafkaServer.createBrokerInfo.
 """
@@ -33,11 +33,11 @@ logger = logging.getLogger(__name__)
 _MARGIN_MS = 3_000  # ZooKeeper ends sessions by the tick, and a tick is 2 s or 3 s
 
 Gone = Callable[[str, int], Awaitable[bool]]
-"""Waits until there is no node at a path, at most until a moment of the monotonic clock; tells whether it is gone."""
+"""Waits until there is no node at a path, at most until a deadline of the monotonic clock; whether it is gone."""
 
 
 class BrokerRegistration:
-    """Broker `broker_id`'s node. `endpoints` is None as long as it is not to be there."""
+    """Broker `broker_id`'s node. `endpoints` is None as long as the node is not wanted."""
 
     def __init__(
         self, session: ZooKeeperSession, own_sessions: SessionFile, broker_id: int, clock: Clock, gone: Gone
@@ -52,27 +52,27 @@ class BrokerRegistration:
         self.rack: str | None = None
 
     async def remember_session(self) -> None:
-        """Before anything is made in this session: who comes after a sudden end must know it."""
+        """Write this session to the disk, before a node is made in it: the next process must know it after a crash."""
         await asyncio.get_running_loop().run_in_executor(None, self._own_sessions.add, self._session.session_id)
 
     async def clear_old(self) -> None:
-        """Take away what own old sessions left: the registration, and the controller's office."""
+        """Delete the nodes that own old sessions left: the registration, and /controller."""
         held = [self.path, znode_paths.CONTROLLER]
         for path, node in zip(held, await self._session.read(held), strict=True):
             if node is not None and self._is_old(node):
                 await self._clear(path, node)
 
     async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
-        """Before anything is made on the disk: raises ConfigError when the node is another broker's, one with other
-        addresses than ours are going to be."""
+        """Raises ConfigError when the node is of a broker with other addresses than `endpoints`. For a start, before it
+        changes the disk."""
         (node,) = await self._session.read([self.path])
         if node is not None and not self._is_ours(node) and not _says(node, endpoints):
             raise self._taken(node)
 
     async def hold(self, *, patience_ms: int = 0) -> Node:
-        """See that the node is there, in this session. Another's that could be an own old one's is waited out for
-        `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names who has the number, and
-        Unavailable."""
+        """See that the node exists, in this session. A node that may be of an own old session is waited out for
+        `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names the broker that has the number,
+        and Unavailable."""
         assert self.endpoints is not None
         broker = znode_data.BrokerNode(self.endpoints, self.rack, timestamp_ms=self._clock.wall_ms())
         data = znode_data.broker_json(broker)
@@ -104,7 +104,7 @@ class BrokerRegistration:
         raise ConfigError(f"broker {self.broker_id} has left meanwhile")
 
     async def release(self) -> None:
-        """Take the node away, if it is this session's."""
+        """Delete the node, if it is this session's."""
         self.endpoints = None
         (node,) = await self._session.read([self.path])
         if node is not None and node.ephemeral_owner == self._session.session_id:
@@ -124,8 +124,8 @@ class BrokerRegistration:
 
     async def _clear(self, path: str, node: Node) -> None:
         if self._is_old(node):
-            logger.info("%s is of this broker's old session 0x%x, and is taken away", path, node.ephemeral_owner)
-        with suppress(NoNode, BadVersion):  # gone by itself, or somebody's anew: whoever needs it looks again
+            logger.info("%s is of this broker's old session 0x%x and is deleted", path, node.ephemeral_owner)
+        with suppress(NoNode, BadVersion):  # it ended, or somebody made it anew: callers read it again
             await self._session.write([Delete(path, node.version)])
 
     def _taken(self, node: Node) -> ConfigError:

@@ -1,7 +1,7 @@
-"""The cluster's id and, for a broker without one, its number: what brokers agree on before anything else.
+"""The cluster's id and, for a broker without a number, its number.
 
-The first broker of a cluster makes /cluster/id; who has another id in its meta.properties is not of this cluster.
-Numbers are counted by the version of /brokers/seqid, above those that people give.
+The first broker of a cluster creates /cluster/id; a broker with another id in its meta.properties is not of this
+cluster. Numbers are counted by the version of /brokers/seqid, above the ones that people choose.
 Source: kafka.server.KafkaServer (getOrGenerateClusterId, getOrGenerateBrokerId), kafka.zk.KafkaZkClient
 (createOrGetClusterId, generateBrokerSequenceId).
 """
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, founds: bool) -> str:
-    """The id of the cluster. `stored` is what meta.properties says.
+    """The id of the cluster. `stored` is the one in meta.properties.
 
-    `founds`: this broker may found a cluster with the id that it has, since it comes with what belongs to it. One that
-    has an id and meets a ZooKeeper without any has the wrong address, or a ZooKeeper that lost everything. Raises
+    `founds`: this broker may found a cluster with its id, since it brings the topics that belong to it. Any other that
+    has an id and meets a ZooKeeper without one has the wrong address, or a ZooKeeper that lost everything. Raises
     ConfigError.
     """
     where = f"zookeeper.connect={session.settings.connect}"
@@ -45,12 +45,12 @@ async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, 
             )
         await session.make_paths([znode_paths.CLUSTER])
         proposed = znode_data.cluster_id_json(stored or format_uuid(random_uuid()))
-        with suppress(NodeExists):  # another broker was first; what it wrote counts
+        with suppress(NodeExists):  # another broker was first, and its id holds
             await session.write([Create(znode_paths.CLUSTER_ID, proposed)])
 
 
 async def read_cluster_id(session: ZooKeeperSession) -> str | None:
-    """None when there is none. Raises ConfigError for nonsense."""
+    """The id in ZooKeeper, None when there is none. Raises ConfigError for data that are no id."""
     (node,) = await session.read([znode_paths.CLUSTER_ID])
     if node is None:
         return None
@@ -63,7 +63,7 @@ async def read_cluster_id(session: ZooKeeperSession) -> str | None:
 
 
 async def generate_broker_id(session: ZooKeeperSession, reserved_max: int) -> int:
-    """A number that no broker was given before."""
+    """A number that no broker had before."""
     await session.make_paths([znode_paths.BROKER_SEQUENCE_ID])
     while True:
         (node,) = await session.read([znode_paths.BROKER_SEQUENCE_ID])

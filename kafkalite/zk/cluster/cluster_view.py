@@ -1,11 +1,11 @@
-"""The whole cluster in memory, made of the nodes as they were read from ZooKeeper. Pure: bytes go in, changes come out.
+"""The whole cluster in memory, built from nodes as they were read from ZooKeeper. Pure: bytes in, changes out.
 
     changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
 
-Each path stands for itself, in whatever order it comes: a topic may be known before the states of its partitions, or
-after them, and is shown (`topics`) when it has an id. What is older than what is known (by the transaction that wrote
-it) never replaces it. Nonsense is put into `faults`, and what was known before stays.
-Source: kafka.controller.ControllerContext (what is remembered), kafka.zk.ZkData (where it stands).
+Nodes may come in any order: a topic before the states of its partitions, or after them; it is shown (`topics`) when it
+has an id. A node never replaces a younger one (by the transaction that wrote it). A node that cannot be understood is
+a fault, and its last value stays.
+Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from kafkalite.zk.client.operations import Node
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 T = TypeVar("T")
-NO_EPOCH = -1  # of a partition that nothing was written about yet
+NO_EPOCH = -1  # of a partition without a state node
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 _KEEPS_ALL = MappingProxyType({"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"})
 
 
 class Known(NamedTuple, Generic[T]):
-    """What a node says, and the node: its version for conditional writes, its transactions, its owner."""
+    """A node and its parsed value."""
 
     value: T
     node: Node
 
 
 class Fault(NamedTuple):
-    """A node that says nothing that could be understood."""
+    """A node that cannot be understood."""
 
     path: str
     reason: str
 
 
 class ClusterView:
-    """See the module. The mappings are live views; nobody but `apply` changes them.
+    """See the module. The mappings are live views; only `apply` changes them.
 
-    `topics`, `brokers` and `broker_configs` are what the registry shows. `assignments` has every topic node, also
-    those that have no id yet; `without_id` are those whose node has none: one that kafka-topics of 2.7 has changed is
-    written without, and keeps the id that it had. `states` every state node, by topic and number. `deletions` are the
-    topics that somebody wants to be gone, as long as the controller has not seen to it. `last_epochs` are those of
-    partitions whose states somebody took away while their topics stayed.
+    `topics`, `brokers` and `broker_configs` are those of `ClusterMetadata`. `assignments` has every topic node, also
+    without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7 writes it so, and the topic
+    keeps its earlier id. `states` has every state node, by topic and number. `deletions` has topics whose deletion is
+    requested and not yet carried out. `last_epochs` has the leader epochs of partitions whose state nodes were deleted
+    while their topics stayed.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class ClusterView:
         self.deletions: set[str] = set()
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
-        self.last_transaction = -1  # the youngest that a node was written in
+        self.last_transaction = -1  # the youngest in which a node was written
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._nodes: dict[str, Node] = {}
         self._faults: list[Fault] = []
@@ -82,23 +82,23 @@ class ClusterView:
 
     @property
     def paths(self) -> KeysView[str]:
-        """Where there is a node, understood or not."""
+        """The paths of all nodes, understood or not."""
         return self._nodes.keys()
 
     def node(self, path: str) -> Node | None:
-        """The node as it was read last."""
+        """The node at `path` as it was read last."""
         return self._nodes.get(path)
 
     def take_faults(self) -> list[Fault]:
-        """What could not be understood since the last call. The same node is named once."""
+        """The faults since the last call."""
         faults, self._faults = self._faults, []
         return faults
 
     def apply(self, nodes: Iterable[tuple[str, Node | None]] = ()) -> list[tuple[Change, str]]:
-        """Take in what was read, and return what that changes, each once, for listeners.
+        """Apply nodes, and return the changes for listeners, each once.
 
-        A topic that was deleted and made again meanwhile is first only deleted, so that whoever is told finds it gone;
-        the next call shows the new one. So call it until nothing comes.
+        A topic that was deleted and created again meanwhile is first only deleted, so that listeners find it gone; the
+        next call shows the new one. So call it until it returns nothing.
         """
         for path, node in nodes:
             self._take(path, node)
@@ -125,7 +125,7 @@ class ClusterView:
             self._faults.append(Fault(path, str(fault) or "is not understood"))
 
     def _understand(self, path: str, node: Node | None) -> None:
-        """Raises ValueError, and then all is as it was."""
+        """Raises ValueError, and then nothing has changed."""
         if (state := znode_paths.state_of(path)) is not None:
             self._take_state(*state, node)
         elif (entity := znode_paths.config_of(path)) is not None:
@@ -172,7 +172,7 @@ class ClusterView:
         self._changed_topics[name] = None
 
     def _forget_beside(self, name: str) -> None:
-        """The topic is gone, and what was kept of nodes that went before it."""
+        """Forgets, with a topic, data of nodes that were deleted before it."""
         self.last_epochs.pop(name, None)
         if znode_paths.config(znode_paths.CONFIG_TOPICS, name) not in self._nodes:
             self._topic_configs.pop(name, None)
@@ -219,7 +219,7 @@ class ClusterView:
             self._changes.append((Change.BROKERS, ""))
 
     def _show(self, name: str) -> Iterator[tuple[Change, str]]:
-        """Put the topic as it is now into `topics`, and tell how it differs from what stood there."""
+        """Updates the topic in `topics`; returns the changes."""
         before, now = self.topics.get(name), self._record(name)
         if before is not None and (now is None or not _continues(before, now)):
             del self.topics[name]
@@ -246,7 +246,7 @@ class ClusterView:
 
 
 def is_of_interest(path: str) -> bool:
-    """Whether a view learns anything from the node there."""
+    """Whether a view uses the node at `path`."""
     if path.startswith(znode_paths.TOPICS):
         return znode_paths.state_of(path) is not None or _topic_of(path) is not None
     if path.startswith(znode_paths.CONFIG):
@@ -289,7 +289,7 @@ def _differences(before: TopicRecord, now: TopicRecord) -> Iterator[Change]:
 
 
 def _check_assignment(topic: znode_data.TopicNode, before: znode_data.TopicNode | None) -> None:
-    """Raise ValueError for what nobody could serve."""
+    """Raises ValueError for an assignment that no broker can serve."""
     count = len(topic.partitions)
     if not count:
         raise ValueError("a topic without partitions")

@@ -1,12 +1,12 @@
 """Changes that any broker may write, with exactly Kafka's nodes; the controller, which watches, carries them out.
 
-    create      /config/topics/T and /brokers/topics/T      then there are leaders
-    delete      /admin/delete_topics/T                      then it is gone
-    add         /brokers/topics/T                           then the new ones have leaders
+    create      /config/topics/T and /brokers/topics/T      wait for leaders
+    delete      /admin/delete_topics/T                      wait until it is gone
+    add         /brokers/topics/T                           wait for leaders of the new partitions
     configure   /config/..., /config/changes/config_change_
 
-Each is checked against the view, written so that nobody's change in between is lost (with the version that was read),
-and has come true in the view when it returns. One that takes too long is said to have been written, but not seen to.
+Each is checked against the view, written with the version that was read, so that no change in between is lost, and is
+in the view when it returns. A change that takes too long raises REQUEST_TIMED_OUT, which says that it was written.
 Source: kafka.zk.AdminZkClient, kafka.zk.KafkaZkClient (setOrCreateEntityConfigs, createConfigChangeNotification).
 """
 
@@ -34,13 +34,13 @@ from kafkalite.zk.znodes import znode_data, znode_paths
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
-_ATTEMPTS = 10  # against others who change the same node
-_NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection on whoever sends a mebibyte
+_ATTEMPTS = 10  # while others change the same node
+_NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
 
 @contextmanager
 def reaching(session: ZooKeeperSession) -> Iterator[None]:
-    """Gives what ZooKeeper refuses, or cannot be asked, the code that a client understands."""
+    """Turns ZooKeeper's errors into KafkaErrors."""
     try:
         yield
     except Unavailable as fault:
@@ -53,8 +53,8 @@ def reaching(session: ZooKeeperSession) -> Iterator[None]:
 
 
 class ClusterWrites:
-    """`refresh` reads paths again into the view and tells the listeners; `wait` comes back with whether something came
-    true in the view in time."""
+    """`refresh` reads paths again into the view and tells the listeners; `wait` tells whether a condition on the view
+    came true in time."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class ClusterWrites:
         raise _contended(f"{name}-{partition}")
 
     async def _set(self, change: SetData) -> bool:
-        """Whether the node was still what the view took it for. It is up to date afterwards."""
+        """Whether the view had the node's present version. The view is up to date afterwards."""
         try:
             await self._session.write([change])
         except (BadVersion, NoNode):
@@ -170,7 +170,7 @@ class ClusterWrites:
         return True
 
     def _put(self, path: str, data: bytes) -> Operation:
-        """What writes a node whether it is there or not, as far as is known."""
+        """Writes a node that exists, or creates it, as far as the view knows."""
         return SetData(path, data) if path in self._view.paths else Create(path, data)
 
     async def _require(self, name: str) -> Known[znode_data.TopicNode]:
@@ -182,7 +182,7 @@ class ClusterWrites:
         return known
 
     async def _await_leaders(self, name: str, numbers: Iterable[int], what: str) -> None:
-        """Until each of these partitions has a leader, unless none of its replicas lives."""
+        """Waits until each of these partitions has a leader, unless none of its replicas is alive."""
         wanted: Sequence[int] = tuple(numbers)
 
         def are_led() -> bool:

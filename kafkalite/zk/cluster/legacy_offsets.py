@@ -1,7 +1,7 @@
 """Offsets that consumers from before 0.8.2 keep in ZooKeeper: /consumers/G/offsets/T/P, the number as text.
 
-Only version 0 of OffsetCommit and OffsetFetch comes here. All else below /consumers (ids, owners) belongs to the
-clients that use it, and they may write offsets by themselves as well: the last one wins, as between two of them.
+Only version 0 of OffsetCommit and OffsetFetch is stored here. Other nodes below /consumers (ids, owners) belong to the
+clients, which may write offsets by themselves as well: the last write wins.
 Source: kafka.zk.{ConsumerOffset, KafkaZkClient.setOrCreateConsumerOffset} (3.9).
 """
 
@@ -26,7 +26,7 @@ from kafkalite.zk.client.operations import (
 from kafkalite.zk.znodes import znode_paths
 
 NO_OFFSET = -1
-WRITE_ATTEMPTS = 5  # others may make or remove the same nodes between our look and our write
+WRITE_ATTEMPTS = 5  # others may create or delete the same nodes between our read and our write
 MULTI_MAX = 1000  # partitions in one write: some 100 KB, and ZooKeeper takes a request of 1 MB
 
 _FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
@@ -35,7 +35,7 @@ _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class Session(Protocol):
-    """What is needed of a ZooKeeperSession."""
+    """The part of a ZooKeeperSession that is used here."""
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]: ...
 
@@ -43,14 +43,14 @@ class Session(Protocol):
 
 
 class LegacyOffsets:
-    """Both ways raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached, which a Kafka waits for instead;
-    else UNKNOWN_SERVER_ERROR, as Kafka's clients hear it of all that ZooKeeper refuses."""
+    """Commits and fetches raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached, for which Kafka waits
+    instead; else UNKNOWN_SERVER_ERROR, which Kafka answers for every refusal of ZooKeeper's."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """All of them at once, unless they are thousands."""
+        """Commits all of them at once, unless they are thousands."""
         rows = [(offset_path(group, *partition), offset) for partition, offset in offsets.items()]
         for first in range(0, len(rows), MULTI_MAX):
             await self._put(rows[first : first + MULTI_MAX])
@@ -58,8 +58,8 @@ class LegacyOffsets:
     async def fetch(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, ErrorCode]]:
-        """UNKNOWN_TOPIC_OR_PARTITION where nothing was committed, UNKNOWN_SERVER_ERROR where what stands there is no
-        number; the offset is NO_OFFSET then."""
+        """The offset and error of each partition: UNKNOWN_TOPIC_OR_PARTITION where nothing was committed,
+        UNKNOWN_SERVER_ERROR where the data are no number; the offset is NO_OFFSET then."""
         where = {partition: offset_path(group, *partition) for partition in partitions}
         try:
             nodes = await self._session.read(list(where.values()))
@@ -70,7 +70,7 @@ class LegacyOffsets:
         return {partition: _offset_in(node) for partition, node in zip(where, nodes, strict=True)}
 
     async def _put(self, rows: Sequence[tuple[str, int]]) -> None:
-        """One write, in which missing nodes are made together with all that stands above them."""
+        """Writes rows at once; missing nodes are created with all their parents."""
         offsets = dict(rows)
         every = znode_paths.with_parents(list(offsets))
         for attempt in range(1, WRITE_ATTEMPTS + 1):
@@ -92,7 +92,8 @@ class LegacyOffsets:
 
 
 def offset_path(group: str, topic: str, partition: int) -> str:
-    """As Kafka puts it together: a group's name goes in as it is, so ZooKeeper may not have it: KafkaError."""
+    """The path as Kafka builds it, with the group's name as it is. Raises KafkaError for a name that ZooKeeper
+    refuses."""
     path = znode_paths.consumer_offset(group, topic, partition)
     if _FORBIDDEN.search(group) or any(part in ("", ".", "..") for part in path[1:].split("/")):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the group {group!r} cannot have a node in ZooKeeper")

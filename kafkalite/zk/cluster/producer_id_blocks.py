@@ -1,7 +1,7 @@
 """Blocks of producer ids, counted in one node for the whole cluster.
 
-/latest_producer_id_block names the block that was given last. The next one begins where that ends; the write that takes
-it carries the version that was read, so that two brokers never take the same.
+/latest_producer_id_block names the last block that was allocated. The next one begins where that ends; the write that
+allocates it carries the version that was read, so that two brokers never get the same.
 Source: kafka.coordinator.transaction.ZkProducerIdManager, kafka.zk.ProducerIdBlockZNode.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def next_block(session: ZooKeeperSession, broker_id: int) -> range:
-    """A block that nobody was given. Raises KafkaError when there is none, or nobody can tell."""
+    """Allocates a block. Raises KafkaError when none is left, or the node cannot be understood."""
     while True:
         first, version = await _read(session)
         block = range(first, first + PRODUCER_ID_BLOCK)
@@ -30,7 +30,7 @@ async def next_block(session: ZooKeeperSession, broker_id: int) -> range:
 
 
 async def skip(session: ZooKeeperSession, broker_id: int, last: int) -> None:
-    """Let the count go on above `last`, if it has not come so far."""
+    """Moves the count above `last`, if it is not there already."""
     while 0 <= last < PRODUCER_ID_MAX:
         first, version = await _read(session)
         if first > last:
@@ -41,7 +41,7 @@ async def skip(session: ZooKeeperSession, broker_id: int, last: int) -> None:
 
 
 async def _read(session: ZooKeeperSession) -> tuple[int, int]:
-    """The first id that was not given, and the version of the node that says so."""
+    """The first id that is not allocated, and the version of the node."""
     (node,) = await session.read([znode_paths.PRODUCER_ID_BLOCK])
     if node is None:
         await session.make_paths([znode_paths.PRODUCER_ID_BLOCK])

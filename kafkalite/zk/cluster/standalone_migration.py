@@ -1,8 +1,8 @@
-"""From a broker by itself to one of a cluster: what its journal knows goes to ZooKeeper, once, when that is asked for.
+"""Migration of a broker by itself into a cluster: the topics of its journal go to ZooKeeper, once, on request.
 
-A broker that finds a journal with topics that ZooKeeper does not know would put their logs aside. So it does not start,
-unless it is told to adopt them: then they are made in ZooKeeper with their ids, settings and leader epochs, and the
-journal is put aside. A journal that has nothing of its own is put aside without a word.
+A broker with a journal whose topics ZooKeeper does not know would set their logs aside. So it does not start, unless it
+is told to adopt them: then they are created in ZooKeeper with their ids, settings and leader epochs, and the journal is
+renamed. A journal of which ZooKeeper knows all topics is renamed silently.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MIGRATED_SUFFIX = ".in-zookeeper"  # behind the name of a journal that does not count any more
+MIGRATED_SUFFIX = ".in-zookeeper"  # behind the name of a journal that is in ZooKeeper
 _OPERATIONS_MAX = 1000  # of one transaction, some 300 KiB
 
 
 class JournalMigration:
-    """Of the journals in `data_dirs`; `adopts`: it was asked for."""
+    """Migrates the journals in `data_dirs`. `adopts`: on request."""
 
     def __init__(self, data_dirs: Sequence[str | Path], adopts: bool) -> None:
         self._directories = [Path(each) for each in data_dirs]
@@ -43,7 +43,7 @@ class JournalMigration:
     async def carry_out(
         self, metadata: ClusterMetadata, view: ClusterView, session: ZooKeeperSession, broker_id: int
     ) -> None:
-        """`view` knows everything that is in ZooKeeper. Raises ConfigError when something would be lost."""
+        """`view` has all of ZooKeeper. Raises ConfigError when a topic would be lost."""
         for directory in self._directories:
             journal = directory / JOURNAL_NAME
             if not journal.exists():
@@ -88,8 +88,8 @@ class JournalMigration:
 async def adopt_topics(
     topics: Iterable[TopicRecord], session: ZooKeeperSession, view: ClusterView, broker_id: int
 ) -> None:
-    """Make these topics in ZooKeeper, all of them on this broker, to be led as soon as it is registered. Their leader
-    epochs go on from where they are. Raises ConfigError if ZooKeeper has one of them already."""
+    """Creates these topics in ZooKeeper, all of them on this broker, to be led as soon as it is registered. Their
+    leader epochs continue. Raises ConfigError if ZooKeeper has one of them already."""
     controller_epoch = view.controller_epoch.value if view.controller_epoch is not None else 0
     batch: list[Operation] = []
     for topic in topics:
@@ -115,8 +115,8 @@ async def _write(session: ZooKeeperSession, operations: Sequence[Operation]) -> 
 
 
 def _creation(topic: TopicRecord, broker_id: int, controller_epoch: int) -> Iterator[Operation]:
-    """The topic's own data comes last: whoever sees it finds the states, and makes none. (In one transaction, where
-    it fits into one, nobody sees anything in between.)"""
+    """The topic's own data come last: a controller that sees them finds the states, and makes none. (Where all fits
+    into one transaction, nothing in between is visible.)"""
     replicas = dict.fromkeys(topic.partitions, (broker_id,))
     yield Create(znode_paths.config(znode_paths.CONFIG_TOPICS, topic.name), znode_data.config_json(topic.config))
     yield Create(znode_paths.topic(topic.name))

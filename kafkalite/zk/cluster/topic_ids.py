@@ -1,11 +1,9 @@
-"""Ids that are lost from /brokers/topics/T, given back: tools of before 2.8 write the node anew, without what they do
-not know.
+"""Topic ids that are lost from /brokers/topics/T, given back: tools of before 2.8 rewrite the node without its id.
 
-Who remembers an id gives it back at once. When nobody has run meanwhile the brokers that have the topic's logs know it,
-from kafkalite.common.names import TopicPartition
-from partition.metadata, and give it back when they start; a log that never had an id is of a topic that never had one,
-and then any will do. Only a topic that nothing was decided about yet is new, and has to have its first from the
-controller, which is also who sees to a topic of which nobody has anything (`replication.duties`).
+A broker that remembers an id gives it back at once. When no broker has run meanwhile, brokers with the topic's logs
+know it from partition.metadata and give it back when they start; a
+log without an id is of a topic that never had one, and then any id will do. A topic without partition states is new and
+gets its first id from the controller, as does a topic of which no broker has a log (`controller.pending_changes`).
 Source: partition.metadata (KIP-516); Kafka's controller gives such a topic another id, and its brokers refuse it then.
 """
 
@@ -25,18 +23,18 @@ if TYPE_CHECKING:
     from kafkalite.zk.cluster.cluster_view import ClusterView
 
 Held = Mapping[TopicPartition, uuid.UUID | None]
-"""Partitions whose logs a broker has, with the ids of their topics, or None if they never had one."""
+"""Partitions of which a broker has logs, with the ids of their topics, or None if they never had one."""
 
 
 def remembered(view: ClusterView) -> dict[str, uuid.UUID]:
-    """Of the topics whose nodes have no id: those that had one when they were read earlier."""
+    """The earlier ids of topics whose nodes have no id now."""
     known = {name: view.assignments[name].value.topic_id for name in view.without_id}
     return {name: topic_id for name, topic_id in known.items() if topic_id is not None}
 
 
 def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUID]:
-    """Of the topics whose nodes have no id: those that a broker can tell by its logs. A log tells nothing when its
-    partition is not the broker's, or nothing was decided about it yet: then it is left of an older topic."""
+    """The ids of topics whose nodes have none, by a broker's logs. A log does not count when its partition is not the
+    broker's, or has no state yet: then it is left of an older topic."""
     told: dict[str, uuid.UUID | None] = {}
     for (name, number), topic_id in sorted(held.items(), key=lambda item: item[0]):
         if name in view.without_id and number in view.states.get(name, {}):
@@ -46,7 +44,7 @@ def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUI
 
 
 async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[str, uuid.UUID]) -> list[str]:
-    """Write them, unless the nodes have changed meanwhile. Which paths are to be read again. Raises Unavailable,
+    """Writes ids, unless the nodes have changed meanwhile. Returns the paths to read again. Raises Unavailable,
     OperationFailed."""
     written = list(_writes(view, ids))
     for write in written:

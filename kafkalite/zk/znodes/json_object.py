@@ -1,6 +1,6 @@
-"""JSON from ZooKeeper, where anybody may have written: a key is there and of the right type, or ValueError names it.
+"""Checked access to JSON from ZooKeeper, where anybody may write: a key has the right type, or ValueError names it.
 
-Python would take true for 1 and 1e3 for a thousand, and let texts through that no encoder takes; Kafka's do not.
+Unlike Python, and like Kafka, it takes true for no 1, 1e3 for no integer, and no string that cannot be encoded.
 Source: kafka.utils.Json, kafka.utils.json.JsonObject.
 """
 
@@ -17,7 +17,7 @@ JsonObject = Mapping[str, Any]
 
 
 def parse(data: bytes) -> JsonObject:
-    """The object that `data` is. Raises ValueError."""
+    """The JSON object in `data`. Raises ValueError."""
     try:
         value = json.loads(data.decode())
     except RecursionError:
@@ -26,7 +26,7 @@ def parse(data: bytes) -> JsonObject:
 
 
 def encode(value: JsonObject) -> bytes:
-    """As compact as Jackson writes it, in UTF-8."""
+    """Compact JSON in UTF-8, as Jackson writes it."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -72,7 +72,7 @@ def as_text(value: Any, what: str) -> str:
 
 
 def long_text(source: JsonObject, key: str, at_least: int = 0) -> int:
-    """A number that is written as a text, as those of 64 bits are."""
+    """A number of 64 bits, which is written as a string."""
     word = text(source, key)
     digits = word.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19 or not at_least <= int(word) <= INT64_MAX:
@@ -81,7 +81,7 @@ def long_text(source: JsonObject, key: str, at_least: int = 0) -> int:
 
 
 def object_of(source: JsonObject, key: str) -> JsonObject:
-    """Empty when the key is not there, or null."""
+    """The object, or an empty one when the key is missing or null."""
     value = source.get(key)
     return {} if value is None else as_object(value, key)
 
@@ -99,14 +99,14 @@ def optional_text(source: JsonObject, key: str) -> str | None:
 
 
 def number_key(key: str, what: str) -> int:
-    """A key that is a number: a partition's, a broker's."""
+    """A key that is a number, such as a partition's or a broker's."""
     if not key.isascii() or not key.isdigit() or len(key) > 10 or int(key) > INT32_MAX:
         raise ValueError(f"{what} {shown(key)} is not a number")
     return int(key)
 
 
 def decimal(data: bytes, what: str, at_most: int) -> int:
-    """A node whose data is nothing but a number."""
+    """The number that is all of a node's data."""
     digits = data.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > 19 or not -at_most - 1 <= int(data) <= at_most:
         raise ValueError(f"{what} is not a number but {shown(data)}")
@@ -114,7 +114,7 @@ def decimal(data: bytes, what: str, at_most: int) -> int:
 
 
 def shown(value: Any) -> str:
-    """For a message: on one line, and not endless."""
+    """A value for a message: on one line of limited length."""
     line = ascii(value) if isinstance(value, (str, bytes, int, float, bool, type(None))) else type(value).__name__
     return line if len(line) <= 80 else line[:77] + "..."
 

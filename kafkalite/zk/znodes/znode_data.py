@@ -1,8 +1,8 @@
-"""What stands in Kafka's nodes: values to bytes and back. No I/O, and nothing is decided here.
+"""The data of Kafka's znodes: values to bytes and back.
 
-Written is what Kafka 3.9 writes (2.7 reads all of it); read is what 2.7 to 3.9 write, and their tools. Keys that are
-not known are passed over, as Kafka does; what cannot be meant raises ValueError, one line without the path, and whoever
-reads such a node says so and goes on.
+Data are written as Kafka 3.9 does (2.7 reads all of it), and read as 2.7 to 3.9 and their tools write them. Unknown
+keys are ignored, as in Kafka; data that make no sense raise ValueError, one line without the path, which the reader of
+the node logs.
 Source: kafka.zk.ZkData (every node and its versions), kafka.cluster.Broker, and for the change notifications
 kafka.server.ZkConfigManager.
 """
@@ -16,14 +16,14 @@ from typing import NamedTuple
 from kafkalite.common.names import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
 from kafkalite.config.listeners import ListenerConfig, parse_listeners
 from kafkalite.zk.znodes import json_object as js
-from kafkalite.zk.znodes.json_object import INT32_MAX, INT64_MAX
+from kafkalite.zk.znodes.json_object import INT32_MAX
 
-NO_KRAFT = -1  # the epoch of a controller that is none of KRaft's
-RECOVERED, RECOVERING = 0, 1  # a leader that was chosen uncleanly recovers first
+NO_KRAFT = -1  # the KRaft epoch of a controller in ZooKeeper mode
+RECOVERED, RECOVERING = 0, 1  # a leader that was elected uncleanly recovers first
 
 
 class BrokerNode(NamedTuple):
-    """/brokers/ids/N. `endpoints` may be of protocols that we do not speak."""
+    """/brokers/ids/N. `endpoints` may have protocols that kafkalite does not speak."""
 
     endpoints: tuple[ListenerConfig, ...]
     rack: str | None = None
@@ -57,7 +57,7 @@ class ProducerIdBlockNode(NamedTuple):
 
 
 def broker_json(broker: BrokerNode) -> bytes:
-    """Host and port are those of the first PLAINTEXT endpoint, for clients of before 0.9."""
+    """Has host and port of the first PLAINTEXT endpoint, for clients of before 0.9."""
     plain = next((each for each in broker.endpoints if each.protocol == "PLAINTEXT"), None)
     value = {
         "listener_security_protocol_map": {each.name: each.protocol for each in broker.endpoints},
@@ -83,7 +83,7 @@ def broker_json(broker: BrokerNode) -> bytes:
 
 
 def parse_broker(data: bytes) -> BrokerNode:
-    """Versions 1 (host and port) to 5 (features, which nobody here asks for)."""
+    """Reads versions 1 (host and port) to 5 (features, which are ignored)."""
     source = js.parse(data)
     version = js.integer(source, "version", 1)
     if version == 1:
@@ -112,7 +112,7 @@ def _endpoints(source: js.JsonObject) -> tuple[ListenerConfig, ...]:
 
 
 def topic_json(topic: TopicNode) -> bytes:
-    """Version 3, with or without an id: the controller gives one to a topic that has none."""
+    """Writes version 3, with or without an id: the controller gives one to a topic that has none."""
     value = {
         "partitions": _assignment_json(topic.partitions),
         "adding_replicas": _assignment_json(topic.adding),
@@ -129,7 +129,7 @@ def _assignment_json(assignment: Mapping[int, tuple[int, ...]]) -> dict[str, lis
 
 
 def parse_topic(data: bytes) -> TopicNode:
-    """Versions 1 (partitions only), 2 (reassignments) and 3 (with an id, which may be missing)."""
+    """Reads versions 1 (partitions only), 2 (reassignments) and 3 (with an id, which may be missing)."""
     source = js.parse(data)
     text = js.optional_text(source, "topic_id")
     topic_id = None
@@ -137,7 +137,7 @@ def parse_topic(data: bytes) -> TopicNode:
         topic_id = parse_uuid(text)
         if topic_id == ZERO_UUID or format_uuid(topic_id) != text:
             raise ValueError(f"topic_id {js.shown(text)} is none")
-    js.as_object(source.get("partitions"), "partitions")  # there is no topic without; the others may be missing
+    js.as_object(source.get("partitions"), "partitions")  # required; the other two may be missing
     return TopicNode(
         _assignment(source, "partitions"),
         topic_id,
@@ -182,7 +182,7 @@ def config_json(config: Mapping[str, str]) -> bytes:
 
 
 def parse_config(data: bytes) -> dict[str, str]:
-    """No data, and no "config", are none, as in Kafka."""
+    """No data, or no "config", mean no settings, as in Kafka."""
     if not data:
         return {}
     source = js.parse(data)
@@ -193,7 +193,7 @@ def parse_config(data: bytes) -> dict[str, str]:
 
 
 def config_change_json(entity_path: str) -> bytes:
-    """`entity_path` is what follows /config/: topics/orders, users/bob/clients/app."""
+    """`entity_path` is the path below /config/: topics/orders, users/bob/clients/app."""
     return js.encode({"version": 2, "entity_path": entity_path})
 
 
@@ -229,7 +229,7 @@ def parse_controller_epoch(data: bytes) -> int:
 
 
 def cluster_id_json(cluster_id: str) -> bytes:
-    """Its version is a text; no other node's is."""
+    """The version is a string, as in no other node."""
     return js.encode({"version": "1", "id": cluster_id})
 
 
@@ -238,13 +238,13 @@ def parse_cluster_id(data: bytes) -> str:
 
 
 def producer_id_block_json(block: ProducerIdBlockNode) -> bytes:
-    """Both ends belong to it, and are texts: they have 64 bits."""
+    """Both ends belong to the block, and are strings: they have 64 bits."""
     first, last = block.ids[0], block.ids[-1]
     return js.encode({"version": 1, "broker": block.broker_id, "block_start": str(first), "block_end": str(last)})
 
 
 def parse_producer_id_block(data: bytes) -> ProducerIdBlockNode | None:
-    """None before the first: the node stands there without data."""
+    """None before the first block, when the node has no data."""
     if not data:
         return None
     source = js.parse(data)
@@ -255,8 +255,7 @@ def parse_producer_id_block(data: bytes) -> ProducerIdBlockNode | None:
 
 
 def partitions_json(partitions: Iterable[TopicPartition]) -> bytes:
-    """Of a change of in-sync replicas (/isr_change_notification) and of a wish for elections
-    (/admin/preferred_replica_election)."""
+    """The data of /isr_change_notification and /admin/preferred_replica_election."""
     rows = [{"topic": name, "partition": number} for name, number in partitions]
     return js.encode({"version": 1, "partitions": rows})
 
@@ -272,7 +271,7 @@ def reassignment_json(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def parse_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-    """/admin/reassign_partitions: the replicas that are wanted."""
+    """/admin/reassign_partitions: the target replicas."""
     found = {}
     for row in js.list_of(js.parse(data), "partitions"):
         source = js.as_object(row, "a partition")
@@ -285,7 +284,7 @@ def _topic_partition(source: js.JsonObject) -> TopicPartition:
 
 
 def log_dir_event_json(broker_id: int) -> bytes:
-    """One of this broker's directories has failed: the only event there is."""
+    """The failure of one of this broker's directories, which is the only event."""
     return js.encode({"version": 1, "broker": broker_id, "event": 1})
 
 
@@ -301,7 +300,7 @@ def feature_json(features: Mapping[str, int], *, enabled: bool = True) -> bytes:
 
 
 def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:
-    """Whether features count at all, and their levels. Version 1 has lowest levels, too, which nobody asks for."""
+    """Whether features are enabled, and their levels. Version 1 has lowest levels, too, which are ignored."""
     source = js.parse(data)
     js.integer(source, "version", 1, 2)
     status = js.integer(source, "status", 0, 1)
@@ -312,12 +311,3 @@ def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:
         for name, level in js.object_of(source, "features").items()
     }
     return bool(status), levels
-
-
-def offset_text(offset: int) -> bytes:
-    """/consumers/G/offsets/T/P."""
-    return b"%d" % offset
-
-
-def parse_offset(data: bytes) -> int:
-    return js.decimal(data, "the offset", INT64_MAX)

@@ -1,9 +1,9 @@
-"""Where everything stands in ZooKeeper, below the chroot.
+"""The paths of Kafka's znodes, below the chroot.
 
     /brokers/topics/orders/partitions/3/state        state("orders", 3)
 
-Names of topics are their own; users, clients and the like are percent-encoded (`sanitize`). Which nodes are open to
-the world is decided by where they stand, so it is here too.
+Topics have their names in paths; users, clients and the like are percent-encoded (`sanitize`). The access that a node
+gives depends on its path, so it is here too.
 Source: kafka.zk.ZkData (paths, secure and sensitive ones), org.apache.kafka.common.utils.Sanitizer.
 """
 
@@ -33,7 +33,6 @@ ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
-MIGRATION = "/migration"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
@@ -58,7 +57,7 @@ PERSISTENT = (
     LOG_DIR_EVENTS,
     *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
 )
-"""What every broker makes at its start, without data, if it is missing; parents first (see `with_parents`)."""
+"""Nodes that every broker makes at its start, without data, if they are missing; parents first (see `with_parents`)."""
 
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 
@@ -84,7 +83,7 @@ def state(name: str, number: int) -> str:
 
 
 def config(entity_type: str, entity: str) -> str:
-    """`entity` as it stands in ZooKeeper: a topic's name, a broker's id, CONFIG_DEFAULT, or what `sanitize` made."""
+    """`entity` as ZooKeeper has it: a topic's name, a broker's id, CONFIG_DEFAULT, or a name from `sanitize`."""
     return f"{CONFIG}/{entity_type}/{entity}"
 
 
@@ -96,20 +95,8 @@ def consumer_group(group: str) -> str:
     return f"{CONSUMERS}/{group}"
 
 
-def consumer_offsets(group: str, topic_name: str) -> str:
-    return f"{CONSUMERS}/{group}/offsets/{topic_name}"
-
-
 def consumer_offset(group: str, topic_name: str, number: int) -> str:
     return f"{CONSUMERS}/{group}/offsets/{topic_name}/{number}"
-
-
-def consumer_ids(group: str) -> str:
-    return f"{CONSUMERS}/{group}/ids"
-
-
-def consumer_owners(group: str, topic_name: str) -> str:
-    return f"{CONSUMERS}/{group}/owners/{topic_name}"
 
 
 def broker_of(path: str) -> int | None:
@@ -118,7 +105,7 @@ def broker_of(path: str) -> int | None:
 
 
 def topic_of(path: str) -> str | None:
-    """The name in /brokers/topics/NAME and all that stands below it."""
+    """The name in /brokers/topics/NAME and in all paths below it."""
     if not path.startswith(TOPICS + "/"):
         return None
     return path[len(TOPICS) + 1 :].partition("/")[0] or None
@@ -147,7 +134,7 @@ def deleted_topic_of(path: str) -> str | None:
 
 
 def with_parents(paths: Sequence[str]) -> list[str]:
-    """These paths and all that stand above them, each once, parents first."""
+    """These paths and all above them, each once, parents first."""
     found: dict[str, None] = {}
     for path in paths:
         at = path.find("/", 1)
@@ -159,17 +146,17 @@ def with_parents(paths: Sequence[str]) -> list[str]:
 
 
 def is_open(path: str) -> bool:
-    """Whether everybody may write there even with zookeeper.set.acl: consumers of the old kind do."""
+    """Whether everybody may write there even with zookeeper.set.acl, as old consumers do."""
     return path == CONSUMERS
 
 
 def is_sensitive(path: str) -> bool:
-    """Whether it may hold secrets, which only brokers are to read."""
+    """Whether the node may hold secrets, which only brokers may read."""
     return path.startswith(_SENSITIVE)
 
 
 def sanitize(name: str) -> str:
-    """A user's or client's name as it stands in ZooKeeper; no name becomes CONFIG_DEFAULT."""
+    """A user's or client's name as ZooKeeper has it; no name becomes CONFIG_DEFAULT."""
     return quote(name, safe="")
 
 
@@ -184,7 +171,7 @@ def _child(path: str, parent: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    """Only as Java writes it: "01" is another node than "1"."""
+    """A number as Java writes it: "01" is another node than "1"."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 10:
         return None
     number = int(text)

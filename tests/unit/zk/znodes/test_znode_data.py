@@ -78,7 +78,6 @@ def test_what_is_written_has_kafkas_keys_and_types():
         },
         znode_data.log_dir_event_json(4): {"version": 1, "broker": 4, "event": 1},
         znode_data.feature_json({"f": 2}): {"version": 2, "status": 1, "features": {"f": {"max_version_level": 2}}},
-        znode_data.offset_text(1 << 40): 1 << 40,
     }  # fmt: skip
     for data, meaning in written.items():
         if meaning is not None:
@@ -105,7 +104,6 @@ def test_so_are_the_small_ones(text, number, block, partitions, reassignment, lo
     assert znode_data.parse_partitions(znode_data.partitions_json(partitions)) == partitions
     assert znode_data.parse_reassignment(znode_data.reassignment_json(reassignment)) == reassignment
     assert znode_data.parse_log_dir_event(znode_data.log_dir_event_json(number)) == number
-    assert znode_data.parse_offset(znode_data.offset_text(long)) == long
     features = {text: number % 32_767 + 1}
     assert znode_data.parse_feature(znode_data.feature_json(features, enabled=bool(number % 2))) == (
         number % 2 == 1,
@@ -155,7 +153,6 @@ GOOD = {
     "parse_log_dir_event": znode_data.log_dir_event_json(1),
     "parse_feature": znode_data.feature_json({"f": 1}),
     "parse_controller_epoch": b"1",
-    "parse_offset": b"1",
 }
 VALUES = st.recursive(
     st.none()
@@ -234,7 +231,6 @@ def test_every_parser_is_tried():
         (znode_data.parse_broker, b'{"version":5,"endpoints":["A://h"]}', "NAME://HOST:PORT"),
         (znode_data.parse_producer_id_block, b'{"broker":1,"block_start":"5","block_end":"4"}', "from 5 to 4"),
         (znode_data.parse_controller_epoch, b"-1", "epoch is -1"),
-        (znode_data.parse_offset, b"9223372036854775808", "is not a number"),
     ],
 )  # fmt: skip
 def test_the_message_says_what_is_wrong(parse, data, says):
