@@ -18,7 +18,8 @@ from kafkalite.log.partition.offline_log import OfflineLog
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
-    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
+    from kafkalite.log.partition.hosted_log import HostedLog
+    from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
 
 
@@ -87,18 +88,18 @@ class Partition:
 
     is_offline = False  # see OfflinePartition
 
-    def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, log: HostedLog, leader_epoch: int) -> None:
         self.topic = topic
         self.index = index
-        self.log = log
+        self.log: HostedLog = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.committed_offset
+        self.high_watermark = log.ack_offset
         self.waiters: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind it, size in bytes) of each batch
-        if log.end_offset > log.committed_offset:
+        if log.end_offset > log.ack_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
         self._unanswered: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # with the offset they wait for
-        log.on_commit = self._committed
+        log.flusher.on_ack = self._committed
         log.on_new_start = self.wake_all
 
     @property
@@ -116,12 +117,12 @@ class Partition:
         try:
             return log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
         finally:
-            committed_offset = log.committed_offset
-            if committed_offset != self.high_watermark:
+            ack_offset = log.flusher.ack_offset
+            if ack_offset != self.high_watermark:
                 if self.waiters or self._uncommitted:  # 0.1 us less than calling it always
                     self._advance(len(records))
                 else:
-                    self.high_watermark = committed_offset
+                    self.high_watermark = ack_offset
             elif log.end_offset != self.high_watermark:
                 uncommitted = self._uncommitted
                 if not uncommitted or uncommitted[-1][0] != log.end_offset:  # neither a duplicate nor refused
@@ -129,7 +130,7 @@ class Partition:
 
     def _advance(self, size_bytes: int) -> None:
         """The log has committed more: `size_bytes`, and what was uncommitted until now."""
-        high_watermark = self.high_watermark = self.log.committed_offset
+        high_watermark = self.high_watermark = self.log.flusher.ack_offset
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
@@ -150,7 +151,7 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[-1][0] > end_offset:
             uncommitted.pop()
-        if self.log.committed_offset != self.high_watermark:
+        if self.log.ack_offset != self.high_watermark:
             self._advance(0)
         unanswered, self._unanswered = self._unanswered, []
         for last_offset, tell in unanswered:
@@ -187,7 +188,7 @@ class Partition:
         """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when `epoch` is not known here."""
         if epoch == self.leader_epoch:
             return epoch, self.log.end_offset
-        return self.log.end_offset_for_epoch(epoch)
+        return self.log.epochs.end_offset_for(epoch, self.log.end_offset)
 
     def delete_records_before(self, offset: int) -> int:
         """Raise the start offset to `offset` (-1: the high watermark); returns the new start.

@@ -134,7 +134,7 @@ def _find(
         end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
-        epoch = log.epoch_at(log.start_offset)
+        epoch = log.epochs.epoch_at(log.start_offset)
         if epoch == UNKNOWN:  # nothing was written yet: the leader's own
             epoch = partition.leader_epoch
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.common.region import FileRegion
-from kafkalite.log.segment.file_batches import walk
+from kafkalite.log.segment.file_batches import iter_batches
 from kafkalite.record.message_set import V0, V1
 from kafkalite.record.validation.format_conversion import NotConvertible, to_old_format
 from kafkalite.replication.partition import Partition
@@ -92,7 +92,7 @@ class DownConversion:
         size_bytes = 0
         next_offset = from_offset
         try:
-            for _, header, batch in walk(region.file.fd, region.position, region.position + region.size):
+            for _, header, batch in iter_batches(region.file.fd, region.position, region.position + region.size):
                 if size_bytes >= region.size or ((pieces or self._used) and self._is_over()):
                     break
                 piece = to_old_format(header, batch, self._magic, from_offset)
@@ -122,7 +122,7 @@ def _is_light(region: FileRegion) -> bool:
         return False
     count = 0
     try:
-        for _, header, _ in walk(region.file.fd, region.position, region.position + region.size):
+        for _, header, _ in iter_batches(region.file.fd, region.position, region.position + region.size):
             count += header.record_count
             if header.codec or count > AT_ONCE_RECORDS:
                 return False

@@ -36,18 +36,18 @@ class DurabilityCheck:
         key = log.topic, log.partition
 
         def flush(_: Exception | None) -> None:
-            if log.kept_recovery_point >= offset:
+            if log.flusher.kept_recovery_point >= offset:
                 checkpoint()
                 return
             try:
-                log.flush_soon()
+                log.flusher.flush_soon()
             except StorageError as error:
                 done(str(error))
                 return
-            log.background(_do_nothing, flushed)
+            log.segment_list.background(_do_nothing, flushed)
 
         def flushed(_: Exception | None) -> None:
-            if log.kept_recovery_point >= offset:
+            if log.flusher.kept_recovery_point >= offset:
                 checkpoint()
             else:
                 done(log.failure or "its segments cannot be flushed, see the broker's log")
@@ -61,7 +61,7 @@ class DurabilityCheck:
             else:
                 done(f"{RECOVERY_POINTS} cannot be written, see the broker's log")
 
-        log.background(_do_nothing, flush)  # segments that were sealed just now may be with a flush thread
+        log.segment_list.background(_do_nothing, flush)  # segments that were sealed just now may be with a flush thread
 
 
 def _do_nothing() -> None:

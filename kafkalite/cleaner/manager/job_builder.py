@@ -21,7 +21,7 @@ def make_job(log: PartitionLog, plan: LogToClean, config: BrokerConfig, now_ms: 
         topic=log.topic,
         partition=log.partition,
         directory=log.directory,
-        segments=log.clean_sources(end_offset),
+        segments=log.swap.clean_sources(end_offset),
         start_offset=log.start_offset,
         first_dirty_offset=plan.first_dirty_offset,
         first_uncleanable_offset=end_offset,

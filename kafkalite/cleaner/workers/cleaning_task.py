@@ -114,7 +114,7 @@ class CleaningTask:
 
         self.is_swapping = True
         try:
-            self.log.replace(cleaned, replaced)
+            self.log.swap.replace(cleaned, replaced)
         except BaseException:
             self.is_swapping = False
             raise
@@ -180,7 +180,7 @@ class CleaningTask:
                 self._report(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
             elif outcome.result is not None:
                 self._directory.write_cleaner_offset(self.key, outcome.result.end_offset, self._checkpointed)
-            elif self.log.is_replacing:  # the disk has refused a step, and the log retries it
+            elif self.log.swap.is_under_way:  # the disk has refused a step, and the log retries it
                 self._report(outcome)
             else:
                 self._directory.remove_cleaned_files(self.key, self._removed)

@@ -131,7 +131,7 @@ class LogDirectory:
                 paths.update(dict.fromkeys(log.shut()))
                 points[key] = log.end_offset
             except StorageError as error:
-                points[key] = log.kept_recovery_point
+                points[key] = log.flusher.kept_recovery_point
                 fault = fault or error
         try:
             _sync_together(self._files, list(paths))
@@ -183,7 +183,7 @@ class LogDirectory:
     # checkpoints
 
     def recovery_points(self) -> dict[TopicPartition, int]:
-        return {key: log.kept_recovery_point for key, log in self.logs.items()}
+        return {key: log.flusher.kept_recovery_point for key, log in self.logs.items()}
 
     def offsets(
         self, recovery_points: dict[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int] | None = None

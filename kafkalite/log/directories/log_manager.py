@@ -281,7 +281,7 @@ class LogManager:
         fault: StorageError | None = None
         for log in self.logs.values():
             try:
-                log.flush_if_due(now_ms)
+                log.flusher.flush_if_due(now_ms)
             except StorageError as error:
                 fault = error
         if fault is not None:
@@ -320,7 +320,7 @@ class LogManager:
         before = self._state
         self._enter(ManagerState.CLOSED)
         for log in self.logs.values():
-            log.stop_counting()
+            log.record_counts.close()
         self._executor.wait()
         self._timers.cancel()
         all_done = not self._executor.pending  # a job that never ended may have left anything

@@ -106,14 +106,14 @@ class RetentionTask:
             return True
         if len(reasons) == SEGMENTS_PER_TURN:
             self._waiting.appendleft(key)  # there may be more
-        elif log.waits_for_the_disk:
+        elif log.segment_list.waits_for_disk:
             self._later.append(key)
         if reasons:
             why = "; ".join(f"{count} for {reason.value}" for reason, count in Counter(reasons).items())
             name = f"{log.topic}-{log.partition}"
             start = log.start_offset
             logger.info("%d segments of %s are deleted (%s); it starts at %d now", len(reasons), name, why, start)
-        return bool(reasons) or log.waits_for_the_disk
+        return bool(reasons) or log.segment_list.waits_for_disk
 
     def _tell_faults(self) -> None:
         faults, self._faults = self._faults, []

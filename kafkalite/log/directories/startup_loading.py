@@ -222,7 +222,7 @@ class StartupLoading:
             raise
         if sum(sizes) >= _FSYNC_MIN_BYTES and time.monotonic() - self._began_s > self._progress_interval_s:
             try:
-                log.flush()
+                log.flusher.flush()
             except StorageError as error:
                 if _is_disk_failure(error, one.directory):
                     log.abandon()
@@ -256,7 +256,7 @@ def flush_recovered(
     ends = {key: log.end_offset for key, log in logs.items() if log.recovery_point < log.end_offset}
     for key in ends:
         try:
-            logs[key].flush_soon()
+            logs[key].flusher.flush_soon()
         except StorageError as error:
             logger.error("%s", error)
 

@@ -1,13 +1,18 @@
-"""What of a log is on the disk for sure, and the work of getting more there.
+"""Tracks the recovery point and the ack offset of a log, and schedules fsyncs.
 
-    flush_sealed   after a roll: the sealed segments, by another hand; nobody waits for it
-    flush_soon     flush.messages and flush.ms: everything, by another hand; those who appended wait for their
-                   acknowledgements meanwhile. One at a time: what comes during it goes with the next (group commit)
-    flush          everything, here and now
+    recovery point     everything below it is fsynced
+    ack offset         everything below it is as durable as the topic's settings ask. Without flush.messages an append
+                       moves it; with flush.messages it follows the fsync that covers the append
 
-An fsync that failed is the end: what the disk has is not known any more, so the log takes no more records until a
-start has looked at it. Work under way when the log is cut counts for nothing (`begin_anew`).
-Source: kafka.log.UnifiedLog.flush, kafka.log.LocalLog (recoveryPoint, markFlushed).
+    flush_sealed   after a roll: fsyncs the sealed segments in the background; nothing waits for it
+    flush_soon     flush.messages and flush.ms: fsyncs everything in the background, while acknowledgements wait. One
+                   runs at a time; appends during it are covered by the next one (group commit)
+    flush          fsyncs everything before it returns
+
+After a failed fsync the content of the disk is unknown: the log takes no more records until a start has recovered it.
+A truncation invalidates the flushes that are under way (`truncate_to`).
+Source: kafka.log.UnifiedLog (flush, maybeFlush), org.apache.kafka.storage.internals.log.LocalLog (recoveryPoint,
+markFlushed).
 """
 
 from __future__ import annotations
@@ -15,146 +20,199 @@ from __future__ import annotations
 import contextlib
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from kafkalite.common.errors import StorageError
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.recovery.log_loader import LoadedLog
+from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.storage.file_names import FAILED_SYNC
-from kafkalite.log.storage.files import Background, Files, SyncFailed
-
-if TYPE_CHECKING:
-    from kafkalite.log.segment.segment import Segment
+from kafkalite.log.storage.files import Background, Files, Job, SyncFailed
 
 logger = logging.getLogger(__name__)
 
+LogTail = Callable[[], tuple[Sequence[Segment], int]]
+"""The segments and the end offset of the log as they are now."""
+
 
 class Flusher:
-    """Fields: everything below `recovery_point` is on the disk. `failure` says why the log takes no more records and
-    its recovery point stays where it is; None for one in good health. `on_failure` is called when that ends.
-    `is_under_way`: a `flush_soon` is. Segments that begin at or before `named_point` have their names on the disk.
+    """Fields: everything below `recovery_point` is fsynced. `ack_offset` is the end offset, unless flush.messages holds
+    it back; then `on_ack` is called when it moves, when the log is truncated (None), or when it will not move (the
+    error). An append that reaches `flush_at` needs a flush. `failure` is the reason why the log takes no more records;
+    `on_failure` is called when it is set. `is_under_way`: a `flush_soon` runs. The directory entries of the segments
+    that begin at or below `named_point` are fsynced. `dirty_paths` are files and directories that changed; the next
+    flush fsyncs them first.
 
-    `owed` are paths of files and directories that changed and that the next flush must take along.
+    Invariant: recovery_point <= end offset; ack_offset <= end offset.
     """
 
     __slots__ = (
-        "_background", "_directory", "_files", "_handed_out", "_hear", "_name", "_round", "_sealed_point", "_taken",
-        "_wall_ms", "failure", "is_under_way", "last_flush_ms", "named_point", "on_failure", "owed", "recovery_point",
+        "_background", "_flush_messages", "_flush_ms", "_handed_out", "_in_flight", "_last_flush_ms",
+        "_location", "_round", "_run_completions", "_sealed_point", "_tail", "_wall_ms", "ack_offset",
+        "dirty_paths", "failure", "flush_at", "is_under_way", "named_point", "on_ack", "on_failure", "recovery_point",
     )  # fmt: skip
 
     def __init__(
         self,
-        name: str,
-        directory: str,
-        files: Files,
+        location: LogLocation,
+        tail: LogTail,
+        context: LogContext,
         background: Background,
-        hear: Callable[[], None],
-        wall_ms: Callable[[], int],
-        recovery_point: int,
-        active_base: int,
-        owed: Iterable[str],
+        loaded: LoadedLog,
     ) -> None:
-        """`active_base` is where the active segment begins. `hear` has the outcomes of slow work told that nobody was
-        told of yet."""
-        self.recovery_point = recovery_point
+        active_base = loaded.segments[-1].base_offset
+        self.recovery_point = loaded.recovery_point
+        self.ack_offset = loaded.end_offset
+        self.flush_at = NEVER
+        self.on_ack: Callable[[StorageError | None], object] = _ignore_ack
         self.failure: str | None = None
-        self.on_failure: Callable[[], None] = _nobody
+        self.on_failure: Callable[[], None] = _ignore_failure
         self.is_under_way = False
-        self.last_flush_ms = wall_ms()
-        self.owed = dict.fromkeys(owed)
-        self._name = name
-        self._directory = directory
-        self._files = files
+        self.dirty_paths = dict.fromkeys(loaded.rewritten)
+        self._location = location
+        self._tail = tail
         self._background = background
-        self._hear = hear
-        self._wall_ms = wall_ms
+        self._run_completions = context.run_completions
+        self._wall_ms = context.clock.wall_ms
+        self._last_flush_ms = self._wall_ms()
+        self._flush_messages = self._flush_ms = NEVER
         self._round = 0
-        self._handed_out = 0  # up to here the sealed segments were given to be flushed
-        # after an unclean stop nobody knows whether anyone waited for the names
-        self.named_point = -1 if directory in self.owed else active_base
-        self._sealed_point = min(recovery_point, active_base)  # segments that end here or before need no look at start
-        self._taken: list[dict[str, None]] = []  # what jobs that nobody has heard of yet bring to the disk
+        self._handed_out = 0  # the sealed segments below this offset were given to a background flush
+        # after an unclean stop it is unknown whether the directory entries were fsynced
+        self.named_point = -1 if location.directory in self.dirty_paths else active_base
+        self._sealed_point = min(loaded.recovery_point, active_base)  # a start skips segments that end here or below
+        self._in_flight: list[dict[str, None]] = []  # the paths of the background jobs that are not over
 
-    def owe(self, *paths: str) -> None:
-        """These have changed, or are new."""
-        self.owed.update(dict.fromkeys(paths))
+    def configure(self, config: TopicConfig) -> None:
+        """Applies flush.messages and flush.ms."""
+        self._flush_messages = config.flush_messages
+        self._flush_ms = config.flush_ms
+        self._schedule_next()
+
+    def mark_dirty(self, *paths: str) -> None:
+        """Adds files and directories that changed, or are new, to those that the next flush fsyncs."""
+        self.dirty_paths.update(dict.fromkeys(paths))
 
     @property
     def kept_recovery_point(self) -> int:
-        """What the checkpoint is to say. A start does not look at segments that end there or before, so one behind it
-        for an active segment: when it is rolled its indexes are not on the disk yet."""
+        """The recovery point for the checkpoint file. A start skips segments that end at or below it, so it is one less
+        where it lies in the active segment: the indexes of that one are fsynced only after its roll."""
         point = self.recovery_point
         return point if point <= self._sealed_point else point - 1
 
     def refuse_if_failed(self) -> None:
-        """Raises StorageError."""
+        """Raises StorageError after a failed fsync."""
         if self.failure is not None:
             raise StorageError(self.failure)
 
-    def begin_anew(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: what flushes under way are going to say no longer holds."""
-        self._round += 1
-        self._handed_out = 0
+    def truncate_to(self, end_offset: int) -> None:
+        """Takes back everything at or past `end_offset`, and invalidates the flushes that are under way."""
+        self._start_round()
         self.recovery_point = min(self.recovery_point, end_offset)
         self._sealed_point = min(self._sealed_point, end_offset)
         self.named_point = min(self.named_point, end_offset)
+        self.ack_offset = min(self.ack_offset, end_offset)
+        self._schedule_next()
+        self.on_ack(None)
 
     def unflushed(self, segments: Sequence[Segment]) -> Sequence[Segment]:
-        """The sealed ones of `segments` that hold something at or past the recovery point."""
+        """The sealed segments that hold something at or past the recovery point."""
         return segments[_index_of(segments, self.recovery_point) : -1]
 
-    def flush(self, segments: Sequence[Segment], end_offset: int) -> None:
-        """Wait until everything appended is on the disk. Raises StorageError."""
-        self.last_flush_ms = self._wall_ms()
-        self.refuse_if_failed()
-        if self.recovery_point >= end_offset and not self.owed:
-            return
-        job, owed = self._job(segments, *self._taken)
-        try:
-            job()
-        except OSError as error:
-            raise self._did_not_flush(error, owed) from error
-        self._hear()  # did another hand meet an fsync that failed? Then ours says nothing
-        self.refuse_if_failed()
-        self._reached(end_offset, segments[-1].base_offset)
+    # everything
 
-    def flush_soon(
-        self, segments: Sequence[Segment], end_offset: int, done: Callable[[StorageError | None], None]
-    ) -> None:
-        """As `flush`, by another hand; `done` is called on the owner's thread when `recovery_point` has moved, or with
-        the reason why it has not. There must be none under way."""
-        assert not self.is_under_way
-        self.last_flush_ms = self._wall_ms()
-        job, owed = self._job(segments)
+    def flush(self) -> None:
+        """Fsyncs everything appended before it returns. Raises StorageError."""
+        self._last_flush_ms = self._wall_ms()
+        self.refuse_if_failed()
+        segments, end_offset = self._tail()  # an append may come in while the outcomes of other jobs are heard
+        if self.recovery_point < end_offset or self.dirty_paths:
+            job, dirty = self._job(segments, *self._in_flight)
+            try:
+                job()
+            except OSError as error:
+                raise self._flush_error(error, dirty) from error
+            self._run_completions()  # a background job whose fsync failed makes the success of this one void
+            self.refuse_if_failed()
+            self._advance(end_offset, segments[-1].base_offset)
+        self._schedule_next()
+        if self.ack_offset < end_offset:
+            self.ack_offset = end_offset
+            self.on_ack(None)
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Starts a background flush when the last flush is flush.ms ago. Raises StorageError if it fails at once; a log
+        that failed before has reported it then."""
+        if now_ms - self._last_flush_ms < self._flush_ms or self.failure is not None:
+            return
+        if self.recovery_point < self._tail()[1] or self.dirty_paths:
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Fsyncs everything appended so far in the background, then moves the ack offset and calls `on_ack`.
+
+        While one is under way it does nothing: another one follows it if needed. Raises StorageError if it fails at
+        once.
+        """
+        self.refuse_if_failed()
+        if self.is_under_way:
+            return
+        self._last_flush_ms = self._wall_ms()
+        segments, end_offset = self._tail()
+        job, dirty = self._job(segments)
         round_ = self._round
         sealed_point = segments[-1].base_offset
         self.is_under_way = True
-        self._taken.append(owed)
+        self._in_flight.append(dirty)
+        faults: list[StorageError] = []
 
         def flushed(error: Exception | None) -> None:
             self.is_under_way = False
-            self._taken.remove(owed)
+            self._in_flight.remove(dirty)
             if error is not None:
-                fault = error if isinstance(error, OSError) else OSError(str(error))
-                done(self._did_not_flush(fault, owed))
-                return
-            if self.failure is None and round_ == self._round:
-                self._reached(end_offset, sealed_point)
-            done(None if self.failure is None else StorageError(self.failure))
+                faults.append(self._flush_error(_as_os_error(error), dirty))
+            elif self.failure is not None:
+                faults.append(StorageError(self.failure))
+            else:
+                if round_ == self._round:
+                    self._advance(end_offset, sealed_point)
+                self._acknowledge(faults)
+            self.on_ack(faults[0] if faults else None)
 
         self._background(job, flushed)
+        if faults:
+            raise faults[0]
 
-    def _job(self, segments: Sequence[Segment], *taken: dict[str, None]) -> tuple[Callable[[], None], dict[str, None]]:
-        """What brings all of `segments` to the disk, and what was owed until now, which it takes along. With `taken`
-        it does not rely on the jobs that were to bring that.
+    def _acknowledge(self, faults: list[StorageError]) -> None:
+        """Moves the ack offset as far as flush.messages allows; starts the next flush if one is needed."""
+        self._schedule_next()
+        end_offset = self._tail()[1]
+        self.ack_offset = max(self.ack_offset, self.recovery_point)
+        if end_offset <= self.flush_at:
+            self.ack_offset = end_offset
+            return
+        try:
+            self.flush_soon()
+        except StorageError as error:
+            faults.append(error)
 
-        First the names, then the sealed segments, the active one last: whatever a crash leaves has no hole. The active
-        one's indexes are made again after a crash: its batches are enough.
+    def _schedule_next(self) -> None:
+        self.flush_at = min(NEVER, self.recovery_point + self._flush_messages - 1)
+
+    def _job(self, segments: Sequence[Segment], *in_flight: dict[str, None]) -> tuple[Job, dict[str, None]]:
+        """A job that fsyncs all of `segments`, and the dirty paths that it takes along. It includes the paths of the
+        jobs `in_flight`, which may still fail.
+
+        Directory entries come first, then the sealed segments, then the active one, so that a crash leaves no hole. The
+        indexes of the active segment are left out: recovery rebuilds them from its batches.
         """
-        files = self._files
+        files = self._location.files
         active = segments[-1]
-        owed, self.owed = self.owed, {}
-        paths = owed.copy()
-        for others in taken:
+        dirty, self.dirty_paths = self.dirty_paths, {}
+        paths = dirty.copy()
+        for others in in_flight:
             paths |= others
         paths |= dict.fromkeys(path for segment in self.unflushed(segments) for path in segment.files())
         file = active.file
@@ -163,97 +221,111 @@ class Flusher:
 
         def job() -> None:
             files.sync_all(paths)
-            if file is not None:  # and it is held open until here
+            if file is not None:  # the closure keeps it open
                 files.sync_open(file.fd, file.path)
 
-        return job, owed
+        return job, dirty
 
-    def _did_not_flush(self, error: OSError, owed: dict[str, None]) -> StorageError:
-        self.owed = owed | self.owed
+    def _flush_error(self, error: OSError, dirty: dict[str, None]) -> StorageError:
+        self.dirty_paths = dirty | self.dirty_paths
         if isinstance(error, SyncFailed):
             self._fail(error)
         if self.failure is not None:
             return StorageError(self.failure)
-        return self._files.report_io_error(f"cannot flush {self._name}", self._directory, error)
+        return self._location.refusal(f"cannot flush {self._location.name}", error)
+
+    # parts
 
     def flush_sealed(self, segments: Sequence[Segment]) -> None:
-        """Have the sealed segments brought to the disk by another hand; the recovery point follows when it is done.
+        """Fsyncs the sealed segments in the background, then moves the recovery point.
 
-        Each job takes only what no earlier one did. After one that failed, those behind it say nothing of the whole:
-        they count for nothing, and the next takes everything again.
+        A job covers only segments that no earlier job covers. After a job that could not run, those behind it prove
+        nothing about the whole: they are void, and the next one covers everything again.
         """
         upto = segments[-1].base_offset
         round_ = self._round
         first = _index_of(segments, max(self.recovery_point, self._handed_out))
-        taken = self.owed | dict.fromkeys(path for segment in segments[first:-1] for path in segment.files())
-        self.owed = {}
+        paths = self.dirty_paths | dict.fromkeys(path for segment in segments[first:-1] for path in segment.files())
+        self.dirty_paths = {}
         self._handed_out = upto
-        self._taken.append(taken)
+        self._in_flight.append(paths)
 
         def flushed(error: Exception | None) -> None:
-            self._taken.remove(taken)
+            self._in_flight.remove(paths)
             if isinstance(error, SyncFailed):
                 self._fail(error)
             elif error is not None:
+                location = self._location
                 if isinstance(error, OSError):
-                    self._files.on_io_error(self._directory, error)
-                logger.error("cannot flush %s up to offset %d: %s", self._directory, upto, error)
-                self.owed = taken | self.owed
-                self._round += 1
-                self._handed_out = 0
+                    location.files.on_io_error(location.directory, error)
+                logger.error("cannot flush %s up to offset %d: %s", location.directory, upto, error)
+                self.dirty_paths = paths | self.dirty_paths
+                self._start_round()
             elif round_ == self._round:
-                self._reached(upto, upto)
+                self._advance(upto, upto)
 
-        self._background(lambda: self._files.sync_all(taken), flushed)
+        self._background(lambda: self._location.files.sync_all(paths), flushed)
+        self._schedule_next()
 
     def sync_names(self, done: Callable[[StorageError | None], None], tidy: Callable[[], None] | None = None) -> None:
-        """Have another hand wait until all names in the directory as it is now are on the disk; `tidy` comes first."""
+        """Fsyncs the log's directory in the background, after `tidy`."""
 
         def synced(error: Exception | None) -> None:
             if isinstance(error, SyncFailed):
                 self._fail(error)
             if error is not None and self.failure is None:
-                fault = error if isinstance(error, OSError) else OSError(str(error))
-                done(self._files.report_io_error(f"cannot flush {self._name}", self._directory, fault))
+                done(self._location.refusal(f"cannot flush {self._location.name}", _as_os_error(error)))
             else:
                 done(None if self.failure is None else StorageError(self.failure))
 
         def sync() -> None:
             if tidy is not None:
                 tidy()
-            self._files.sync(self._directory)
+            self._location.files.sync(self._location.directory)
 
         self._background(sync, synced)
 
-    def _reached(self, recovery_point: int, sealed_point: int) -> None:
+    def _advance(self, recovery_point: int, sealed_point: int) -> None:
         self.recovery_point = max(self.recovery_point, recovery_point)
         self._sealed_point = max(self._sealed_point, sealed_point)
         self.named_point = max(self.named_point, sealed_point)
 
-    def _fail(self, error: SyncFailed) -> None:
-        """Take no more records: what the system could not write it may have forgotten, and nothing tells it again."""
-        if self.failure is None:
-            fault = self._files.report_io_error(f"cannot flush {self._name}", self._directory, error)
-            self.failure = f"{fault}; it takes no more records until the broker is started again"
-            logger.error("%s", self.failure)
-            remember_failed_sync(self._files, self._directory)
-            self.on_failure()
+    def _start_round(self) -> None:
         self._round += 1
         self._handed_out = 0
 
+    def _fail(self, error: SyncFailed) -> None:
+        """Refuses records from now on: the system may have dropped what it could not write, and no later fsync says
+        so."""
+        if self.failure is None:
+            fault = self._location.refusal(f"cannot flush {self._location.name}", error)
+            self.failure = f"{fault}; it takes no more records until the broker is started again"
+            logger.error("%s", self.failure)
+            remember_failed_sync(self._location.files, self._location.directory)
+            self.on_failure()
+        self._start_round()
+
 
 def remember_failed_sync(files: Files, directory: str) -> None:
-    """An fsync has failed in a log's directory. What the system forgot it still shows to readers; the next start has to
-    write it again (see `recovery`). Should the machine go down instead, this mark may be lost, but so is what the
-    system shows."""
+    """Marks a log's directory after a failed fsync. The system may show readers data that it has dropped from its write
+    queue, so the next start writes that data again (see `recovery`). A machine crash may lose the mark, but then the
+    data is gone from memory too."""
     with contextlib.suppress(OSError):
         files.create_empty(f"{directory}/{FAILED_SYNC}")
 
 
-def _nobody() -> None:
-    """Has nothing to do when a log fails."""
+def _ignore_ack(error: StorageError | None) -> None:
+    """The default `on_ack`."""
+
+
+def _ignore_failure() -> None:
+    """The default `on_failure`."""
+
+
+def _as_os_error(error: Exception) -> OSError:
+    return error if isinstance(error, OSError) else OSError(str(error))
 
 
 def _index_of(segments: Sequence[Segment], offset: int) -> int:
-    """Which segment `offset` belongs to; the first one for what lies before it."""
+    """The index of the segment that `offset` belongs to; 0 for an offset before the first one."""
     return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)

@@ -1,6 +1,5 @@
-"""What stands in for a log whose data directory has failed: whoever asks it for anything learns that.
+"""Stand-in for a log whose data directory has failed: every use raises StorageError.
 
-It has none of a log's parts, so every question and every deed of `PartitionLog` ends at the first part it needs.
 Source: kafka.server.HostedPartition.Offline.
 """
 
@@ -10,34 +9,27 @@ from typing import Any, NoReturn
 
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.partition_log import PartitionLog
 
 
-class OfflineLog(PartitionLog):
-    """Its name is known, and `why` it is offline; everything else raises StorageError."""
+class OfflineLog:
+    """Has a name and, in `failure`, the reason why it is offline."""
 
-    __slots__ = ("why",)
+    __slots__ = ("failure", "partition", "topic")
 
-    is_offline = True
-
-    def __init__(self, topic: str, partition: int, why: str) -> None:
+    def __init__(self, topic: str, partition: int, failure: str) -> None:
         self.topic = topic
         self.partition = partition
-        self.why = why
+        self.failure = failure
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what is not there."""
+        """Called for everything that an offline log does not have."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise StorageError(f"{self.topic}-{self.partition} is offline: {self.why}")
+        raise StorageError(f"{self.topic}-{self.partition} is offline: {self.failure}")
 
     def __repr__(self) -> str:
         return f"OfflineLog({self.topic}-{self.partition})"
-
-    @property
-    def failure(self) -> str | None:
-        return self.why
 
     @property
     def config(self) -> TopicConfig:
@@ -45,7 +37,7 @@ class OfflineLog(PartitionLog):
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        """Of no use here; the next start has it from the registry."""
+        """Ignored: the next start reads the settings from the cluster metadata."""
 
     def abandon(self) -> None:
-        """There is nothing to give back."""
+        """Has nothing to give back."""

@@ -1,12 +1,11 @@
 """The log of one partition: a list of segments, the last of which grows.
 
-    append: validate -> is it a duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
-    read:   segment by bisect -> sparse index -> hop over headers -> a region of the file, sent without being read
+    append: validate -> duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
+    read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent without being read
 
-Memory follows disk: offsets, indexes and producers move only after the bytes were taken, so an append that failed has
-changed nothing. The event loop owns the log; a thread may only fsync or unlink the paths that it was handed. The way of
-an append touches a fixed number of objects, whatever the number of segments and partitions. Where flush.messages asks
-for it, a record counts as committed only when another hand has brought it to the disk (`flusher`).
+Memory follows the disk: offsets, indexes and producers move only after the write, so a failed append changes nothing.
+The event loop owns the log; threads only fsync or unlink the paths that they are given. An append touches a fixed
+number of objects, whatever the number of segments and partitions.
 Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 """
 
@@ -16,18 +15,23 @@ import logging
 import os
 import uuid
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.partition.compacted_log import CompactedLog
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, deletable
+from kafkalite.log.partition.segment_list import SegmentList
+from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
-from kafkalite.log.segment.record_counts import RecordCounts
-from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX
-from kafkalite.log.segment.timestamp_lookup import TimeLookup, TimestampOffset, first_at_or_after, latest
+from kafkalite.log.segment.record_counting import Tally
+from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
+from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
 from kafkalite.log.storage.checkpoint_file import encode_topic_id, read_topic_id
 from kafkalite.log.storage.file_names import PARTITION_METADATA
 from kafkalite.log.storage.files import storage_error
@@ -36,12 +40,12 @@ from kafkalite.record.validation.batch_validation import Rules, rewrite, validat
 
 logger = logging.getLogger(__name__)
 
-_FRESH_BYTES_MAX = 128 * 1024  # of what was appended last, nobody asks whether it is still in memory
+_FRESH_BYTES_MAX = 128 * 1024  # a region of the latest appends up to this size is in the page cache
 
 
 class AppendResult(NamedTuple):
-    """`log_append_time_ms` is -1 unless the broker's time counts. A `duplicate` was in the log already: the offsets
-    are those of its first coming, and nothing was written."""
+    """`log_append_time_ms` is -1 unless the topic uses LogAppendTime. `duplicate`: the batch was in the log already;
+    the offsets are those of its first append, and nothing was written."""
 
     base_offset: int
     last_offset: int
@@ -49,85 +53,86 @@ class AppendResult(NamedTuple):
     duplicate: bool
 
 
-class PartitionLog(CompactedLog):
-    """`lost_bytes` is what the last start had to cut off; the other fields are told of where they are at home, how far
-    the log is on the disk in `FlushedLog`, its segments in `SegmentedLog`, and compaction in `CompactedLog`."""
+class PartitionLog:
+    """Fields: `start_offset` is the first offset that may be read, `end_offset` that of the next record. `on_new_start`
+    is called when records were deleted from the front. `lost_bytes` is what recovery cut off at the last start.
 
-    __slots__ = ("_rules", "_segment_bytes", "_topic_id", "lost_bytes")
+    Invariant: start_offset <= end_offset; the first segment's base offset is <= start_offset.
+    """
 
-    is_offline = False  # see OfflineLog
+    __slots__ = (
+        "_config", "_context", "_location", "_rules", "_segment_bytes", "_topic_id", "directory", "end_offset",
+        "epochs", "files", "flusher", "lost_bytes", "on_new_start", "partition", "producers", "record_counts",
+        "segment_list", "start_offset", "swap", "topic",
+    )  # fmt: skip
 
     def __init__(
-        self, topic: str, partition: int, directory: str, config: TopicConfig, loaded: LoadedLog, services: LogContext
+        self, topic: str, partition: int, directory: str, config: TopicConfig, loaded: LoadedLog, context: LogContext
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.directory = directory
-        self.segments = tuple(loaded.segments)
+        self.files = context.files
         self.producers = loaded.producers
         self.epochs = loaded.epochs
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
-        self.committed_offset = loaded.end_offset
-        self.on_commit = _nobody
-        self.on_new_start = _no_one
-        self.waits_for_the_disk = False
         self.lost_bytes = loaded.lost_bytes
-        self._services = services
-        self.files = services.files
-        self.background = services.lane()
-        self.flusher = Flusher(
-            f"{topic}-{partition}", directory, services.files, self.background, services.run_completions,
-            services.clock.wall_ms, loaded.recovery_point, loaded.segments[-1].base_offset, loaded.rewritten,
-        )  # fmt: skip
-        self.flusher.on_failure = self._rest
-        self._counts = RecordCounts(directory, services.files, services.counting)
-        self._counted_to = loaded.end_offset
-        self._timers = {}
-        self._unwanted = None
-        self._replacement = None
-        self._given_out = {}
-        self._is_closed = False
+        self.on_new_start: Callable[[], None] = _ignore_new_start
+        self._context = context
+        self._location = LogLocation(topic, partition, directory, context.files)
         self._topic_id: uuid.UUID | None = None
-        self._take_stock()
+        background = context.lane()
+        self.flusher = Flusher(self._location, self._tail, context, background, loaded)
+        self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
+        self.segment_list = SegmentList(
+            loaded.segments, self._location, config, context, background, self.flusher, self.producers,
+            self.record_counts,
+        )  # fmt: skip
+        self.swap = SegmentSwap(self.segment_list)
+        self.flusher.on_failure = self._close_writer
         self.config = config
+
+    def _tail(self) -> tuple[Sequence[Segment], int]:
+        return self.segment_list.segments, self.end_offset
 
     @classmethod
     def open(
-        cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, services: LogContext
+        cls, topic: str, partition: int, directory: str, config: TopicConfig, options: LoadOptions, context: LogContext
     ) -> PartitionLog:
         """The log in an existing directory. Raises StorageError."""
         try:
-            now_ms = services.clock.wall_ms()
-            loaded = load(directory, config, options, now_ms, services.files, services.producer_expiration_ms)
+            now_ms = context.clock.wall_ms()
+            loaded = load(directory, config, options, now_ms, context.files, context.producer_expiration_ms)
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
-        return cls(topic, partition, directory, config, loaded, services)
+        return cls(topic, partition, directory, config, loaded, context)
 
     @classmethod
     def create(
-        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, services: LogContext
+        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, context: LogContext
     ) -> PartitionLog:
-        """A new log in a directory that does not exist yet. Raises StorageError; then there is none afterwards."""
+        """A new log in a new directory. Raises StorageError; then the directory does not exist."""
         try:
-            services.files.mkdir(directory)
+            context.files.mkdir(directory)
         except OSError as error:
             raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
         log = None
         try:
-            log = cls.open(topic, partition, directory, config, LoadOptions(clean=True), services)
+            log = cls.open(topic, partition, directory, config, LoadOptions(clean=True), context)
             log.set_topic_id(topic_id)
         except BaseException:
             if log is not None:
                 log.abandon()
             try:
-                services.files.remove_directory(directory)
+                context.files.remove_directory(directory)
             except OSError as error:
                 logger.warning("cannot remove %s, which was not finished: %s", directory, error)
             raise
-        log.flusher.owe(os.path.dirname(directory), directory)
-        # first of all: else the disk might know the directory, and not whose it is
-        log.flusher.owed = {f"{directory}/{PARTITION_METADATA}": None} | log.flusher.owed
+        flusher = log.flusher
+        flusher.mark_dirty(os.path.dirname(directory), directory)
+        # it comes first: a crash must not leave a directory without its topic id
+        flusher.dirty_paths = {f"{directory}/{PARTITION_METADATA}": None} | flusher.dirty_paths
         return log
 
     def __repr__(self) -> str:
@@ -136,19 +141,13 @@ class PartitionLog(CompactedLog):
     # the hot path
 
     def append(
-        self,
-        records: memoryview,
-        leader_epoch: int,
-        now_ms: int,
-        *,
-        produce_version: int = 9,
-        trusted: bool = False,
+        self, records: memoryview, leader_epoch: int, now_ms: int, *, produce_version: int = 9, trusted: bool = False
     ) -> AppendResult:
-        """Append exactly one v2 batch, which is stamped where it lies. `trusted`: this broker made it, do not check it.
+        """Appends exactly one v2 batch, which is stamped in place. `trusted`: this broker made it, skip validation.
 
-        Where flush.messages asks for it the batch is not committed yet when this returns: see `committed_offset`.
-        Raises KafkaError with the code for the producer, StorageError when the disk refuses; then nothing has changed,
-        unless it was the flush behind the batch that failed: then `end_offset` has moved.
+        With flush.messages the batch may not be fsynced yet when this returns: see `ack_offset`. Raises KafkaError with
+        the code for the producer, and StorageError when the disk refuses; then nothing has changed, unless it was the
+        flush behind the batch that failed: then `end_offset` has moved.
         """
         rules = self._rules
         header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
@@ -158,33 +157,33 @@ class PartitionLog(CompactedLog):
         if producer_id >= 0:
             earlier = self.producers.check(producer_id, epoch, sequence, delta)
             if earlier is not None:
-                if earlier.last_offset >= self.committed_offset:
-                    self.flush_soon()  # under way, or it was answered with an error because this had failed
+                if earlier.last_offset >= self.flusher.ack_offset:
+                    self.flusher.flush_soon()  # it is under way, or it failed and the producer was told so
                 return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
         base_offset = self.end_offset
         last_offset = base_offset + delta
         size = length + 12
-        segment = self._active
+        segment = self.segment_list.active
+        flusher = self.flusher
         try:
             if segment.fd < 0:
-                self.flusher.refuse_if_failed()
-                self._remove_unwanted()
+                flusher.refuse_if_failed()
+                self.segment_list.remove_unwanted()
                 segment.open_for_append()
             segment.used = True
             if (
                 segment.size_bytes + size > self._segment_bytes
                 or max_timestamp_ms > segment.roll_timestamp_ms
                 or now_ms > segment.roll_wall_ms
-                or segment.index_is_full
-                or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+                or last_offset > segment.roll_offset
             ) and segment.size_bytes:
-                segment = self._roll(now_ms)
+                segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.latest and leader_epoch >= 0:
-                self._enter_epoch(leader_epoch)
+                self._begin_epoch(leader_epoch)
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
-            raise self.refusal(f"cannot append to {self.topic}-{self.partition}", error) from error
+            raise self._location.refusal(f"cannot append to {self._location.name}", error) from error
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.record_count += count - delta - 1
             if attributes & CONTROL:
@@ -192,17 +191,21 @@ class PartitionLog(CompactedLog):
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms)
         self.end_offset = last_offset + 1
-        if last_offset >= self._flush_at:
-            self.flush_soon()
+        if last_offset >= flusher.flush_at:
+            flusher.flush_soon()
         else:
-            self.committed_offset = last_offset + 1
+            flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
 
+    def _begin_epoch(self, leader_epoch: int) -> None:
+        self.epochs.assign(leader_epoch, self.end_offset)
+        self.flusher.mark_dirty(self.epochs.path, self.directory)
+
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
-        """Whole batches from the one that holds `offset` on, below `limit_offset`; None where nothing is to be read.
+        """Whole batches from the one that holds `offset` on, below `limit_offset`; None where there are none.
 
         At most `max_bytes`, the last batch possibly cut off; but with `min_one` the first batch whole, however large,
-        and without it nothing rather than a part of the first. Raises KafkaError(OFFSET_OUT_OF_RANGE), StorageError.
+        and without it None rather than a part of the first. Raises KafkaError(OFFSET_OUT_OF_RANGE), StorageError.
         """
         end_offset = self.end_offset
         if offset < self.start_offset or offset > end_offset:
@@ -212,22 +215,23 @@ class PartitionLog(CompactedLog):
             )
         if offset >= limit_offset or offset == end_offset:
             return None
-        segment = self._active
+        listed = self.segment_list
+        segment = listed.active
         at = -1
         if offset < segment.base_offset:
-            at = bisect_right(self._bases, offset) - 1
-            segment = self.segments[at]
+            at = bisect_right(listed.bases, offset) - 1
+            segment = listed.segments[at]
         try:
             while (found := segment.find(offset)) is None:
                 if at == -1:
                     return None
-                at += 1  # what compaction left of the segment ends before the offset
-                segment = self.segments[at]
-                if segment is self._active:
+                at += 1  # the batches that compaction left in the segment end before the offset
+                segment = listed.segments[at]
+                if segment is listed.active:
                     at = -1
             position, batch_bytes = found
             end = segment.size_bytes
-            if limit_offset < end_offset and (at == -1 or limit_offset < self._bases[at + 1]):
+            if limit_offset < end_offset and (at == -1 or limit_offset < listed.bases[at + 1]):
                 behind = segment.find(limit_offset)
                 if behind is not None:
                     end = behind[0]
@@ -250,7 +254,31 @@ class PartitionLog(CompactedLog):
         is_fresh = at == -1 and available <= _FRESH_BYTES_MAX and offset >= segment.tail_from
         return FileRegion(file, position, available, is_fresh)
 
-    # settings
+    # state
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments as they are now; the tuple never changes."""
+        return self.segment_list.segments
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segment_list.size_bytes
+
+    @property
+    def ack_offset(self) -> int:
+        """Everything below it is as durable as the topic's settings ask."""
+        return self.flusher.ack_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below it is fsynced."""
+        return self.flusher.recovery_point
+
+    @property
+    def failure(self) -> str | None:
+        """The reason why the log takes no more records; None for a healthy one."""
+        return self.flusher.failure
 
     @property
     def config(self) -> TopicConfig:
@@ -262,16 +290,12 @@ class PartitionLog(CompactedLog):
         self._config = config
         self._rules = Rules(config)
         self._segment_bytes = config.segment_bytes
-        age_ms = config.segment_ms
-        if self._rules.compacted and config.max_compaction_lag_ms > 0:
-            age_ms = min(age_ms, config.max_compaction_lag_ms)
-        self._roll_age_ms = age_ms
-        self._active.set_roll_age(age_ms)
-        self._mark_flushed()
+        self.segment_list.configure(config)
+        self.flusher.configure(config)
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """From partition.metadata, read when first asked for."""
+        """From partition.metadata, read when it is needed first."""
         if self._topic_id is None:
             self._topic_id = read_topic_id(self.files, f"{self.directory}/{PARTITION_METADATA}")
         return self._topic_id
@@ -282,110 +306,210 @@ class PartitionLog(CompactedLog):
         try:
             self.files.write_atomically(path, encode_topic_id(topic_id), durable=False)
         except OSError as error:
-            raise self.refusal(f"cannot write {path}", error) from error
+            raise self._location.refusal(f"cannot write {path}", error) from error
         self._topic_id = topic_id
-        self.flusher.owe(path)
+        self.flusher.mark_dirty(path)
 
-    # looking things up
+    def counts(self) -> LogCounts:
+        """The records and bytes of each segment. A number that has to be read from the file is None in this answer; a
+        later one has it."""
+        return self.record_counts.of(self.segment_list.segments, self.start_offset, self.end_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
-        """The first record at or after `timestamp_ms`, if it lies below `limit_offset`. Raises StorageError."""
-        return self.lookup_of_timestamp(timestamp_ms, limit_offset).answer()
+    def known_counts(self) -> Tally | None:
+        """The records of the whole log if they are known already, for frequent callers (`RecordCounts.known`)."""
+        return self.record_counts.known(self.segment_list.segments, self.start_offset, self.end_offset)
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forgets producers that were idle for producer.id.expiration.ms; returns how many."""
+        return self.producers.expire(now_ms, self._context.producer_expiration_ms)
+
+    # look-up
+
+    def batches(self, from_offset: int) -> Iterator[memoryview]:
+        """Every whole batch from the one that holds `from_offset` to the end as it is now.
+
+        If compaction replaces segments meanwhile, the iteration goes on with the remaining batches. Raises
+        StorageError.
+        """
+        listed = self.segment_list
+        end_offset = self.end_offset
+        offset = from_offset
+        try:
+            while True:
+                at = listed.index_of(offset)
+                segment = listed.segments[at]
+                next_offset = listed.bases[at + 1] if at + 1 < len(listed.bases) else end_offset
+                found = segment.find(offset)
+                if found is not None:
+                    for _, header, batch in segment.iter_batches(found[0], segment.size_bytes):
+                        if header.last_offset >= end_offset:
+                            return
+                        yield batch
+                offset = next_offset
+                if offset >= end_offset:
+                    return
+        except (OSError, Malformed) as error:
+            raise self._location.unreadable(error) from error
 
     def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup:
-        """The same for those who cannot wait for it."""
-        searches = first_at_or_after(self.segments, timestamp_ms, self.start_offset)
-        return TimeLookup(searches, limit_offset, self._unreadable)
-
-    def max_timestamp_offset(self, limit_offset: int) -> TimestampOffset | None:
-        """The first record that carries the latest timestamp of all, if it lies below `limit_offset`."""
-        return self.lookup_of_max_timestamp(limit_offset).answer()
+        """Looks for the first record at or after `timestamp_ms`, if it lies below `limit_offset`."""
+        searches = first_at_or_after(self.segment_list.segments, timestamp_ms, self.start_offset)
+        return TimeLookup(searches, limit_offset, self._location.unreadable)
 
     def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup:
-        """The same for those who cannot wait for it."""
-        return TimeLookup(latest(self.segments, self.start_offset), limit_offset, self._unreadable)
+        """Looks for the first record that has the latest timestamp of all, if it lies below `limit_offset`."""
+        searches = latest(self.segment_list.segments, self.start_offset)
+        return TimeLookup(searches, limit_offset, self._location.unreadable)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch in the log, -1 if there is none."""
-        return self.epochs.latest
+    # growth and deletion
 
-    def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, -1 if nobody knows."""
-        return self.epochs.epoch_at(offset)
+    def roll(self, now_ms: int) -> bool:
+        """Seals the active segment and begins a new one; False when the active one is empty. Raises StorageError; then
+        nothing has changed."""
+        if not self.segment_list.active.size_bytes:
+            return False
+        try:
+            self.flusher.refuse_if_failed()
+            self.segment_list.roll(self.end_offset, now_ms)
+        except OSError as error:
+            raise self._location.refusal(f"cannot begin a new segment of {self._location.name}", error) from error
+        return True
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(that epoch or the one before it that is known, the offset behind its last record); (-1, -1) if unknown."""
-        return self.epochs.end_offset_for(epoch, self.end_offset)
+    def delete_records_before(self, offset: int) -> None:
+        """Makes `offset` the start, and removes segments that lie below it altogether, at most SEGMENTS_PER_TURN;
+        retention removes the rest.
+
+        Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError.
+        """
+        if offset > self.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if offset <= self.start_offset:
+            return
+        self.start_offset = offset
+        try:
+            self.segment_list.remove_first(min(self.segment_list.index_of(offset), SEGMENTS_PER_TURN))
+        except OSError as error:
+            raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
+        finally:
+            self._start_moved()
+
+    def delete_old_segments(self, now_ms: int, most: int) -> list[Reason]:
+        """Removes the first segments that retention selects (`deletable`), at most `most`; the reason for each of them.
+
+        If all are selected, a new segment is begun before the active one goes. Raises StorageError for the segments
+        that could not be removed; the others are removed all the same.
+        """
+        listed = self.segment_list
+        fault: OSError | None = None
+        start_offset = self.start_offset
+        try:
+            reasons = deletable(
+                listed.facts(self.end_offset), len(listed.segments), listed.size_bytes, start_offset,
+                self.flusher.ack_offset, self._config, now_ms, most,
+            )  # fmt: skip
+            if reasons and len(reasons) == len(listed.segments) and self.flusher.failure is None:
+                try:
+                    listed.roll(self.end_offset, now_ms)
+                except OSError as error:  # a full disk has no room for a new segment; the old ones go all the same
+                    fault = error
+            removed = listed.remove_first(min(len(reasons), len(listed.segments) - 1))
+        except OSError as error:
+            raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
+        finally:
+            if listed.bases[0] > start_offset:
+                self.start_offset = max(start_offset, listed.bases[0])
+                self._start_moved()
+        if fault is not None:
+            raise self._location.refusal(f"cannot begin a new segment of {self._location.name}", fault) from fault
+        return reasons[:removed]
+
+    def _start_moved(self) -> None:
+        try:
+            self.epochs.truncate_from_start(self.start_offset)
+            self.flusher.mark_dirty(self.epochs.path, self.directory)
+        except OSError as error:  # the next start does it again
+            logger.warning("cannot write %s: %s", self.epochs.path, error)
+        self.on_new_start()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops everything at or past `offset`. Raises StorageError."""
+        if offset >= self.end_offset:
+            return
+        listed = self.segment_list
+        try:
+            self.swap.cancel_for_truncation(offset)
+            self.record_counts.count_appended(listed.active, self.end_offset)
+            self.record_counts.cut()
+            listed.cut(offset)
+            self.end_offset = self.record_counts.counted_to = offset
+            listed.secure_end(offset)
+            self.start_offset = min(self.start_offset, offset)
+            self.epochs.truncate_from_end(offset)
+            self._reload_producers()
+        except OSError as error:
+            raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
+        self.flusher.mark_dirty(self.epochs.path, self.directory)
+        self.flusher.truncate_to(offset)
+
+    def _reload_producers(self) -> None:
+        context = self._context
+        covered = self.producers.restore(
+            self.start_offset, self.end_offset, context.clock.wall_ms(), context.producer_expiration_ms
+        )
+        for batch in self.batches(covered) if covered < self.end_offset else ():
+            self.producers.apply(parse_header(batch), batch)
 
     # the end
 
-    def _rest(self) -> None:
-        self._active.rest()  # so that the next append asks before it opens
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were silent for producer.id.expiration.ms; returns how many."""
-        return self.producers.expire(now_ms, self._services.producer_expiration_ms)
+    def _close_writer(self) -> None:
+        self.segment_list.active.close_writer()  # the next append asks the flusher before it opens
 
     def shut(self) -> list[str]:
-        """Bring every file into its final form, without waiting for the disk; the paths that a clean stop must sync.
+        """Brings every file into its final form without an fsync; the paths that a clean stop must fsync.
 
         Raises StorageError, also for a log that has failed before. The log is closed afterwards in any case.
         """
+        flusher, active = self.flusher, self.segment_list.active
         try:
-            if self._replacement is not None:
-                self._replacement.settle()
-            self.flusher.refuse_if_failed()
-            touched = self.end_offset > self.recovery_point or bool(self.flusher.owed)
-            paths = [path for segment in self.flusher.unflushed(self.segments) for path in segment.files()]
-            if self._active.is_touched or self.end_offset > self.recovery_point:
+            self.swap.settle()
+            flusher.refuse_if_failed()
+            touched = self.end_offset > flusher.recovery_point or bool(flusher.dirty_paths)
+            paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files()]
+            if active.is_touched or self.end_offset > flusher.recovery_point:
                 touched = True
-                paths += self._active.files()
+                paths += active.files()
             if touched:
                 snapshot = self.producers.take_snapshot(self.end_offset)
                 if snapshot is not None:
-                    self.flusher.owe(snapshot)
-                self.flusher.owe(self.directory)
-            self._active.seal()
-            self._count_appended()
-            self._counts.note(self.segments, all_are_sealed=True)
+                    flusher.mark_dirty(snapshot)
+                flusher.mark_dirty(self.directory)
+            active.seal()
+            self.record_counts.count_appended(active, self.end_offset)
+            self.record_counts.note(self.segments, all_are_sealed=True)
         except OSError as error:
-            raise self.refusal(f"cannot close {self.topic}-{self.partition}", error) from error
+            raise self._location.refusal(f"cannot close {self._location.name}", error) from error
         finally:
             self.abandon()
-        return [*paths, *self.flusher.owed]
+        return [*paths, *flusher.dirty_paths]
 
     def close(self) -> None:
-        """`shut`, and wait until all of it is on the disk. Raises StorageError."""
+        """As `shut`, and fsyncs everything. Raises StorageError."""
         paths = self.shut()
         try:
             self.files.sync_all(paths)
         except OSError as error:
             remember_failed_sync(self.files, self.directory)
-            raise self.refusal(f"cannot flush {self.topic}-{self.partition}", error) from error
+            raise self._location.refusal(f"cannot flush {self._location.name}", error) from error
         self.flusher.recovery_point = self.end_offset
 
     def abandon(self) -> None:
-        """Give every descriptor and timer back and leave the files as they are, as after a crash or a deletion."""
-        self._is_closed = True
-        for segment in self.segments:
-            segment.abandon()
-        self._counts.close()
-        for timer, retired in self._timers.items():
-            timer.cancel()
-            for segment in retired:
-                segment.abandon()
-        self._timers.clear()
-        if self._replacement is not None:
-            self._replacement.abandon()
+        """Gives every descriptor and timer back and leaves the files as they are, as after a crash or a deletion."""
+        self.segment_list.close()
+        self.swap.close()
 
 
-def _nobody(error: StorageError | None) -> None:
-    """Waits for nothing."""
-
-
-def _no_one() -> None:
-    """Waits for nothing."""
+def _ignore_new_start() -> None:
+    """The default `on_new_start`."""
 
 
 _result = tuple.__new__  # 0.15 us less than AppendResult(...)

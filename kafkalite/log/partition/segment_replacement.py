@@ -1,18 +1,20 @@
-"""A compacted segment takes the place of the segments that it was made of.
+"""A compacted segment takes the place of the segments that it was made of, stage by stage.
 
-    written    the cleaner has made <base>.log.cleaned and its indexes, and waited for the disk. Another hand waits for
-               their names, and for that of the segment behind them, so that the log cannot end here after a crash
-    ready      .cleaned -> .swap, the .log last, and another hand waits for the disk: from then on a start finishes it
-    switched   readers see the new segment, under its .swap names. The sources' files become .deleted, the first source
-               first and some at a time; then .swap -> live, the .log first
-    live       another hand waits for the disk once more, and it is over; the old files are unlinked later
+    WRITTEN    the cleaner has written <base>.log.cleaned and its indexes, and fsynced them. The background fsyncs their
+               directory entries, and that of the segment behind them, so that the log cannot end here after a crash
+    READY      .cleaned -> .swap, the .log last, and the background fsyncs the directory: from then on a start
+               completes the replacement
+    SWITCHED   readers see the new segment, under its .swap names. The sources' files become .deleted, the first source
+               first and some at a time; then .swap -> final names, the .log first
+    LIVE       the background fsyncs the directory once more; the old files are unlinked later
+    OVER       the requester was told
 
-Whatever a crash leaves, a start makes the old content or the new one of it (`leftovers`). The order among the sources
-matters: the last of them may be left beside the new segment, where they lie behind its last batch. What they hold was
-superseded, but by what follows it, so they must not go before what lies in front of them: a tombstone would be gone
-and the value back. Names are changed on the loop alone, so nothing needs a lock; other hands only wait for the disk.
-Who removes segments from the front waits until it is live (`is_holding`), and a truncation makes it `give_way` first: a
-.swap that outlived the segments it covers would bring old records back.
+After a crash a start produces the old content or the new content (`swap_recovery`). The order among the sources
+matters: the last of them may be left beside the new segment, where they lie behind its last batch. Their records were
+superseded by later records of the same segments, so they must not go before the segments in front of them: a tombstone
+would be gone and the value back. Files are renamed on the event loop alone, so no lock is needed; the background only
+fsyncs. Retention waits until the replacement is live (`pins_sources`), and a truncation cancels it first: a .swap that
+outlived the segments that it covers would bring old records back.
 Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, kafka.log.UnifiedLog.replaceSegments.
 """
 
@@ -21,16 +23,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
-from enum import IntEnum
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
-from kafkalite.common.errors import StorageError
-from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN
+from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.segment.segment import Segment
-from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
     CLEANED,
     DELETED,
@@ -42,106 +41,112 @@ from kafkalite.log.storage.file_names import (
     parse_segment_file,
     segment_stem,
 )
-from kafkalite.log.storage.files import Background, Done, Files
+from kafkalite.log.storage.files import Done
 
 logger = logging.getLogger(__name__)
 
 
 class ReplacementRefused(Exception):
-    """The log is not what the cleaner has read any more, or it is closed: nothing was replaced."""
+    """The log has changed since the cleaner read it, or it is closed: nothing was replaced."""
 
 
-class ReplacedLog(Protocol):
-    """The log as a replacement uses it."""
-
-    background: Background
-    directory: str
-    files: Files
-    flusher: Flusher
-    producers: ProducerState
-
-    def why_not_replace(self, sources: Sequence[Segment]) -> Exception | None: ...
-
-    def refusal(self, what: str, error: OSError) -> StorageError: ...
-
-    def new_segment(self, cleaned: CleanedSegment) -> Segment: ...
-
-    def switch(self, sources: Sequence[Segment], new: Segment) -> None: ...
-
-    def went_live(self, sources: Sequence[Segment], renamed: list[str]) -> None: ...
-
-    def forget_replacement(self) -> None: ...
+class Stage(Enum):
+    WRITTEN = "written"
+    READY = "ready"
+    SWITCHED = "switched"
+    LIVE = "live"
+    OVER = "over"
 
 
-class _Stage(IntEnum):
-    WRITTEN = 1
-    READY = 2
-    SWITCHED = 3
-    LIVE = 4
-    OVER = 5
+WRITTEN, READY, SWITCHED, LIVE, OVER = Stage
+
+ENTERED_FROM: Mapping[Stage, frozenset[Stage]] = {
+    WRITTEN: frozenset({READY}),  # it is undone
+    READY: frozenset({WRITTEN}),
+    SWITCHED: frozenset({READY}),
+    LIVE: frozenset({SWITCHED}),
+    OVER: frozenset({WRITTEN, READY, SWITCHED, LIVE}),  # complete, refused, or the log is closed
+}
 
 
 class SegmentReplacement:
-    """One that is under way; it belongs to the log's owner. `end_offset`: the segment behind the sources begins there.
-    `is_stuck`: the disk refused a step, whoever asked was told, and `retry` tries again; until then it holds the log's
-    segments as before."""
+    """A replacement under way. Fields: the segment behind the sources begins at `end_offset`. `is_stuck`: the disk
+    refused a step, the requester was told, and `retry` tries again; until then the segments are pinned as before.
+    """
 
     def __init__(
-        self, log: ReplacedLog, cleaned: CleanedSegment, sources: Sequence[Segment], end_offset: int, done: Done
+        self,
+        segments: SegmentList,
+        cleaned: CleanedSegment,
+        sources: Sequence[Segment],
+        end_offset: int,
+        refusal: Callable[[], Exception | None],
+        on_over: Callable[[], None],
+        done: Done,
     ) -> None:
+        """`refusal` returns why the sources may not be replaced any more, if so. `on_over` is called before `done`,
+        unless the log is closed."""
+        location = segments.location
         self.base_offset = cleaned.base_offset
         self.end_offset = end_offset
         self.is_stuck = False
-        self._log = log
-        self._files = log.files
+        self._segments = segments
+        self._location = location
+        self._files = location.files
         self._cleaned = cleaned
         self._sources = tuple(sources)
-        self._left = list(sources)  # of which files still bear their names
+        self._remaining = list(sources)  # the sources whose files have their names still
         self._renamed: list[str] = []
+        self._refusal = refusal
+        self._on_over = on_over
         self._done: Done | None = done
-        self._stage = _Stage.WRITTEN
-        self._stem = f"{log.directory}/{segment_stem(cleaned.base_offset)}"
+        self._stage = WRITTEN
+        self._stem = f"{location.directory}/{segment_stem(cleaned.base_offset)}"
         self._new: Segment | None = None
 
     @property
-    def is_holding(self) -> bool:
-        """Whether the sources, or what replaced them, must stay where they are."""
-        return self._stage < _Stage.LIVE
+    def pins_sources(self) -> bool:
+        """Whether the sources, or the segment that replaced them, must stay where they are."""
+        return self._stage not in (LIVE, OVER)
+
+    def _enter(self, stage: Stage) -> None:
+        assert self._stage in ENTERED_FROM[stage], (self._stage, stage)
+        self._stage = stage
 
     # step by step
 
     def begin(self) -> None:
-        self._log.flusher.sync_names(self._named, self._tidy)
+        self._segments.flusher.sync_names(self._names_synced, self._tidy)
 
     def _tidy(self) -> None:
-        """What a cleaner that came to no good end has left: a start would think of the .swap as belonging to it."""
-        for name in self._files.listdir(self._log.directory):
+        """Removes the .cleaned files of an earlier, failed pass: a start would take the .swap for one of its files."""
+        for name in self._files.listdir(self._location.directory):
             found = parse_segment_file(name)
             if found is not None and found[2] == CLEANED and found[0] < self.base_offset:
-                self._files.unlink_if_exists(f"{self._log.directory}/{name}")
+                self._files.unlink_if_exists(f"{self._location.directory}/{name}")
 
-    def _named(self, error: Exception | None) -> None:
-        """The .cleaned names are on the disk."""
-        if self._stage is not _Stage.WRITTEN:
+    def _names_synced(self, error: Exception | None) -> None:
+        """The .cleaned names are fsynced."""
+        if self._stage is not WRITTEN:
             return
-        error = error or self._log.why_not_replace(self._sources)
+        error = error or self._refusal()
         if error is None:
             try:
                 for suffix in reversed(SEGMENT_FILES):
                     self._rename(suffix, CLEANED, SWAP)
             except OSError as fault:
-                error = self._log.refusal("cannot replace segments", fault)
+                error = self._location.refusal("cannot replace segments", fault)
         if error is not None:
             self._give_up(error)
             return
-        self._stage = _Stage.READY
-        self._log.flusher.sync_names(self._swapped)
+        self._enter(READY)
+        self._segments.flusher.sync_names(self._swap_synced)
 
-    def _swapped(self, error: Exception | None) -> None:
-        """The .swap names are on the disk."""
-        if self._stage is not _Stage.READY:
+    def _swap_synced(self, error: Exception | None) -> None:
+        """The .swap names are fsynced."""
+        if self._stage is not READY:
             return
-        error = error or self._log.why_not_replace(self._sources)
+        error = error or self._refusal()
         if error is not None:
             try:
                 self._step_back()
@@ -150,114 +155,125 @@ class SegmentReplacement:
             else:
                 self._give_up(error)
             return
-        self._new = self._log.new_segment(self._cleaned)
-        self._log.switch(self._sources, self._new)
-        self._stage = _Stage.SWITCHED
-        self._go_on(None)
+        self._new = self._new_segment()
+        self._segments.swap(self._sources, self._new)
+        self._enter(SWITCHED)
+        self._retire_sources(None)
 
-    def _go_on(self, error: Exception | None) -> None:
-        """Some more of the sources; then the new one takes its names."""
-        if self._stage is not _Stage.SWITCHED or self.is_stuck:
+    def _new_segment(self) -> Segment:
+        """The compacted segment, under its .swap names."""
+        cleaned, segments = self._cleaned, self._segments
+        now_ms = segments.context.clock.wall_ms()
+        segment = segments.new_segment(cleaned.base_offset, now_ms, cleaned.size_bytes, suffix=SWAP)
+        segment.max_timestamp_ms = cleaned.max_timestamp_ms
+        segment.max_timestamp_offset = cleaned.max_timestamp_offset
+        segment.add_counted(cleaned.record_count, cleaned.control_record_count)
+        return segment
+
+    def _retire_sources(self, error: Exception | None) -> None:
+        """Renames some more sources; after the last one the new segment gets its final names."""
+        if self._stage is not SWITCHED or self.is_stuck:
             return
         try:
-            self._retire(SEGMENTS_PER_TURN)
-            if self._left:
-                self._log.background(_nothing, self._go_on)  # others have their turn
+            self._rename_sources(SEGMENTS_PER_TURN)
+            if self._remaining:
+                self._segments.background(_nothing, self._retire_sources)  # other work of the event loop comes between
                 return
             self._go_live()
         except OSError as fault:
             self._stick(fault)
 
-    def _retire(self, most: int) -> None:
-        for segment in self._left[:most]:
+    def _rename_sources(self, most: int) -> None:
+        for segment in self._remaining[:most]:
             self._renamed += segment.rename("", DELETED)
             if segment.base_offset != self.base_offset:
-                snapshot = f"{self._log.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
+                snapshot = f"{self._location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
                 with contextlib.suppress(FileNotFoundError):
                     self._files.rename(snapshot, snapshot + DELETED)
                     self._renamed.append(snapshot + DELETED)
-                self._log.producers.forget_snapshot(segment.base_offset)
-            self._left.remove(segment)
+                self._segments.producers.forget_snapshot(segment.base_offset)
+            self._remaining.remove(segment)
 
     def _go_live(self) -> None:
-        assert self._new is not None and not self._left
+        assert self._new is not None and not self._remaining
         self._new.rename(SWAP, "")
         self.is_stuck = False
-        self._stage = _Stage.LIVE
-        self._log.went_live(self._sources, self._renamed)
-        self._log.flusher.sync_names(self._end)
+        self._enter(LIVE)
+        self._segments.retire(self._sources, self._renamed)
+        self._segments.flusher.sync_names(self._end)
 
     def _end(self, error: Exception | None) -> None:
-        if self._stage is not _Stage.OVER:
-            self._stage = _Stage.OVER
-            self._log.forget_replacement()
+        if self._stage is not OVER:
+            self._enter(OVER)
+            self._on_over()
             self._tell(error)
 
-    # what may come between
+    # events in between
 
     def settle(self) -> None:
-        """If readers see the new segment already, give it its names now. Raises OSError; then `retry` may help."""
-        if self._stage is _Stage.SWITCHED:
-            self._retire(len(self._left))
+        """Gives the new segment its final names now if readers see it already. Raises OSError; `retry` may help."""
+        if self._stage is SWITCHED:
+            self._rename_sources(len(self._remaining))
             self._go_live()
 
-    def give_way(self, offset: int) -> None:
-        """The log is about to be cut at `offset`: nothing may bring back what lies behind. Raises OSError; then it must
-        not be cut."""
+    def cancel_for_truncation(self, offset: int) -> None:
+        """Completes or undoes the replacement before the log is truncated to `offset`, so that nothing brings back
+        truncated records. Raises OSError; then the log must not be truncated."""
         self.settle()
-        if self._stage < _Stage.SWITCHED and offset < self.end_offset:
-            if self._stage is _Stage.READY:
+        if self._stage in (WRITTEN, READY) and offset < self.end_offset:
+            if self._stage is READY:
                 self._step_back()
-            self._give_up(ReplacementRefused(f"{self._log.directory} is truncated to offset {offset}"))
+            self._give_up(ReplacementRefused(f"{self._location.directory} is truncated to offset {offset}"))
 
     def retry(self) -> None:
-        """Try again what the disk refused. Raises OSError when it does so again."""
-        if self._stage is _Stage.READY:
+        """Tries again the step that the disk refused. Raises OSError if it is refused again."""
+        if self._stage is READY:
             self._step_back()
             self._give_up(ReplacementRefused("the disk had refused it"))
         else:
             self.settle()
 
-    def abandon(self) -> None:
-        """The log is closed: every file stays as it is. The next start finishes it, or undoes it."""
-        if self._stage is not _Stage.OVER:
-            self._stage = _Stage.OVER
+    def close(self) -> None:
+        """Leaves every file as it is: the next start completes the replacement, or undoes it."""
+        if self._stage is not OVER:
+            self._enter(OVER)
             for segment in self._sources:
                 segment.abandon()
-            self._tell(ReplacementRefused(f"{self._log.directory} is closed"))
+            self._tell(ReplacementRefused(f"{self._location.directory} is closed"))
 
     # the ways out
 
     def _step_back(self) -> None:
-        """A start must not finish it any more. Raises OSError."""
+        """Undoes READY, so that a start does not complete the replacement. Raises OSError."""
         self._rename(LOG, SWAP, CLEANED)
-        self._stage = _Stage.WRITTEN
-        self._files.sync(self._log.directory)
+        self._enter(WRITTEN)
+        self._files.sync(self._location.directory)
 
     def _give_up(self, error: Exception) -> None:
-        """Remove what the cleaner has written, so that no .swap is left without a .cleaned beside it."""
-        self._stage = _Stage.OVER
+        """Removes the cleaner's files, the .swap files first: without a .cleaned beside it a .swap counts as
+        complete."""
+        self._enter(OVER)
         swaps = [f"{self._stem}{suffix}{SWAP}" for suffix in SEGMENT_FILES]
         others = [f"{self._stem}{suffix}{CLEANED}" for suffix in SEGMENT_FILES]
 
         def remove() -> None:
             for path in swaps:
                 self._files.unlink_if_exists(path)
-            self._files.sync(self._log.directory)
+            self._files.sync(self._location.directory)
             for path in others:
                 self._files.unlink_if_exists(path)
 
         def removed(fault: Exception | None) -> None:
             if fault is not None:
                 logger.warning("cannot remove %s.*: %s; the next start does it", self._stem, fault)
-            self._log.forget_replacement()
+            self._on_over()
             self._tell(error)
 
-        self._log.background(remove, removed)
+        self._segments.background(remove, removed)
 
     def _stick(self, fault: OSError) -> None:
         self.is_stuck = True
-        self._tell(self._log.refusal("cannot replace segments", fault))
+        self._tell(self._location.refusal("cannot replace segments", fault))
 
     def _tell(self, error: Exception | None) -> None:
         done, self._done = self._done, None
@@ -269,12 +285,12 @@ class SegmentReplacement:
         try:
             self._files.rename(path + before, path + after)
         except FileNotFoundError:
-            if suffix != TXN_INDEX:  # which there may not be
+            if suffix != TXN_INDEX:  # only segments with aborted transactions have one
                 raise
 
 
 def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Sequence[Segment], directory: str) -> str:
-    """What is wrong with replacing `sources`, which lie one behind the other in `segments`; "" for nothing."""
+    """The reason why `cleaned` cannot replace `sources`, which are neighbours in `segments`; "" if it can."""
     if not sources or tuple(source.base_offset for source in sources) != cleaned.sources:
         return "its segments are not those that were compacted"
     if cleaned.base_offset != sources[0].base_offset:
@@ -291,4 +307,4 @@ def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Se
 
 
 def _nothing() -> None:
-    """A turn of the lane."""
+    """Takes a turn in the background."""

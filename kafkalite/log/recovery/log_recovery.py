@@ -66,7 +66,7 @@ class LogRecovery:
         last = self._segments[-1]
         try:
             self.end_offset = last.next_offset()
-            last.rest()
+            last.close_writer()
         except Malformed as error:
             logger.warning("%s was stopped cleanly, yet %s; recovering it", last.path, error)
             self._recover_from(len(self._segments) - 1)
@@ -132,7 +132,7 @@ class LogRecovery:
         segment.txn_index.reset()
         self.rewritten += segment.files()
         try:
-            for position, header, batch in segment.walk():
+            for position, header, batch in segment.iter_batches():
                 _check_offsets(segment, position, header, next_offset)
                 if not is_intact(header, batch):
                     raise Malformed(f"the checksum of the batch at position {position} is wrong")
@@ -192,7 +192,7 @@ class LogRecovery:
         except Malformed:
             return False
         finally:
-            segment.rest()
+            segment.close_writer()
         return segment.was_sealed() and (end_offset == upto or (self._has_gaps and end_offset < upto))
 
     def _rebuild_indexes(self, segment: Segment) -> None:
@@ -204,7 +204,7 @@ class LogRecovery:
         next_offset = segment.base_offset
         good = 0
         try:
-            for position, header, _ in segment.walk():
+            for position, header, _ in segment.iter_batches():
                 _check_offsets(segment, position, header, next_offset)
                 segment.reindex(position, header)
                 next_offset = header.last_offset + 1
@@ -239,13 +239,13 @@ class LogRecovery:
                 continue
             found = segment.find(covered)
             try:
-                for _, header, batch in segment.walk(found[0]) if found is not None else ():
+                for _, header, batch in segment.iter_batches(found[0]) if found is not None else ():
                     if header.base_offset >= end_offset:
                         break
                     producers.apply(header, batch)
             except Malformed as error:
                 logger.warning("%s: %s; producers behind it are not remembered", segment.path, error)
-            segment.rest()
+            segment.close_writer()
 
     def complete_epochs(self, start_offset: int, end_offset: int) -> None:
         """Finds the epochs of the first batches again, where the epochs known begin behind the start of the log: the
@@ -257,13 +257,13 @@ class LogRecovery:
             for segment in self._segments:
                 if segment.base_offset >= upto or start_offset >= upto:
                     break
-                for _, header, _ in segment.walk():
+                for _, header, _ in segment.iter_batches():
                     epoch = header.leader_epoch
                     if epoch < 0 or header.base_offset >= upto or (known and epoch > known[0][0]):
                         break
                     if header.last_offset >= start_offset and (not found or epoch > found[-1][0]):
                         found.append((epoch, max(header.base_offset, start_offset)))
-                segment.rest()
+                segment.close_writer()
         except Malformed as error:
             logger.warning("%s: no leader epochs are known up to offset %d: %s", self._directory, upto, error)
         if found:

@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from kafkalite.common.errors import Malformed, StorageError
-from kafkalite.log.segment.file_batches import hop
+from kafkalite.log.segment.file_batches import iter_headers
 from kafkalite.log.storage.file_names import CLEANED, DELETED, LOG, SNAPSHOT, SWAP, parse_segment_file
 from kafkalite.log.storage.files import Files
 
@@ -72,7 +72,7 @@ def _end_of(path: str, base: int, files: Files) -> int:
     fd = files.open(path, os.O_RDONLY)
     try:
         last = base
-        for _, _, last, _ in hop(fd, 0, os.fstat(fd).st_size):  # noqa: B007
+        for _, _, last, _ in iter_headers(fd, 0, os.fstat(fd).st_size):  # noqa: B007
             pass
         return last + 1
     except Malformed as error:

@@ -1,8 +1,8 @@
-"""Going through a file of batches: by their headers alone (`hop`), or batch by batch (`walk`).
+"""Iterates over a file of batches: headers alone (`iter_headers`) or whole batches (`iter_batches`).
 
-Both stop with Malformed where no whole batch is; what that means is the caller's to say (a torn end after a crash, a
-lying index, a damaged disk). In old files messages of formats v0 and v1 may stand among the batches: each is told as a
-batch, of one offset unless it is a wrapper, whose first offset is known to those only who unpack it.
+Both raise Malformed where there is no whole batch; the caller decides on the cause (a torn end after a crash, a wrong
+index entry, a damaged disk). Old files may hold messages of formats v0 and v1 among the batches. Each is yielded as a
+batch of one offset, unless it is a wrapper, the first offset of which is known only after unpacking.
 Source: org.apache.kafka.common.record.FileLogInputStream.
 """
 
@@ -16,20 +16,20 @@ from kafkalite.common.errors import Malformed
 from kafkalite.record import message_set
 from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
 
-_HOP_BYTES = 8192  # read at once when only headers are wanted: two index intervals
-_WALK_BYTES = 1 << 20  # read at once when whole batches are wanted
+_HEADERS_READ_BYTES = 8192  # per read by `iter_headers`: two index intervals
+_BATCHES_READ_BYTES = 1 << 20  # per read by `iter_batches`
 _HEAD = struct.Struct(">qiibIhi")  # the first 27 bytes of a header, up to the last offset delta
 _unpack = _HEAD.unpack_from
 _BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 _MAGIC_AT = 16
 
-UNKNOWN_OFFSET = -1  # where a wrapper of format v0 or v1 begins
+UNKNOWN_OFFSET = -1  # the base offset of a wrapper of format v0 or v1
 
 
-def hop(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def iter_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, base offset, last offset, size) of every batch in [position, end). Raises Malformed, OSError.
 
-    A wrapper of v0 or v1 does not tell its first offset: it is `UNKNOWN_OFFSET`.
+    The base offset of a wrapper of v0 or v1 is `UNKNOWN_OFFSET`.
     """
     start = position
     data = b""
@@ -37,7 +37,7 @@ def hop(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]
         at = position - start
         if at + _HEAD.size > len(data):
             start, at = position, 0
-            data = os.pread(fd, _HOP_BYTES, position)
+            data = os.pread(fd, _HEADERS_READ_BYTES, position)
             if len(data) < _HEAD.size:
                 data = data.ljust(_HEAD.size, b"\0")  # an empty v0 message is one byte shorter
         base_offset, length, _, magic, _, _, delta = _unpack(data, at)
@@ -55,12 +55,12 @@ def hop(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]
         position += size
 
 
-def walk(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def iter_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """(position, header, whole batch) of every batch in [position, end). Raises Malformed, OSError.
 
-    Checksums are the caller's business. The header of a message of v0 or v1 is `message_set.entry_header`'s.
+    Checksums are not verified. The header of a message of v0 or v1 is `message_set.entry_header`'s.
     """
-    want = _WALK_BYTES
+    want = _BATCHES_READ_BYTES
     while position < end:
         asked = min(want, end - position)
         data = memoryview(os.pread(fd, asked, position))
@@ -88,11 +88,11 @@ def walk(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, m
         position += at
         if position < end < position + size:
             raise Malformed(f"the batch at position {position} is cut off after {end - position} bytes")
-        want = max(_WALK_BYTES, size)
+        want = max(_BATCHES_READ_BYTES, size)
 
 
 def is_intact(header: BatchHeader, batch: memoryview) -> bool:
-    """Whether a batch that `walk` has found is what its checksum says."""
+    """Whether the checksum of a batch from `iter_batches` is right."""
     if header.magic == MAGIC:
         return header.crc == compute_crc(batch)
     return header.crc == message_set.compute_crc(batch)

@@ -110,10 +110,11 @@ class RecordCounts:
 
     __slots__ = (
         "_background", "_below", "_directory", "_files", "_has_looked_up", "_is_closed", "_is_under_way", "_lost",
-        "_round",
+        "_round", "counted_to",
     )  # fmt: skip
 
-    def __init__(self, directory: str, files: Files, background: Background) -> None:
+    def __init__(self, directory: str, files: Files, background: Background, end_offset: int) -> None:
+        self.counted_to = end_offset
         self._directory = directory
         self._files = files
         self._background = background
@@ -126,6 +127,7 @@ class RecordCounts:
 
     def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
         """What is known now. What is not has been given to another hand when this returns."""
+        self.count_appended(segments[-1], end_offset)
         self._find_out(segments, start_offset, end_offset)
         found = []
         for at, segment in enumerate(segments):
@@ -138,6 +140,7 @@ class RecordCounts:
 
         Nothing is counted for it: another hand looks up what is noted, once.
         """
+        self.count_appended(segments[-1], end_offset)
         if not self._has_looked_up:
             self._has_looked_up = True
             self._find_out(segments, start_offset, end_offset, only_noted=True)
@@ -163,6 +166,13 @@ class RecordCounts:
                 return None
             return Tally(records - below[2].records, control_records - below[2].control_records)
         return Tally(records, control_records)
+
+    def count_appended(self, active: Segment, end_offset: int) -> None:
+        """Adds the records appended since the last call to the count of the active segment. Every offset appended here
+        is one record, so appends count nothing (0.05 us each instead of 0.2), but for markers and batches with holes,
+        which the append adds itself."""
+        active.record_count += end_offset - self.counted_to
+        self.counted_to = end_offset
 
     def cut(self) -> None:
         """The log was cut: what is under way counted something else."""

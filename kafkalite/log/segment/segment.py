@@ -26,7 +26,7 @@ from kafkalite.log.index.mapped_index import MappedIndex
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
-from kafkalite.log.segment.file_batches import hop, walk
+from kafkalite.log.segment.file_batches import iter_batches, iter_headers
 from kafkalite.log.segment.record_count_file import Identity, identity_of
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
@@ -47,7 +47,8 @@ class Segment:
 
     `fd` the .log file open for appending, -1 while it is not. `max_timestamp_ms` is the latest in the segment and
     `max_timestamp_offset` the last offset of the first batch that carries it; -2 and -1 until somebody had to know.
-    `roll_timestamp_ms`, `roll_wall_ms`: a batch with a later timestamp, or a later time of day, begins a new segment.
+    `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a later timestamp, a later time of day or a higher
+    last offset begins a new segment. `roll_offset` is -1 when an index is full.
     `record_count` records, of which `control_record_count` are transactions' markers, stand behind the first
     `uncounted_bytes`; `identity` is the file's from before anything was appended to those. `is_noted`: the counts stand
     in the file that `record_counts` keeps.
@@ -58,19 +59,19 @@ class Segment:
         "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
         "_rebuilt_bytes", "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes",
         "base_offset", "control_record_count", "created_ms", "directory", "fd", "file", "identity",
-        "index_interval_bytes", "index_is_full", "is_noted", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
-        "path", "record_count", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "time_index",
-        "txn_index", "uncounted_bytes", "used",
+        "index_interval_bytes", "is_noted", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
+        "path", "record_count", "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from",
+        "time_index", "txn_index", "uncounted_bytes", "used",
     )  # fmt: skip
 
     def __init__(
         self, directory: str, base_offset: int, size_bytes: int, config: TopicConfig, now_ms: int,
-        files: Files, jitter_ms: int = 0, leftover: str = "",
+        files: Files, jitter_ms: int = 0, suffix: str = "",
     ) -> None:  # fmt: skip
-        """`leftover` is what the names of its files end in for now, such as ".swap"."""
+        """`suffix` ends the names of its files for now, such as ".swap"."""
         stem = f"{directory}/{segment_stem(base_offset)}"
         self.directory = directory
-        self.path = stem + LOG + leftover
+        self.path = stem + LOG + suffix
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.record_count = self.control_record_count = 0
@@ -79,11 +80,11 @@ class Segment:
         self.is_noted = False
         self._rebuilt_bytes = 0
         self.created_ms = now_ms
-        self.offset_index = OffsetIndex(stem + OFFSET_INDEX + leftover, base_offset, config.segment_index_bytes, files)
-        self.time_index = TimeIndex(stem + TIME_INDEX + leftover, base_offset, config.segment_index_bytes, files)
-        self.txn_index = TransactionIndex(stem + TXN_INDEX + leftover, base_offset, files)
+        self.offset_index = OffsetIndex(stem + OFFSET_INDEX + suffix, base_offset, config.segment_index_bytes, files)
+        self.time_index = TimeIndex(stem + TIME_INDEX + suffix, base_offset, config.segment_index_bytes, files)
+        self.txn_index = TransactionIndex(stem + TXN_INDEX + suffix, base_offset, files)
         self.index_interval_bytes = config.index_interval_bytes
-        self.index_is_full = False
+        self.roll_offset = base_offset + RELATIVE_OFFSET_MAX
         self.max_timestamp_ms = -2
         self.max_timestamp_offset = -1
         self.file: OpenFile | None = None
@@ -171,7 +172,7 @@ class Segment:
             self.set_roll_age(self._roll_age_ms)
 
     def _add_entries(self, last_offset: int, position: int) -> bool:
-        if self.index_is_full:
+        if self.roll_offset < 0:
             return False
         try:
             timestamp_ms = self.max_timestamp_ms
@@ -184,8 +185,14 @@ class Segment:
             logger.warning("no index entry for %s: %s", self.path, error)
             return False
         finally:
-            self.index_is_full = self.offset_index.is_full or self.time_index.is_full
+            self._check_index_room()
         return True
+
+    def _check_index_room(self) -> None:
+        if self.offset_index.is_full or self.time_index.is_full:
+            self.roll_offset = -1
+        else:
+            self.roll_offset = self.base_offset + RELATIVE_OFFSET_MAX
 
     def _cut_back(self) -> None:
         try:
@@ -207,7 +214,7 @@ class Segment:
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
             self._first_timestamp_ms = self._read_first_timestamp(file.fd)
-        self.index_is_full = self.offset_index.is_full or self.time_index.is_full
+        self._check_index_room()
         self.set_roll_age(self._roll_age_ms)
         self.file = file
         self.fd = file.fd
@@ -262,9 +269,9 @@ class Segment:
     def abandon(self) -> None:
         """Give everything back as it is; the files stay as a killed process would leave them."""
         self._closed = True
-        self.rest()
+        self.close_writer()
 
-    def rest(self) -> None:
+    def close_writer(self) -> None:
         """Give everything back until it is needed again: nobody asks for this segment now."""
         self.release()
         self._files.open_segments.closed(self)
@@ -295,23 +302,24 @@ class Segment:
         """
         if offset >= self.tail_from:
             ends = self._tail_ends
+            count = len(ends)
             at = bisect_left(ends, offset)
-            if at == len(ends):
+            if at == count:
                 return None
             positions = self._tail_positions
             position = positions[at]
             at += 1
-            return position, (positions[at] if at < len(ends) else self.size_bytes) - position
-        return self._hop_to(offset)
+            return position, (positions[at] if at < count else self.size_bytes) - position
+        return self._scan_for(offset)
 
-    def _hop_to(self, offset: int) -> tuple[int, int] | None:
+    def _scan_for(self, offset: int) -> tuple[int, int] | None:
         fd = self.open_file().fd
         position = self.offset_index.position_of(offset)
         if position:
             try:
                 if position >= self.size_bytes:
                     raise Malformed("an index entry behind the end")
-                for at, base_offset, last_offset, size in hop(fd, position, self.size_bytes):
+                for at, base_offset, last_offset, size in iter_headers(fd, position, self.size_bytes):
                     if last_offset >= offset:
                         if at == position and base_offset > offset:
                             break  # an entry never points behind its offset
@@ -322,17 +330,17 @@ class Segment:
                 pass
             logger.warning("%s is wrong about offset %d; reading without it", self.offset_index.path, offset)
         try:
-            for at, _, last_offset, size in hop(fd, 0, self.size_bytes):
+            for at, _, last_offset, size in iter_headers(fd, 0, self.size_bytes):
                 if last_offset >= offset:
                     return at, size
         except Malformed as error:
             raise OSError(errno.EIO, f"{self.path}: {error}") from error
         return None
 
-    def walk(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
-        file = self.open_file()  # held until the walk is over, whatever becomes of the segment
-        yield from walk(file.fd, position, self.size_bytes if end is None else end)
+        file = self.open_file()  # the iteration keeps it open, whatever becomes of the segment
+        yield from iter_batches(file.fd, position, self.size_bytes if end is None else end)
 
     def next_offset(self) -> int:
         """The offset behind the last batch, found from the last index entry on. Raises Malformed and OSError."""
@@ -342,7 +350,7 @@ class Segment:
         last = self.base_offset - 1
         if position >= self.size_bytes:
             position = 0
-        for _, _, last, _ in hop(self.open_file().fd, position, self.size_bytes):  # noqa: B007
+        for _, _, last, _ in iter_headers(self.open_file().fd, position, self.size_bytes):  # noqa: B007
             pass
         return last + 1
 
@@ -437,7 +445,7 @@ class Segment:
             self.forget_counts()
         self.seal()
         self._first_timestamp_ms = -2
-        self.rest()
+        self.close_writer()
 
     # cutting
 
@@ -466,7 +474,7 @@ class Segment:
             self._first_timestamp_ms = -1
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         after = self.offset_index.position_of(self.max_timestamp_offset) if self.max_timestamp_ms >= 0 else 0
-        for _, header, _ in self.walk(after):
+        for _, header, _ in self.iter_batches(after):
             if header.max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         self._preallocated = True  # so that sealing writes the last time index entry

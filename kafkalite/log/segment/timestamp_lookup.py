@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import KafkaError, Malformed
 from kafkalite.common.region import OpenFile
-from kafkalite.log.segment.file_batches import walk
+from kafkalite.log.segment.file_batches import iter_batches
 from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import message_times
@@ -123,7 +123,7 @@ def latest(segments: Sequence[Segment], start_offset: int) -> Iterator[_Search]:
 
 
 def _first_from(file: OpenFile, position: int, end: int, timestamp_ms: int, start_offset: int) -> _Search:
-    for _, header, batch in walk(file.fd, position, end):
+    for _, header, batch in iter_batches(file.fd, position, end):
         if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset:
             for offset, record_ms in _times(header, batch, start_offset):
                 if record_ms >= timestamp_ms and offset >= start_offset:
@@ -133,7 +133,7 @@ def _first_from(file: OpenFile, position: int, end: int, timestamp_ms: int, star
 
 def _first_of(file: OpenFile, position: int, end: int, timestamp_ms: int, start_offset: int) -> _Search:
     """In the first batch that has exactly this as its latest timestamp, and in no other."""
-    for _, header, batch in walk(file.fd, position, end):
+    for _, header, batch in iter_batches(file.fd, position, end):
         if header.max_timestamp == timestamp_ms:
             for offset, record_ms in _times(header, batch, start_offset):
                 if record_ms == timestamp_ms and offset >= start_offset:

@@ -189,7 +189,7 @@ class CompactedLedger(Ledger):
         for key in wanted.keys() | view.keys():
             assert view.get(key) == wanted.get(key), f"{key!r} is {view.get(key)!r}, should be {expected.get(key)}"
         last = {record.key: record for _, record in seen.shown(aborted)}
-        now_ms = log._services.clock.wall_ms()
+        now_ms = log._context.clock.wall_ms()
         for key, record in expected.items():
             if record.value is None and record.offset not in {last[key].offset if key in last else -1}:
                 assert self.stays_until_ms.get(record.offset, NEVER) <= now_ms, f"{record} went too early"
@@ -233,7 +233,7 @@ class CompactedLedger(Ledger):
         times = sorted({time for time, _ in records})
         for time in times[:: max(1, len(times) // 3)]:
             expected = next((time_, offset) for time_, offset in records if time_ >= time)
-            found = log.offset_for_timestamp(time, log.end_offset)
+            found = log.lookup_of_timestamp(time, log.end_offset).answer()
             assert found is not None and found[:2] == expected, f"time {time} is found at {found}, not {expected}"
 
 

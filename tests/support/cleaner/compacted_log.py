@@ -12,7 +12,7 @@ from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanJob, CleanResult, LastRecord
 from kafkalite.log.index.transaction_index import AbortedTxn, TransactionIndex
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
-from kafkalite.log.segment.file_batches import walk
+from kafkalite.log.segment.file_batches import iter_batches
 from kafkalite.log.storage.file_names import CLEANED, SEGMENT_FILES
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_header
@@ -116,7 +116,7 @@ class Log:
         found = []
         for base in self.bases:
             fd = os.open(self.path(base), os.O_RDONLY)
-            found += [(header, bytes(data)) for _, header, data in walk(fd, 0, os.fstat(fd).st_size)]
+            found += [(header, bytes(data)) for _, header, data in iter_batches(fd, 0, os.fstat(fd).st_size)]
             os.close(fd)
         return found
 

@@ -277,7 +277,7 @@ class CompactedHistory(LogHistory):
         """As the broker does it, while others go on."""
         log = self.log
         told: list[Exception | None] = []
-        log.replace(cleaned, told.append)
+        log.swap.replace(cleaned, told.append)
         while not told:
             if random.random() < 0.3:
                 getattr(self, random.choice(("put", "look_slowly", "hold", "transaction", "check")))(random)

@@ -249,7 +249,7 @@ class RandomLog:
             files.close(fd)
             segment.size_bytes = len(data)
             segment.begin_rebuild()
-            for position, header, _ in segment.walk():
+            for position, header, _ in segment.iter_batches():
                 segment.reindex(position, header)
             segment.end_rebuild(len(data))
             upto = min((other for other in self.logs if other > base), default=self.end_offset)

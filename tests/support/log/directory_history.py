@@ -202,14 +202,14 @@ class DirectoryHistory(LogHistory):
             if log is None:
                 assert not everything and not topic.ledger.promised, f"{name} is gone, promised {topic.ledger.promised}"
                 continue
-            topic.committed_before = log.committed_offset
+            topic.committed_before = log.ack_offset
             self._turn_to(name)
             self.ledger.reopened(log, everything=everything, forgets_names=not self.files.ordered)
             if power_was_cut:
                 topic.start_after_kill = 0
             assert log.start_offset >= topic.start_after_kill
             self._forget_sequences()
-            self.epoch = max(self.epoch, log.latest_epoch)
+            self.epoch = max(self.epoch, log.epochs.latest)
         self._see_to_topics()
         self.manager.complete_start()
 

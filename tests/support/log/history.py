@@ -163,7 +163,7 @@ class LogHistory:
 
     def flush(self, random: Random) -> None:
         try:
-            self.log.flush()
+            self.log.flusher.flush()
         except StorageError:
             return
         self.ledger.promised = self.ledger.end
@@ -182,7 +182,7 @@ class LogHistory:
 
     def checkpoint(self, random: Random) -> None:
         self.hear(random)
-        self.kept = LoadOptions(False, self.log.kept_recovery_point, self.log.start_offset)
+        self.kept = LoadOptions(False, self.log.flusher.kept_recovery_point, self.log.start_offset)
         self.ledger.start_kept = self.log.start_offset
 
     def delete_before(self, random: Random) -> None:
@@ -225,7 +225,7 @@ class LogHistory:
         log, ledger = self.log, self.ledger
         upto = self.kept.recovery_point
         try:
-            sources = log.clean_sources(upto)
+            sources = log.swap.clean_sources(upto)
             if not sources:
                 return
             first = random.randrange(len(sources))
@@ -242,7 +242,7 @@ class LogHistory:
             if error is None:
                 ledger.compacted(compaction)
 
-        log.replace(compaction.replacement, done)
+        log.swap.replace(compaction.replacement, done)
         for _ in range(random.choice((0, 0, 1, 2, 3, 5))):
             self.work(random)
             self.hear(random)
@@ -272,7 +272,7 @@ class LogHistory:
     def configure(self, random: Random) -> None:
         self.files.heal()
         self.config = self.log.config = self._config(random)
-        self.committed_before = self.log.committed_offset
+        self.committed_before = self.log.ack_offset
         self._heed()
 
     def end_soon(self, random: Random) -> None:
@@ -354,12 +354,12 @@ class LogHistory:
                 self.files = self.files.kill()
             kept = self.kept = LoadOptions(False, kept.recovery_point, kept.start_offset)
         self._open_anew()
-        self.committed_before = self.log.committed_offset
+        self.committed_before = self.log.ack_offset
         self.ledger.reopened(self.log, everything=everything, forgets_names=not self.files.ordered)
         if not kept.clean and random.random() < 0.3:
             self._opens_the_same(random)
         self._forget_sequences()
-        self.epoch = max(self.epoch, self.log.latest_epoch)
+        self.epoch = max(self.epoch, self.log.epochs.latest)
         self.kept = LoadOptions(False, self.kept.recovery_point, self.kept.start_offset)
 
     def _open_anew(self) -> None:
@@ -390,10 +390,10 @@ class LogHistory:
         """What the log says of itself is a promise, and so is an acknowledgement where each one is flushed."""
         log = self.log
         assert log.recovery_point <= log.end_offset == max(self.ledger.end, log.segments[-1].base_offset)
-        assert log.committed_offset <= log.end_offset
+        assert log.ack_offset <= log.end_offset
         self.ledger.promised = max(self.ledger.promised, log.recovery_point)
-        if log.committed_offset > self.committed_before:
-            unflushed = log.committed_offset - log.recovery_point
+        if log.ack_offset > self.committed_before:
+            unflushed = log.ack_offset - log.recovery_point
             assert unflushed < self.config.flush_messages, f"{unflushed} records are committed and not flushed"
 
 

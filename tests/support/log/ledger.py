@@ -269,8 +269,9 @@ class Ledger:
         for written in path:
             if written.last >= log.start_offset:
                 offset = max(written.base, log.start_offset)
-                assert log.epoch_at(offset) == written.epoch, (
-                    f"offset {offset} is of epoch {written.epoch}, not {log.epoch_at(offset)}: {log.epochs.entries()}"
+                assert log.epochs.epoch_at(offset) == written.epoch, (
+                    f"offset {offset} is of epoch {written.epoch}, not {log.epochs.epoch_at(offset)}"
+                    f": {log.epochs.entries()}"
                 )
 
     def _check_producers(self, log: PartitionLog, path: list[Written]) -> None:
@@ -307,7 +308,7 @@ class Ledger:
             positions: dict[int, tuple[int, int]] = {}
             largest: dict[int, int] = {}
             latest = -1
-            for position, header, _ in segment.walk():
+            for position, header, _ in segment.iter_batches():
                 latest = max(latest, header.max_timestamp)
                 positions[header.last_offset] = position, header.max_timestamp
                 largest[header.last_offset] = latest
@@ -330,13 +331,13 @@ class Ledger:
         asked = {time for time, _, _ in records if time >= 0}
         for time in [*sorted(asked)[:: max(1, len(asked) // 6)], max(asked, default=0) + 1]:
             expected = next((r for r in records if r[0] >= time and r[1] >= log.start_offset), None)
-            found = log.offset_for_timestamp(time, log.end_offset)
+            found = log.lookup_of_timestamp(time, log.end_offset).answer()
             assert found == expected, f"time {time} is found at {found}, not {expected}"
         if records:
             newest = max(time for time, _, _ in records)
             expected = next(r for r in records if r[0] == newest)
             if newest >= 0 and expected[1] >= log.start_offset:
-                found = log.max_timestamp_offset(log.end_offset)
+                found = log.lookup_of_max_timestamp(log.end_offset).answer()
                 assert found == expected, f"the latest is found at {found}, not {expected}"
 
 

@@ -42,7 +42,7 @@ def compact(
     dropped = []
     for segment in [segment for segment in log.segments if segment.base_offset in bases]:
         txn_index += b"".join(_read(files, segment.txn_index.path))
-        for _, header, view in segment.walk():
+        for _, header, view in segment.iter_batches():
             batch = bytes(view)
             if not keep(header, batch):
                 dropped.append(batch)

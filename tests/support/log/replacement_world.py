@@ -73,9 +73,9 @@ class World:
             jobs -= 1
 
     def flush(self) -> None:
-        self.log.flush()
+        self.log.flusher.flush()
         self.work()
-        self.options = LoadOptions(False, self.log.kept_recovery_point, self.log.start_offset)
+        self.options = LoadOptions(False, self.log.flusher.kept_recovery_point, self.log.start_offset)
 
     def write_cleaned(self, bases: Sequence[int], left: Sequence[int]) -> CleanedSegment:
         """The cleaner's files: of the segments at `bases` these offsets are left."""
@@ -83,11 +83,11 @@ class World:
         def keep(header: BatchHeader, batch: bytes) -> bool:
             return header.base_offset in left
 
-        sources = [source for source in self.log.clean_sources(self.log.end_offset) if source.base_offset in bases]
+        sources = [source for source in self.log.swap.clean_sources(self.log.end_offset) if source.base_offset in bases]
         return compact(self.files, self.log, sources, keep).replacement
 
     def replace(self, bases: Sequence[int], left: Sequence[int]) -> None:
-        self.log.replace(self.write_cleaned(bases, left), self.ends.append)
+        self.log.swap.replace(self.write_cleaned(bases, left), self.ends.append)
 
     def stop(self) -> None:
         self.log.abandon()
@@ -121,7 +121,9 @@ class World:
     def check_indexes(self) -> None:
         """A wrong entry costs no record, but time."""
         for segment in self.log.segments:
-            batches = {header.last_offset: (position, header.max_timestamp) for position, header, _ in segment.walk()}
+            batches = {
+                header.last_offset: (position, header.max_timestamp) for position, header, _ in segment.iter_batches()
+            }
             for offset, position in segment.offset_index.all():
                 assert batches[offset][0] == position
             for time, offset in segment.time_index.all():

@@ -52,7 +52,7 @@ class World:
 
     def swap(self, cleaned: CleanedSegment) -> bool:
         told: list[Exception | None] = []
-        self.log.replace(cleaned, told.append)
+        self.log.swap.replace(cleaned, told.append)
         return told == [None]
 
     def compact(self) -> bool:
@@ -77,8 +77,8 @@ def test_a_pass_waits_while_the_disk_refuses_the_names_of_the_last_one(world: Wo
     assert not world.compact()
     assert world.offsets() == [1, 2]
     with pytest.raises(StorageError):
-        world.log.clean_sources(3)
-    assert len(world.log.clean_sources(3)) == 1, "the disk takes it now"
+        world.log.swap.clean_sources(3)
+    assert len(world.log.swap.clean_sources(3)) == 1, "the disk takes it now"
     assert world.compact()
     assert world.offsets() == [1, 2]
 
@@ -101,11 +101,11 @@ def test_a_kill_after_the_disk_refused_a_name_costs_nothing(world: World) -> Non
 def test_a_segment_that_a_roll_could_not_begin_does_not_come_back(world: World) -> None:
     """The log went on in the one before it, so their offsets are the same ones. The next flush waits for the names."""
     world.put("a", "0")
-    world.log.flush()
+    world.log.flusher.flush()
     world.files.fail("open", "1.timeindex", errno.ENOSPC)
     with pytest.raises(StorageError):
         world.log.roll(NOW_MS)
-    assert world.log.directory in world.log.flusher.owed
+    assert world.log.directory in world.log.flusher.dirty_paths
 
 
 @pytest.mark.parametrize("recovery_point", [0, 1])

@@ -54,7 +54,7 @@ class History:
     def kill(self, number: int) -> None:
         if number % 2:
             self.disk.work()
-            self.disk.log.flush()
+            self.disk.log.flusher.flush()
         self.disk.kill()
 
     def clean(self, number: int) -> None:

@@ -342,7 +342,7 @@ class TestAWorkerThatDies:
     ) -> None:
         told: list[Done] = []
         log = scene.logs.logs["orders", 0]
-        monkeypatch.setattr(type(log), "replace", lambda self, cleaned, done: told.append(done))
+        monkeypatch.setattr(type(log.swap), "replace", lambda self, cleaned, done: told.append(done))
         scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
         scene.worker.die("was killed")
         assert scene.cleaner.is_busy(("orders", 0)), "its first segments are not to be touched yet"
@@ -658,7 +658,7 @@ class TestItNeverStopsUnseen:
         def fail(self: object, cleaned: object, done: object) -> None:
             raise ZeroDivisionError("in the swap")
 
-        monkeypatch.setattr(type(log), "replace", fail)
+        monkeypatch.setattr(type(log.swap), "replace", fail)
         scene.worker.hear(CleanedSegment(0, (0,), 0, 0, 0, -1, 0))
         assert "in the swap" in str(scene.cleaner.problem) and "Traceback" in caplog.text
         assert scene.row().state is CleaningState.UNCLEANABLE and not scene.cleaner.is_busy(("orders", 0))

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, hop, is_intact, walk
+from kafkalite.log.segment.file_batches import UNKNOWN_OFFSET, is_intact, iter_batches, iter_headers
 from kafkalite.record.batch import MAGIC
 from kafkalite.record.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from kafkalite.record.message_set import (
@@ -84,8 +84,8 @@ def test_entries_are_those_that_kafka_sees(partition: str) -> None:
     for path in segments(partition):
         with path.open("rb") as file:
             size_bytes = path.stat().st_size
-            hopped = list(hop(file.fileno(), 0, size_bytes))
-            walked = list(walk(file.fileno(), 0, size_bytes))
+            hopped = list(iter_headers(file.fileno(), 0, size_bytes))
+            walked = list(iter_batches(file.fileno(), 0, size_bytes))
         assert [(at, last, size) for at, _, last, size in hopped] == [
             (at, header.last_offset, header.size_bytes) for at, header, _ in walked
         ]
@@ -115,7 +115,7 @@ def test_records_are_those_that_kafka_sees(partition: str) -> None:
     found: list[Record] = []
     for path in segments(partition):
         with path.open("rb") as file:
-            for _, header, entry in walk(file.fileno(), 0, path.stat().st_size):
+            for _, header, entry in iter_batches(file.fileno(), 0, path.stat().st_size):
                 if header.magic == MAGIC:
                     found += read_records(entry)
                     continue

@@ -150,7 +150,7 @@ def test_what_is_lost_is_let_go_of_at_once_and_whoever_waits_is_told(live: Calla
         await broker.settled()
         assert broker.led == {"t": {0: 2}}
         assert broker.write("t", 0) == 1  # the log went on being ours
-        assert broker.topics.require("t", 0).log.latest_epoch == 2
+        assert broker.topics.require("t", 0).log.epochs.latest == 2
 
     live(story)
 

@@ -19,15 +19,19 @@ class FakeLog:
     duplicate = False
     flush_fails = False
 
-    committed_offset = 0
+    ack_offset = 0
     flushes_later = False
+
+    @property
+    def flusher(self) -> FakeLog:
+        return self
 
     def append(self, records: memoryview, leader_epoch: int, now_ms: int, **_: Any) -> Any:
         self.end_offset += 0 if self.duplicate else 1
         if self.flush_fails:
             raise StorageError("cannot flush")
         if not self.flushes_later:
-            self.committed_offset = self.end_offset
+            self.ack_offset = self.end_offset
         return self
 
 
@@ -98,11 +102,11 @@ def test_who_waits_for_the_disk_is_told_when_it_has_the_batch() -> None:
         one.append(memoryview(bytes(100)), 0, 9)
         one.when_committed(last_offset, lambda error, at=last_offset: told.append((at, error)))  # type: ignore[misc]
     assert (one.high_watermark, soon) == (0, [])
-    log.committed_offset = 2
-    log.on_commit(None)
+    log.ack_offset = 2
+    log.on_ack(None)
     assert (one.high_watermark, told, len(soon)) == (2, [(0, None), (1, None)], 1)
     fault = StorageError("no")
-    log.on_commit(fault)
+    log.on_ack(fault)
     assert told[2:] == [(2, fault)]
     one.append(memoryview(bytes(100)), 0, 9)
     one.when_committed(3, told.append)

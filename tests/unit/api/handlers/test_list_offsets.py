@@ -33,15 +33,15 @@ class Gate:
         self.threads: list[str] = []
         self._pass = threading.Semaphore(0)
         self._open = True
-        walk = timestamp_lookup.walk
+        iter_batches = timestamp_lookup.iter_batches
 
         def gated(fd: int, position: int, end: int) -> Iterator[Any]:
-            for batch in walk(fd, position, end):
+            for batch in iter_batches(fd, position, end):
                 self.threads.append(threading.current_thread().name)
                 assert self._open or self._pass.acquire(timeout=DEADLINE_S)
                 yield batch
 
-        monkeypatch.setattr(timestamp_lookup, "walk", gated)
+        monkeypatch.setattr(timestamp_lookup, "iter_batches", gated)
 
     def close(self) -> None:
         self._open = False
@@ -170,7 +170,7 @@ def test_a_later_segment_is_looked_through_too(tell: Callable[..., None], gate: 
     async def story(asker: Asker, broker: Broker) -> None:
         partition = await topic(broker)
         log = partition.log
-        log._roll(1)
+        log.roll(1)
         partition.append(memoryview(build_batch([NewRecord(None, b"v", timestamp=950)])), 1, 9)
         assert len(log.segments) == 2
         assert offsets(await asker.ask(wanted(900), 5)) == [(0, BATCHES + 1)]

@@ -346,7 +346,7 @@ class TestADiskThatFails:
         machine.disks.broken[machine.paths[0]] = errno.EROFS if deed == "create" else errno.EIO
         if deed == "flush":
             with pytest.raises(StorageError):
-                log.flush()
+                log.flusher.flush()
         elif deed == "checkpoint":
             manager.checkpoint()
         elif deed == "delete":

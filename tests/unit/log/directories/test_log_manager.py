@@ -136,7 +136,7 @@ def test_the_checkpoint_outlives_a_kill(start: Start, tmp_path: Path) -> None:
     manager = start()
     log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
     write(log, "a", "b", "c")
-    log.flush()
+    log.flusher.flush()
     log.delete_records_before(2)
     write(log, "d")
     manager.checkpoint({("orders", 0): 1})
@@ -234,7 +234,7 @@ class TestANameThatIsUsedAgain:
         log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
         for value in "abcdef":
             write(log, value)
-        log.flush()
+        log.flusher.flush()
         log.delete_records_before(5)
         manager.checkpoint()
 
@@ -405,7 +405,7 @@ def test_an_orderly_stop_waits_for_what_an_unclean_start_made(start: Start, sync
     log = manager.create("orders", 0, TOPIC_ID, TopicConfig())
     write(log, "a")
     if flushed:
-        log.flush()
+        log.flusher.flush()
         manager.checkpoint()
     kill(manager)
     manager = start()
@@ -435,7 +435,7 @@ def test_after_an_fsync_that_found_no_room_no_stop_is_clean(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(StorageError):
-            bad.flush()
+            bad.flusher.flush()
     clock.advance(1000)
     manager.flush_if_due()
     assert (bad.recovery_point, good.recovery_point) == (0, 2), "the others are flushed all the same"

@@ -348,12 +348,12 @@ def test_old_segments_wait_until_the_new_one_is_on_the_disk(tmp_path: Path) -> N
     slow.clock.advance(HOUR_MS)
     check.begin()
     slow.clock.advance(0)
-    assert (len(log.segments), log.start_offset, log.waits_for_the_disk) == (2, 0, True)
+    assert (len(log.segments), log.start_offset, log.segment_list.waits_for_disk) == (2, 0, True)
     slow.clock.advance(10_000)
     assert log.start_offset == 0
     slow.go_on()
     slow.clock.advance(60_000)  # it looks again by itself
-    assert (len(log.segments), log.start_offset, log.waits_for_the_disk) == (1, 3, False)
+    assert (len(log.segments), log.start_offset, log.segment_list.waits_for_disk) == (1, 3, False)
     log.abandon()
 
 
@@ -520,7 +520,7 @@ class KeptHistory(LogHistory):
 
     def retain(self, random: Random) -> None:
         log = self.log
-        end, committed = log.end_offset, max(log.committed_offset, log.start_offset)
+        end, committed = log.end_offset, max(log.ack_offset, log.start_offset)
         self.ledger.start_asked = max(self.ledger.start_asked, committed)
         with contextlib.suppress(StorageError):
             log.delete_old_segments(self.clock.wall_ms() + random.choice((0, 600, 1 << 33)), random.choice((1, 3, 100)))

@@ -191,7 +191,7 @@ def test_a_cut_to_the_middle_leaves_those_before_it_waiting(slow: SlowDisk) -> N
 
 def test_a_flush_here_and_now_answers_those_who_wait(slow: SlowDisk) -> None:
     slow.append()
-    slow.log.flush()
+    slow.log.flusher.flush()
     assert (slow.offsets(), slow.told) == ((1, 1), [(0, None)])
     slow.flush()
     assert (slow.offsets(), slow.jobs) == ((1, 1), [])
@@ -248,13 +248,13 @@ def test_nobody_is_forgotten_when_the_log_is_cut_and_the_policy_changes_too(slow
 def test_flush_ms_flushes_by_another_hand_and_nobody_waits(disk: Disk) -> None:
     slow = SlowDisk(disk, flush_messages=1 << 40, flush_ms=1000)
     slow.append()
-    slow.log.flush_if_due(disk.clock.wall_ms() + 999)
+    slow.log.flusher.flush_if_due(disk.clock.wall_ms() + 999)
     assert not slow.jobs
     disk.clock.advance(1000)
-    slow.log.flush_if_due(disk.clock.wall_ms())
+    slow.log.flusher.flush_if_due(disk.clock.wall_ms())
     slow.append()
     assert slow.offsets() == (2, 2) and len(slow.jobs) == 1
     slow.flush()
     assert slow.log.recovery_point == 1
-    slow.log.flush_if_due(disk.clock.wall_ms() + 999)
+    slow.log.flusher.flush_if_due(disk.clock.wall_ms() + 999)
     assert not slow.jobs

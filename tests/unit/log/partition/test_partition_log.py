@@ -72,10 +72,10 @@ def test_the_bytes_are_the_producers_but_for_offset_and_epoch(disk: Disk, log: L
         "leader-epoch-checkpoint",
     ]  # fmt: skip
     assert (disk.directory / "leader-epoch-checkpoint").read_bytes() == b"0\n2\n3 0\n4 1\n"
-    assert log.log.latest_epoch == 4
-    assert (log.log.epoch_at(0), log.log.epoch_at(1)) == (3, 4)
-    assert log.log.end_offset_for_epoch(3) == (3, 1)
-    assert log.log.end_offset_for_epoch(4) == (4, 2)
+    assert log.log.epochs.latest == 4
+    assert (log.log.epochs.epoch_at(0), log.log.epochs.epoch_at(1)) == (3, 4)
+    assert log.log.epochs.end_offset_for(3, log.log.end_offset) == (3, 1)
+    assert log.log.epochs.end_offset_for(4, log.log.end_offset) == (4, 2)
 
 
 def test_a_read_is_bounded_below_and_above(log: Log) -> None:
@@ -236,22 +236,22 @@ def test_offsets_are_found_by_time_to_the_record(disk: Disk) -> None:
         log = stop(log) if stop else log
         for target in range(-5, 65, 5):
             expected = next((i for i, t in enumerate(times) if t >= target), None)
-            found = log.log.offset_for_timestamp(T0 + target, 12)
+            found = log.log.lookup_of_timestamp(T0 + target, 12).answer()
             assert (found and found.offset) == expected
             if found:
                 assert (found.timestamp, found.leader_epoch) == (T0 + times[found.offset], 2)
-    assert log.log.offset_for_timestamp(T0 + 60, 11) is None, "not committed yet"
-    assert log.log.max_timestamp_offset(12) == (T0 + 60, 11, 2)
-    assert log.log.max_timestamp_offset(11) is None
+    assert log.log.lookup_of_timestamp(T0 + 60, 11).answer() is None, "not committed yet"
+    assert log.log.lookup_of_max_timestamp(12).answer() == (T0 + 60, 11, 2)
+    assert log.log.lookup_of_max_timestamp(11).answer() is None
     log.log.delete_records_before(5)
-    assert log.log.offset_for_timestamp(T0, 12).offset == 5
+    assert log.log.lookup_of_timestamp(T0, 12).answer().offset == 5
 
 
 def test_of_equal_times_the_first_counts(log: Log) -> None:
     for value in "abc":
         log.write(value, timestamp=T0)
-    assert log.log.max_timestamp_offset(3).offset == 0
-    assert log.log.offset_for_timestamp(T0, 3).offset == 0
+    assert log.log.lookup_of_max_timestamp(3).answer().offset == 0
+    assert log.log.lookup_of_timestamp(T0, 3).answer().offset == 0
 
 
 @pytest.mark.parametrize("why", ["too large", "too many", "garbage"])
@@ -270,16 +270,16 @@ def test_a_batch_that_cannot_be_unpacked_is_found_by_its_header(disk: Disk, why:
     end = log.log.end_offset
     log.write("c", timestamp=T0 + 5)
     log.write("d", timestamp=T0 + 11)
-    found = {ms: log.log.offset_for_timestamp(T0 + ms, end + 2) for ms in (0, 1, 10, 11)}
+    found = {ms: log.log.lookup_of_timestamp(T0 + ms, end + 2).answer() for ms in (0, 1, 10, 11)}
     assert found == {0: (T0, 0, 0), 1: (T0 + 10, 1, 0), 10: (T0 + 10, 1, 0), 11: (T0 + 11, end + 1, 0)}
     log.log.truncate_to(end)
-    assert log.log.max_timestamp_offset(end) == (T0 + 10, 1, 0)
-    assert log.log.max_timestamp_offset(1) is None, "not committed yet"
+    assert log.log.lookup_of_max_timestamp(end).answer() == (T0 + 10, 1, 0)
+    assert log.log.lookup_of_max_timestamp(1).answer() is None, "not committed yet"
 
 
 def test_an_empty_log_has_no_times(log: Log) -> None:
-    assert log.log.max_timestamp_offset(0) is None
-    assert log.log.offset_for_timestamp(0, 0) is None
+    assert log.log.lookup_of_max_timestamp(0).answer() is None
+    assert log.log.lookup_of_timestamp(0, 0).answer() is None
 
 
 def test_the_brokers_time_is_told(disk: Disk) -> None:
@@ -287,7 +287,7 @@ def test_the_brokers_time_is_told(disk: Disk) -> None:
     disk.clock.advance(77)
     assert log.write("a", timestamp=5).log_append_time_ms == T0 + 77
     assert log.records()[0].timestamp == T0 + 77
-    assert log.log.offset_for_timestamp(T0 + 77, 1).offset == 0
+    assert log.log.lookup_of_timestamp(T0 + 77, 1).answer().offset == 0
 
 
 def test_the_topics_codec_is_what_stands_on_disk(disk: Disk) -> None:
@@ -387,12 +387,12 @@ def test_a_truncated_log_goes_on_from_there(disk: Disk, at: int) -> None:
         log.write(value, epoch=i // 2, timestamp=T0 + i, producer_id=7, producer_epoch=0, base_sequence=i)
     log.log.truncate_to(at)
     assert (log.log.end_offset, log.read_all()) == (at, list("abcdef"[:at]))
-    assert log.log.latest_epoch == (at - 1) // 2 if at else -1
+    assert log.log.epochs.latest == (at - 1) // 2 if at else -1
     log.write("x", epoch=9, timestamp=T0 + 99, producer_id=7, producer_epoch=0, base_sequence=at)
     for stop in (disk.restart, disk.kill):
         log = stop(log)
         assert log.read_all() == [*"abcdef"[:at], "x"]
-        assert log.log.max_timestamp_offset(at + 1).offset == at
+        assert log.log.lookup_of_max_timestamp(at + 1).answer().offset == at
 
 
 def test_a_log_truncated_before_its_begin_starts_anew(disk: Disk) -> None:
@@ -461,7 +461,7 @@ def test_every_so_many_records_are_forced_to_disk(disk: Disk) -> None:
     assert log.log.recovery_point == 3
     log.write("d", "e")
     assert log.log.recovery_point == 3
-    log.log.flush()
+    log.log.flusher.flush()
     assert log.log.recovery_point == 5
 
 
@@ -472,7 +472,7 @@ def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_
     config = TopicConfig(segment_index_bytes=480)
     log = PartitionLog.create("orders", 0, f"{tmp_path}/orders-0", uuid.UUID(int=7), config, services)
     log.append(memoryview(build_batch([NewRecord(b"k", b"v", (), T0)])), 0, T0)
-    log.flush()
+    log.flusher.flush()
     synced = [path for what, path in files.log if what == "fsync"]
     assert synced[0] == "orders-0/partition.metadata" and {"", "orders-0"} <= set(synced)
     log.abandon()
@@ -531,7 +531,7 @@ def test_after_an_fsync_that_failed_the_log_takes_no_more(disk: Disk, monkeypatc
     for attempt in (
         lambda: log.write("e"),
         lambda: log.write("d", producer_id=7, producer_epoch=0, base_sequence=1),
-        log.log.flush,
+        log.log.flusher.flush,
         log.log.close,
     ):
         assert log.log.recovery_point == 2
@@ -573,7 +573,7 @@ def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None
     log.write("b")
     heard.append(lambda: jobs.pop()[1](SyncFailed(5, "Input/output error")))
     with pytest.raises(StorageError, match="takes no more records"):
-        log.log.flush()
+        log.log.flusher.flush()
     assert log.log.recovery_point == 0
     with pytest.raises(StorageError):
         log.write("c")
@@ -663,7 +663,7 @@ def test_the_log_equals_a_list(
         elif step == "kill":
             log = disk.kill(log, start_offset=log.log.start_offset)
         elif step == "flush":
-            log.log.flush()
+            log.log.flusher.flush()
         elif step == "delete":
             start = max(start, min(count, len(model)))
             log.log.delete_records_before(start)

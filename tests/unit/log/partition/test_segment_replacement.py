@@ -103,9 +103,9 @@ def test_nothing_may_be_left(world: World) -> None:
     assert log.read(3, 1 << 20, 6) is None and log.read(3, 1 << 20, 5) is None
     assert log.counts().live_records == 6
     for time, found in ((START_MS, 0), (START_MS + 1, 1), (START_MS + 2, 6), (START_MS + 6, 6)):
-        record = log.offset_for_timestamp(time, log.end_offset)
+        record = log.lookup_of_timestamp(time, log.end_offset).answer()
         assert record is not None and record.offset == found
-    latest = log.max_timestamp_offset(log.end_offset)
+    latest = log.lookup_of_max_timestamp(log.end_offset).answer()
     assert latest is not None and latest.offset == 9
     assert [len(list(log.batches(offset))) for offset in (0, 2, 4, 6, 10)] == [6, 4, 4, 4, 0]
     world.kill()
@@ -169,14 +169,14 @@ def test_an_empty_batch_keeps_its_producers_sequence(memory_disk: str) -> None:
     world.write(4, producer_id=7, producer_epoch=0)
     world.write(10)
     world.flush()
-    sources = world.log.clean_sources(4)
+    sources = world.log.swap.clean_sources(4)
     batches = [bytes(batch) for batch in world.log.batches(0)]
     left = emptied(batches[1]) + emptied(batches[3])
     made = compact(world.files, world.log, sources, lambda header, batch: False).replacement
     path = f"{world.log.directory}/{0:020d}.log.cleaned"
     world.files.write_new(path, left)
     world.files.sync(path)
-    world.log.replace(made._replace(size_bytes=len(left)), world.ends.append)
+    world.log.swap.replace(made._replace(size_bytes=len(left)), world.ends.append)
     world.work()
     assert world.ends == [None]
     assert world.offsets() == [4, 5, 6, 7, 8, 9]
@@ -191,7 +191,7 @@ def test_an_empty_batch_keeps_its_producers_sequence(memory_disk: str) -> None:
     assert log.end_offset == 10 and log.counts().live_records == 6
     again = build_batch([NewRecord(b"k", b"03", (), START_MS)], producer_id=7, producer_epoch=0, base_sequence=3)
     assert log.append(memoryview(again), 9, START_MS).duplicate
-    assert log.offset_for_timestamp(START_MS, 10) == (START_MS + 4, 4, 1)
+    assert log.lookup_of_timestamp(START_MS, 10).answer() == (START_MS + 4, 4, 1)
     world.stop()
 
 
@@ -263,11 +263,11 @@ def test_retention_leaves_its_sources_alone_until_it_is_live(world: World, stage
     world.log.delete_records_before(7)
     assert world.log.start_offset == 7
     assert [s.base_offset for s in world.log.segments] == ([6, 8] if stage == "live" else [2, 4, 6, 8])
-    assert world.log.waits_for_the_disk == (stage != "live")
+    assert world.log.segment_list.waits_for_disk == (stage != "live")
     world.work()
     assert world.ends == [None]
     world.log.delete_old_segments(START_MS, 8)
-    assert [s.base_offset for s in world.log.segments] == [6, 8] and not world.log.waits_for_the_disk
+    assert [s.base_offset for s in world.log.segments] == [6, 8] and not world.log.segment_list.waits_for_disk
     world.kill()
     assert [s.base_offset for s in world.log.segments] == [6, 8]
 
@@ -356,23 +356,23 @@ def test_what_is_not_there_any_more_is_not_replaced(world: World) -> None:
         cleaned._replace(size_bytes=cleaned.size_bytes + 1),
     ]
     for replacement in wrong:
-        log.replace(replacement, ends.append)
+        log.swap.replace(replacement, ends.append)
     assert [type(error) for error in ends] == [ReplacementRefused] * len(wrong)
     log.truncate_to(3)
     world.write(10)
     world.flush()
-    log.replace(cleaned, ends.append)
+    log.swap.replace(cleaned, ends.append)
     assert isinstance(ends[-1], ReplacementRefused), "it was written again since"
     world.write_cleaned([2, 4], [3])
-    log.replace(cleaned, ends.append)
-    log.replace(cleaned, ends.append)
+    log.swap.replace(cleaned, ends.append)
+    log.swap.replace(cleaned, ends.append)
     assert isinstance(ends[-1], ReplacementRefused) and "not over" in str(ends[-1])
     world.work()
     assert ends[-1] is None
-    log.replace(cleaned, ends.append)
+    log.swap.replace(cleaned, ends.append)
     assert isinstance(ends[-1], ReplacementRefused), "it was given out once"
     log.abandon()
-    log.replace(cleaned, ends.append)
+    log.swap.replace(cleaned, ends.append)
     assert isinstance(ends[-1], ReplacementRefused) and "closed" in str(ends[-1])
 
 
@@ -380,7 +380,7 @@ def test_what_is_not_there_any_more_is_not_replaced(world: World) -> None:
 def test_a_disk_that_does_not_know_the_names_ends_it(world: World, after: int) -> None:
     cleaned = world.write_cleaned([2, 4], [3])
     world.files.fail("fsync", "orders-0", times=1, after=after)
-    world.log.replace(cleaned, world.ends.append)
+    world.log.swap.replace(cleaned, world.ends.append)
     world.work()
     assert len(world.ends) == 1 and isinstance(world.ends[0], StorageError)
     assert world.log.failure is not None
@@ -394,7 +394,7 @@ def test_a_disk_that_does_not_know_the_names_ends_it(world: World, after: int) -
 def test_a_name_that_cannot_be_given_yet_ends_it(world: World, after: int) -> None:
     cleaned = world.write_cleaned([2, 4], [3])
     world.files.fail("rename", ".cleaned", times=1, after=after)
-    world.log.replace(cleaned, world.ends.append)
+    world.log.swap.replace(cleaned, world.ends.append)
     world.work()
     assert isinstance(world.ends[0], StorageError)
     assert not {".swap", ".cleaned"} & world.suffixes()
@@ -408,7 +408,7 @@ def test_a_name_that_cannot_be_given_yet_ends_it(world: World, after: int) -> No
 @pytest.mark.parametrize("then", ["retention", "replace", "close", "kill", "truncate"])
 def test_a_name_that_cannot_be_given_later_is_tried_again(world: World, after: int, then: str) -> None:
     cleaned = world.write_cleaned([2, 4], [3])
-    world.log.replace(cleaned, world.ends.append)
+    world.log.swap.replace(cleaned, world.ends.append)
     world.work(1)
     world.files.fail("rename", "", times=1, after=after)
     world.work()
@@ -421,7 +421,7 @@ def test_a_name_that_cannot_be_given_later_is_tried_again(world: World, after: i
         with pytest.raises(StorageError, match="not over yet"):
             world.replace([0], [])  # what the cleaner would write now, a start would take for a reason to undo it
         world.work()
-        assert world.log.clean_sources(8)
+        assert world.log.swap.clean_sources(8)
     elif then == "close":
         world.log.close()
         world.stop()
@@ -469,17 +469,17 @@ def test_what_a_cleaner_left_behind_that_died_is_in_nobodys_way(world: World) ->
 def test_a_full_disk_does_not_hinder_it(world: World) -> None:
     cleaned = world.write_cleaned([2, 4], [3])
     world.files.free_bytes = 0
-    world.log.replace(cleaned, world.ends.append)
+    world.log.swap.replace(cleaned, world.ends.append)
     world.work()
     assert world.ends == [None]
 
 
 def test_a_segment_that_begins_now_lets_the_last_one_be_compacted(world: World) -> None:
     log = world.log
-    assert [source.base_offset for source in log.clean_sources(10)] == [0, 2, 4, 6]
-    assert [source.base_offset for source in log.clean_sources(7)] == [0, 2, 4]
+    assert [source.base_offset for source in log.swap.clean_sources(10)] == [0, 2, 4, 6]
+    assert [source.base_offset for source in log.swap.clean_sources(7)] == [0, 2, 4]
     assert log.roll(START_MS) and not log.roll(START_MS)
-    sources = log.clean_sources(10)
+    sources = log.swap.clean_sources(10)
     assert [(source.base_offset, source.end_offset) for source in sources][-1] == (8, 10)
     for source, segment in zip(sources, log.segments, strict=False):
         stem = segment.path.removesuffix(".log")

@@ -118,7 +118,7 @@ def test_a_start_that_finishes_it_may_end_anywhere_too(
         world.replace([2, 4, 6], [3, 5] if how == "partly cleaned" else [3])
         if how == "partly cleaned":
             world.files.fail("rename", ".log.cleaned")
-            world.log.background = lambda job, done: None  # and nobody tidies up
+            world.log.segment_list.background = lambda job, done: None  # and nobody tidies up
             world.work()
         else:
             world.work(1)

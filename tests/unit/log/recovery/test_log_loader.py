@@ -49,7 +49,7 @@ def test_damage_ends_the_log_and_later_segments_go(disk: Disk, position: int) ->
     survivors = 3 if position < 60 else 4
     assert log.read_all() == list("abcdefgh"[:survivors])
     assert not disk.file(6).exists()
-    assert log.log.latest_epoch == (survivors - 1) // 3
+    assert log.log.epochs.latest == (survivors - 1) // 3
     assert log.log.end_offset == survivors
     assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).base_offset == survivors
     assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).duplicate
@@ -72,7 +72,7 @@ def test_a_roll_that_was_cut_short_at_the_recovery_point_costs_no_time(
     log = disk.open(segment_bytes=250)
     for i in range(3):
         log.write("a", timestamp=1000 + i)
-    log.log.flush()
+    log.log.flusher.flush()
 
     def killed(segment: Segment) -> None:
         raise KeyboardInterrupt
@@ -84,8 +84,8 @@ def test_a_roll_that_was_cut_short_at_the_recovery_point_costs_no_time(
     assert disk.file(3).exists() and log.log.recovery_point == 3
     log = disk.kill(log)
     assert [segment.base_offset for segment in log.log.segments] == [0, 3]
-    assert log.log.offset_for_timestamp(1002, 3) == (1002, 2, 0)
-    assert log.log.max_timestamp_offset(3) == (1002, 2, 0)
+    assert log.log.lookup_of_timestamp(1002, 3).answer() == (1002, 2, 0)
+    assert log.log.lookup_of_max_timestamp(3).answer() == (1002, 2, 0)
 
 
 def test_what_aborted_transactions_left_survives_an_index_made_again(disk: Disk) -> None:

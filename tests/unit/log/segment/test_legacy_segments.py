@@ -76,11 +76,11 @@ def test_a_time_is_found_in_v1_and_not_in_v0(disk: Disk) -> None:
     stored(disk, wrapper(range(10), V0), wrapper(range(10, 20), V1), wrapper(range(20, 30), V1, SNAPPY))
     log = disk.open(clean=False).log
     for time, offset in ((0, 10), (START_MS + 5, 10), (START_MS + 13, 13), (START_MS + 29, 29)):
-        found = log.offset_for_timestamp(time, 30)
+        found = log.lookup_of_timestamp(time, 30).answer()
         assert found is not None
         assert (found.offset, found.timestamp, found.leader_epoch) == (offset, START_MS + offset, -1)
-    assert log.offset_for_timestamp(START_MS + 30, 30) is None
-    latest = log.max_timestamp_offset(30)
+    assert log.lookup_of_timestamp(START_MS + 30, 30).answer() is None
+    latest = log.lookup_of_max_timestamp(30).answer()
     assert latest is not None and latest.offset == 29
 
 
@@ -88,8 +88,8 @@ def test_without_any_time_a_segment_is_as_old_as_its_file(disk: Disk) -> None:
     stored(disk, wrapper(range(10), V0))
     log = disk.open(clean=False).log
     assert log.segments[0].largest_timestamp_ms() == disk.file(0).stat().st_mtime_ns // 1_000_000
-    assert log.offset_for_timestamp(START_MS, 10) is None
-    assert log.max_timestamp_offset(10) is None
+    assert log.lookup_of_timestamp(START_MS, 10).answer() is None
+    assert log.lookup_of_max_timestamp(10).answer() is None
 
 
 @pytest.mark.parametrize("magic", [V0, V1])

@@ -102,7 +102,7 @@ def test_after_a_kill_what_was_recovered_is_known(disk: Disk, hopped: list[int])
 
 def test_below_the_recovery_point_the_notes_are_believed(disk: Disk, hopped: list[int]) -> None:
     disk.fill(5)
-    disk.log.flush()
+    disk.log.flusher.flush()
     disk.write(1)
     disk.kill()
     disk.check()
@@ -203,7 +203,7 @@ def test_of_a_segment_that_is_indexed_up_to_a_damage_no_part_is_told(disk: Disk)
     base, path = log.segments[0].base_offset, Path(log.segments[0].path)
     assert len(log.segments) > 1 and base == 0
     recovery_point = log.segments[-1].base_offset
-    log.flush()
+    log.flusher.flush()
     log.abandon()
     data = bytearray(path.read_bytes())
     second = 12 + struct.unpack_from(">i", data, 8)[0]

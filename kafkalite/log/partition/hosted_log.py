@@ -1,0 +1,55 @@
+"""The log of a partition as the rest of the broker uses it: a `PartitionLog`, or an `OfflineLog` that refuses."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from kafkalite.common.region import FileRegion
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.flusher import Flusher
+from kafkalite.log.partition.partition_log import AppendResult
+from kafkalite.log.segment.record_counting import Tally
+from kafkalite.log.segment.record_counts import LogCounts
+from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.timestamp_lookup import TimeLookup
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.state.producer_state import ProducerState
+
+
+class HostedLog(Protocol):
+    """Anything raises StorageError where the log is offline, except its name and `failure`."""
+
+    topic: str
+    partition: int
+    directory: str
+    start_offset: int
+    end_offset: int
+    config: TopicConfig
+    flusher: Flusher
+    epochs: LeaderEpochCache
+    producers: ProducerState
+    on_new_start: Callable[[], None]
+
+    @property
+    def failure(self) -> str | None: ...
+    @property
+    def ack_offset(self) -> int: ...
+    @property
+    def segments(self) -> Sequence[Segment]: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def topic_id(self) -> uuid.UUID | None: ...
+
+    def append(
+        self, records: memoryview, leader_epoch: int, now_ms: int, *, produce_version: int = 9, trusted: bool = False
+    ) -> AppendResult: ...
+    def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None: ...
+    def batches(self, from_offset: int) -> Iterator[memoryview]: ...
+    def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup: ...
+    def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup: ...
+    def counts(self) -> LogCounts: ...
+    def known_counts(self) -> Tally | None: ...
+    def delete_records_before(self, offset: int) -> None: ...

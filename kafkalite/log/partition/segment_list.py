@@ -1,0 +1,306 @@
+"""The segments of a log: look-up, rolling, removal at either end, and the swap of compacted ones.
+
+    roll           a new segment begins at the end; the one before it is sealed and fsynced in the background
+    remove_first   retention: the oldest segments go
+    cut            truncation: everything at or past an offset goes, the last segment first
+
+The files of removed segments are renamed to .deleted at once and unlinked after file.delete.delay.ms. A segment goes
+only when the directory entry of the one that follows it is fsynced, so a crash leaves no hole. Readers keep the
+segments or the open file that they hold.
+Source: org.apache.kafka.storage.internals.log.LocalLog (roll, removeAndDeleteSegments, truncateTo), LogSegments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+
+from kafkalite.common.clock import Timer
+from kafkalite.common.errors import Malformed
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.flusher import Flusher
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.retention_policy import SegmentFacts
+from kafkalite.log.segment.record_counts import RecordCounts
+from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.log.storage.file_names import DELETED, SNAPSHOT, segment_stem
+from kafkalite.log.storage.files import Background
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentList:
+    """Fields: `active` is the last segment, the one that grows. `bases` are the base offsets. `waits_for_disk`: some
+    segments that retention selected wait for an fsync or a replacement. `pinned_from` returns the offset from which
+    segments must stay. `_unwanted` is a segment that could not be begun, and whose files could not be removed: nothing
+    is appended while they are there, because a start would take them for the end of the log.
+
+    Invariant: segments ascend by base offset. `segments` is replaced, never changed in place, so an iteration sees the
+    log as it was.
+    """
+
+    __slots__ = (
+        "_config", "_roll_age_ms", "_sealed_bytes", "_timers", "_unwanted", "active", "background", "bases", "context",
+        "counts", "flusher", "location", "pinned_from", "producers", "segments", "waits_for_disk",
+    )  # fmt: skip
+
+    active: Segment
+    bases: list[int]
+    segments: tuple[Segment, ...]
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        location: LogLocation,
+        config: TopicConfig,
+        context: LogContext,
+        background: Background,
+        flusher: Flusher,
+        producers: ProducerState,
+        counts: RecordCounts,
+    ) -> None:
+        self.background = background
+        self.counts = counts
+        self.pinned_from: Callable[[], int] = _pinned_nowhere
+        self.waits_for_disk = False
+        self.location = location
+        self.context = context
+        self.flusher = flusher
+        self.producers = producers
+        self._timers: dict[Timer, Sequence[Segment]] = {}
+        self._unwanted: Segment | None = None
+        self._set(segments)
+        self.configure(config)
+
+    def configure(self, config: TopicConfig) -> None:
+        """Applies the settings; those of indexes from the next segment on."""
+        self._config = config
+        age_ms = config.segment_ms
+        if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
+            age_ms = min(age_ms, config.max_compaction_lag_ms)
+        self._roll_age_ms = age_ms
+        self.active.set_roll_age(age_ms)
+
+    def _set(self, segments: Sequence[Segment]) -> None:
+        self.segments = tuple(segments)
+        self.bases = [segment.base_offset for segment in segments]
+        self.active = self.segments[-1]
+        self._sealed_bytes = sum(segment.size_bytes for segment in self.segments[:-1])
+
+    # look-up
+
+    @property
+    def size_bytes(self) -> int:
+        return self._sealed_bytes + self.active.size_bytes
+
+    def index_of(self, offset: int) -> int:
+        """The index of the segment that `offset` belongs to; 0 for an offset before the first one."""
+        return max(0, bisect_right(self.bases, offset) - 1)
+
+    def facts(self, end_offset: int) -> Iterator[SegmentFacts]:
+        """What retention decides on, the oldest segment first."""
+        for segment, next_offset in zip(self.segments, (*self.bases[1:], end_offset), strict=True):
+            yield SegmentFacts(next_offset, segment.size_bytes, segment.largest_timestamp_ms)
+
+    # growth
+
+    def roll(self, end_offset: int, now_ms: int) -> Segment:
+        """Begins a new segment at the end of the log and seals the one before. Raises OSError; then nothing has
+        changed."""
+        config = self._config
+        old = self.active
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        self.remove_unwanted()
+        new = self.new_segment(end_offset, now_ms, jitter_ms=random.randrange(jitter) if jitter > 0 else 0)
+        flusher = self.flusher
+        try:
+            new.make_files(config)
+            new.set_roll_age(self._roll_age_ms)
+            new.open_for_append()
+            snapshot = self.producers.take_snapshot(end_offset)
+            old.seal()
+        except OSError:
+            flusher.mark_dirty(self.location.directory)  # a crash must not bring back a file with offsets of `old`
+            self._unwanted = new
+            old.close_writer()  # the next append opens it, and calls `remove_unwanted` before
+            with contextlib.suppress(OSError):
+                self.remove_unwanted()
+            raise
+        if snapshot is not None:
+            flusher.mark_dirty(snapshot)
+        # the indexes too, even when every record was flushed before: recovery does not check them again
+        flusher.mark_dirty(*old.files(), self.location.directory)
+        self.counts.count_appended(old, end_offset)
+        self.segments = (*self.segments, new)
+        self.bases.append(end_offset)
+        self._sealed_bytes += old.size_bytes
+        self.active = new
+        self.counts.note(self.segments)
+        flusher.flush_sealed(self.segments)
+        flusher.refuse_if_failed()  # an earlier background fsync may have been heard of only now
+        return new
+
+    def new_segment(
+        self, base_offset: int, now_ms: int, size_bytes: int = 0, *, jitter_ms: int = 0, suffix: str = ""
+    ) -> Segment:
+        """A segment that is not in the list yet; `suffix` ends the names of its files, such as ".swap"."""
+        location = self.location
+        return Segment(
+            location.directory, base_offset, size_bytes, self._config, now_ms, location.files, jitter_ms, suffix
+        )
+
+    def remove_unwanted(self) -> None:
+        """Removes the files of a segment that could not be begun. Called before an append. Raises OSError."""
+        if self._unwanted is not None:
+            self._unwanted.delete_files()
+            self._unwanted = None
+
+    # removal
+
+    def remove_first(self, count: int) -> int:
+        """Removes up to `count` of the oldest segments, as far as the directory entry of the next one is fsynced;
+        returns how many.
+
+        Otherwise a crash could leave the log without segments, and offsets would be assigned twice. Raises OSError,
+        StorageError.
+        """
+        removed = self._remove_removable(count)
+        self.waits_for_disk = removed < count and self.flusher.failure is None
+        if self.waits_for_disk and not self.flusher.is_under_way:
+            self.flusher.flush_soon()
+            removed += self._remove_removable(count - removed)  # the flush may be over already
+            self.waits_for_disk = removed < count
+        return removed
+
+    def _remove_removable(self, count: int) -> int:
+        pinned_from = self.pinned_from()
+        removed = min(count, self.index_of(min(self.flusher.named_point, pinned_from)))
+        self.remove(self.segments[:removed])
+        return removed
+
+    def remove(self, segments: Sequence[Segment]) -> None:
+        """Removes `segments`, the first or the last ones, in the order given. Raises OSError; then those before the one
+        that could not be renamed are gone."""
+        renamed: list[str] = []
+        removed: set[int] = set()
+        files = self.location.files
+        try:
+            for segment in segments:
+                snapshot = f"{self.location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
+                for path in (*segment.files(), snapshot):
+                    with contextlib.suppress(FileNotFoundError):
+                        files.rename(path, path + DELETED)
+                        renamed.append(path + DELETED)
+                    removed.add(segment.base_offset)
+        finally:
+            for segment in self.segments:
+                if segment.base_offset in removed:
+                    segment.abandon()
+                    self.producers.forget_snapshot(segment.base_offset)
+            self._set([segment for segment in self.segments if segment.base_offset not in removed])
+            if renamed:
+                self.flusher.mark_dirty(self.location.directory)
+                self._unlink_later(renamed)
+
+    def _unlink_later(self, paths: list[str], retired: Sequence[Segment] = ()) -> None:
+        """Unlinks `paths` after file.delete.delay.ms; the `retired` segments can be read until then."""
+        location = self.location
+
+        def unlink_all() -> None:
+            for path in paths:
+                location.files.unlink_if_exists(path)
+
+        def unlinked(error: Exception | None) -> None:
+            if error is not None:
+                logger.warning("cannot unlink files in %s: %s; the next start tries again", location.directory, error)
+
+        def start() -> None:
+            del self._timers[timer]
+            for segment in retired:
+                segment.abandon()
+            self.background(unlink_all, unlinked)
+
+        timer = self.context.clock.call_later(self._config.file_delete_delay_ms, start)
+        self._timers[timer] = retired
+
+    # compaction
+
+    def swap(self, sources: Sequence[Segment], new: Segment) -> None:
+        """Makes readers see the compacted segment `new` instead of its `sources`."""
+        at = self.index_of(new.base_offset)
+        self._set((*self.segments[:at], new, *self.segments[at + len(sources) :]))
+
+    def retire(self, sources: Sequence[Segment], renamed: list[str]) -> None:
+        """Unlinks the `renamed` files of swapped segments later; the new segment has its final names."""
+        self.flusher.mark_dirty(self.location.directory)
+        self._unlink_later(renamed, sources)
+        self.counts.replaced(sources)
+        self.counts.note(self.segments)
+
+    # truncation
+
+    def cut(self, offset: int) -> None:
+        """Drops everything at or past `offset`; `secure_end` completes it. Raises OSError."""
+        if offset < self.bases[0]:
+            self.remove_unwanted()
+            old = self.segments
+            self._set((self._create(offset), *old))
+            self.remove(old[::-1])
+            return
+        keep = bisect_right(self.bases, offset)
+        if keep < len(self.segments):
+            # the last one first, fsynced before the cut: after compaction a start accepts gaps between segments
+            self.remove(self.segments[: keep - 1 : -1])
+            self.location.files.sync(self.location.directory)
+        self.segments[-1].truncate_to(offset)
+
+    def secure_end(self, offset: int) -> None:
+        """Fsyncs a truncated log before anything is appended, because a crash could otherwise bring old records back
+        behind the new ones.
+
+        Where compaction left nothing right before `offset`, it begins a segment there: only the name tells a start
+        where the log ends. Raises OSError.
+        """
+        location = self.location
+        last = self.active
+        location.files.sync_all([*last.files(), location.directory])
+        try:
+            is_told = last.next_offset() == offset
+        except Malformed as error:
+            raise OSError(errno.EIO, str(error)) from error
+        if not is_told:
+            self.remove_unwanted()
+            new = self._create(offset)
+            last.seal()
+            self._set((*self.segments, new))
+            location.files.sync_all([*last.files(), *new.files(), location.directory])
+        self.active.set_roll_age(self._roll_age_ms)
+
+    def _create(self, base_offset: int) -> Segment:
+        location = self.location
+        return Segment.create(
+            location.directory, base_offset, self._config, self.context.clock.wall_ms(), location.files
+        )
+
+    # end
+
+    def close(self) -> None:
+        """Gives every descriptor and timer back; the files stay as they are, as after a crash."""
+        for segment in self.segments:
+            segment.abandon()
+        self.counts.close()
+        for timer, retired in self._timers.items():
+            timer.cancel()
+            for segment in retired:
+                segment.abandon()
+        self._timers.clear()
+
+
+def _pinned_nowhere() -> int:
+    return NEVER

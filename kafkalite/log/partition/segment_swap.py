@@ -1,0 +1,152 @@
+"""Hands the sealed segments of a log to the cleaner, and puts compacted segments in their place.
+
+    clean_sources    the segments that may be compacted, as they are now
+    replace          a compacted segment in the place of several of them (`segment_replacement`)
+
+Offsets stay as they are, so a compacted log may have holes, and segments without records.
+Source: kafka.log.UnifiedLog.replaceSegments, kafka.log.LogCleaner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+
+from kafkalite.common.errors import StorageError
+from kafkalite.log.partition.segment_list import SegmentList
+from kafkalite.log.partition.segment_replacement import ReplacementRefused, SegmentReplacement, find_fault
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
+from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.storage.files import Done, storage_error
+
+
+class SegmentSwap:
+    """Fields: `_handed_out` are the segments of the last `clean_sources`, by base offset. `_replacement` is under way.
+
+    Invariant: at most one replacement is under way.
+    """
+
+    __slots__ = ("_handed_out", "_is_closed", "_replacement", "_segments")
+
+    def __init__(self, segments: SegmentList) -> None:
+        self._segments = segments
+        self._handed_out: dict[int, Segment] = {}
+        self._replacement: SegmentReplacement | None = None
+        self._is_closed = False
+        segments.pinned_from = self._pinned_from
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a replacement is not over yet: the files that the cleaner wrote for it must stay."""
+        return self._replacement is not None
+
+    def clean_sources(self, upto: int) -> tuple[SourceSegment, ...]:
+        """The sealed segments that end at or below `upto`, for a pass of the cleaner that begins now; `replace` accepts
+        these alone.
+
+        Raises StorageError, also while a replacement is under way: as long as the disk may know it by its .swap names
+        only, a .cleaned beside them would make a start throw them away.
+        """
+        location = self._segments.location
+        try:
+            self._retry_if_stuck()
+            if self._replacement is not None:
+                raise StorageError(f"a replacement in {location.directory} is not over yet")
+            listed = self._segments
+            segments = listed.segments[: listed.index_of(upto)]
+            sources = tuple(
+                SourceSegment(
+                    segment.base_offset, end_offset, segment.size_bytes, _size_of(segment.offset_index.path),
+                    _size_of(segment.time_index.path), os.stat(segment.path).st_mtime_ns,
+                )
+                for segment, end_offset in zip(segments, listed.bases[1:], strict=False)
+            )  # fmt: skip
+        except OSError as error:
+            raise storage_error(f"cannot read {location.name}", location.directory, error) from error
+        self._handed_out = {segment.base_offset: segment for segment in segments}
+        return sources
+
+    def replace(self, cleaned: CleanedSegment, done: Done) -> None:
+        """Puts a compacted segment in the place of its sources, which `clean_sources` has returned.
+
+        Calls `done`, possibly before it returns, with None when the new segment is fsynced under its final names, else
+        with the reason: ReplacementRefused when the log has changed or closes, StorageError. The cleaner's files stay
+        after an immediate refusal, and when the log is closed; any other failure removes them.
+        """
+        directory = self._segments.location.directory
+        if self._replacement is not None:
+            with contextlib.suppress(OSError):  # it was reported when it happened first
+                self._retry_if_stuck()
+            done(ReplacementRefused(f"a replacement in {directory} is not over yet"))
+            return
+        listed = self._segments
+        at = listed.index_of(cleaned.base_offset)
+        sources = listed.segments[at : at + len(cleaned.sources)]
+        fault = self._refusal(sources)
+        if fault is None and (what := find_fault(cleaned, listed.segments, sources, directory)):
+            fault = ReplacementRefused(f"{directory}: {what}")
+        if fault is not None:
+            done(fault)
+            return
+
+        self._replacement = SegmentReplacement(
+            listed,
+            cleaned,
+            sources,
+            listed.bases[at + len(sources)],
+            lambda: self._refusal(sources),
+            self._forget,
+            done,
+        )
+        self._replacement.begin()
+
+    def settle(self) -> None:
+        """Gives a compacted segment that readers see already its final names. Raises OSError."""
+        if self._replacement is not None:
+            self._replacement.settle()
+
+    def cancel_for_truncation(self, offset: int) -> None:
+        """Makes way for a truncation to `offset`. Raises OSError; then the log must not be truncated."""
+        if self._replacement is not None:
+            self._replacement.cancel_for_truncation(offset)
+        first_cut = self._segments.bases[self._segments.index_of(offset)]
+        self._handed_out = {base: segment for base, segment in self._handed_out.items() if base < first_cut}
+
+    def close(self) -> None:
+        """Leaves every file as it is."""
+        self._is_closed = True
+        if self._replacement is not None:
+            self._replacement.close()
+
+    def _refusal(self, sources: Sequence[Segment]) -> Exception | None:
+        """Why these segments may not be replaced now, if so."""
+        if self._is_closed:
+            return ReplacementRefused(f"{self._segments.location.directory} is closed")
+        if self._segments.flusher.failure is not None:
+            return StorageError(self._segments.flusher.failure)
+        for segment in sources:
+            if self._handed_out.get(segment.base_offset) is not segment or segment not in self._segments.segments:
+                return ReplacementRefused(f"{segment.path} has changed, or is gone")
+        return None
+
+    def _pinned_from(self) -> int:
+        """The offset from which retention must leave segments alone. Raises OSError."""
+        self._retry_if_stuck()
+        replacement = self._replacement
+        return replacement.base_offset if replacement is not None and replacement.pins_sources else NEVER
+
+    def _retry_if_stuck(self) -> None:
+        if self._replacement is not None and self._replacement.is_stuck:
+            self._replacement.retry()
+
+    def _forget(self) -> None:
+        self._replacement = None
+
+
+def _size_of(path: str) -> int:
+    """The size in bytes of an index file; 0 without one. Raises OSError."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0
