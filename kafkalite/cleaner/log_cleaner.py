@@ -134,7 +134,7 @@ class LogCleaner:
         self._schedule_scan(self._backoff_ms)  # first of all: whatever fails here, there is a next time
         if self._scan is not None or self._is_stopped or not self.is_enabled:
             return
-        with self._health.guard("looking for logs"):
+        with self._health.guard("scanning logs"):
             self._has_progressed = False
             self._health.scan_began()
             self._scanned_ms = self._clock.monotonic_ms()
@@ -155,7 +155,7 @@ class LogCleaner:
 
     def _scanned(self, due: list[tuple[float, TopicPartition]]) -> None:
         self._scan = None
-        with self._health.guard("what a look has found"):
+        with self._health.guard("queueing due logs"):
             ratios = (state.plan.dirty_ratio for state in self._states if state.plan)
             self._totals = self._totals._replace(max_dirty_ratio=max(ratios, default=0.0))
             for state in self._states:
@@ -408,7 +408,7 @@ class LogCleaner:
         self, keys: Iterable[TopicPartition] | None = None, *, as_last_seen: bool = False
     ) -> Iterator[PartitionCleaning]:
         """The rows of compacted logs among `keys` (None: all), each made when the iterator is advanced, so that a
-        caller who wants many can pause. `as_last_seen`: the plans of the last scan will do."""
+        caller that needs many can pause. `as_last_seen`: the plans of the last scan will do."""
         for key in list(self._logs.logs) if keys is None else keys:
             log = self._logs.logs.get(key)
             if log is None or not is_compacted(log):

@@ -1,1 +1,1 @@
-"""Segments read, unpacked and assembled as numpy columns. Imports cleaner.job, record, log.storage."""
+"""Segments read, decompressed and assembled as numpy columns. Imports cleaner.job, record, log.storage."""

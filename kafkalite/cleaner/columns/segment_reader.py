@@ -23,7 +23,7 @@ from kafkalite.record.batch import CRC_FROM, MAGIC, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
 PIECE_BYTES = 8 << 20
-"""Read at once: a tenth faster than 4 MiB; with 16 MiB a pass gains 2 % more and takes 10 MiB more of memory."""
+"""Read at once: a tenth faster than 4 MiB; with 16 MiB a cleaning gains 2 % more and takes 10 MiB more memory."""
 
 _LENGTH = Struct(">8xi")
 _OFFSET = Struct(">q")

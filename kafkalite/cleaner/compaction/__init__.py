@@ -1,1 +1,1 @@
-"""One pass over one log: its offset map, what is retained, the cleaned files. Imports cleaner.columns."""
+"""The cleaning of one log: its offset map, retained records, cleaned files. Imports cleaner.columns, log."""

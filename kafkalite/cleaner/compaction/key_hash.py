@@ -8,13 +8,13 @@ length first, then its bytes as little-endian words; with random 64-bit coeffici
 The vector says which key it was: the last word is filled up with zeros, and the length, which is hashed too, says how
 many. So vectors of different length may be thought filled up with zeros to the same one.
 
-What it promises: the coefficients are drawn anew for each `KeyHash`, and nothing of the hashes is ever shown. Whatever
-two different keys someone chose beforehand, each of the four hashes is the same for both with probability 2^-32 exactly
-(the family is strongly universal: any two values are equally likely for the two), all four with 2^-128. Among n keys
-some two meet with probability below n^2 / 2^129: 4e-26 for five million. MD5 promises less: whoever picks the keys can
-make two that meet. Why it holds: let two vectors differ by d in one place, 0 < |d| < 2^32. There m d is any multiple of
-the greatest power of two in d, at most 2^31, with the same probability: so its upper half is any, whatever the lower
-half; and m[0] does the same for the sum of one of them.
+Its guarantee: the coefficients are drawn anew for each `KeyHash`, and the hashes are never shown. For any two different
+keys that were chosen beforehand, each of the four hashes is the same for both with probability 2^-32 exactly (the
+family is strongly universal: any two values are equally likely for the two), all four with 2^-128. Among n keys some
+two meet with probability below n^2 / 2^129: 4e-26 for five million. MD5 promises less: anyone can make two keys that
+meet. Why it holds: let two vectors differ by d in one place, 0 < |d| < 2^32. There m d is any multiple of the greatest
+power of two in d, at most 2^31, with the same probability: so its upper half is any, whatever the lower half; and m[0]
+does the same for the sum of one of them.
 
 Longer keys: BLAKE2b-128 with a random secret of 64 bytes, one by one, at about 1 us + 1 ns a byte; in columns they
 would cost as much. Two of them meet with probability 2^-128, if BLAKE2b with an unknown secret is as good as a random
@@ -50,15 +50,15 @@ _SECRET_BYTES = 64  # the most that BLAKE2b takes
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _UPPER = 1 if sys.byteorder == "little" else 0  # where the upper half of a word lies
-# what to keep of a key's last word: by the length modulo 8
+# the mask of a key's last word, by the length modulo 8
 _BYTES_OF_LAST = np.array([0xFFFFFFFFFFFFFFFF, *((1 << 8 * count) - 1 for count in range(1, 8))], np.uint64)
-# what is under way of a group, and all the more of a block, stays in the second-level cache
+# the intermediate columns of a group, and all the more of a block, stay in the second-level cache
 _GROUP_ROWS = 32768
 _BLOCK_ROWS = 4096
 
 
 class KeyHash:
-    """A hash drawn at random, or the one that belongs to `seed`. Equal keys hash equal wherever they are."""
+    """A hash drawn at random, or the one that belongs to `seed`. Equal keys have equal hashes."""
 
     def __init__(self, seed: bytes | None = None) -> None:
         coefficient_bytes = 8 * _HASHES * (2 + 2 * _WORDS_MAX)
@@ -71,7 +71,7 @@ class KeyHash:
     def __call__(self, data: Bytes, key_start: Array, key_end: Array) -> tuple[Words, Words]:
         """The first and the last 64 bits of the hash of each key data[key_start:key_end].
 
-        Nothing outside of `data` is read.
+        Never reads outside of `data`.
         """
         hashes = np.empty((2, len(key_start)), np.uint64)
         if len(key_start):
@@ -104,12 +104,12 @@ class KeyHash:
                 hashes[1][rows] = found[1]
 
     def _hash_class(self, words: int, data: Bytes, start: Array, length: Array, hashes: Words) -> None:
-        """The hashes of keys of so many words."""
+        """The hashes of keys of `words` words."""
         if words > _WORDS_MAX:
             hashes[:] = self._digests(data, start, length)
             return
         if length.min() == length.max():
-            length = length[:1]  # one for all rows: what it leads to is computed once
+            length = length[:1]  # one for all rows: all that follows from it is computed once
         halves = hashes.view(np.uint32).reshape(2, -1, 2)
         for begin in range(0, len(start), _BLOCK_ROWS):
             block = slice(begin, begin + _BLOCK_ROWS)
@@ -119,7 +119,7 @@ class KeyHash:
             halves[:, block, 1 - _UPPER] = upper[1::2]
 
     def _sums(self, words: int, data: Bytes, start: Array, length: Array) -> Words:
-        """The four sums of keys of so many words. Their upper halves are the hashes."""
+        """The four sums of keys of `words` words. Their upper halves are the hashes."""
         coefficients = self._coefficients
         sums = np.empty((_HASHES, len(start)), np.uint64)
         product = np.empty_like(sums)

@@ -9,7 +9,7 @@ likelier that two meet: 2^-128 (1 + 2^-63)); a slot whose first word is 0 is emp
 Open addressing, whole columns at a time: one gather finds the home slots of all rows, and most searches end there. The
 others go on in steps of their own (double hashing: at a load of 0.9 a key is found in 2.6 probes, and in 5.5 when going
 slot by slot), and after 16 probes slot by slot, so that every slot is met. Rows that end at empty slots write their
-hashes there; the last one that wants a slot gets it, as the next look shows, and the others search anew. Rows of one
+hashes there; the last one that wants a slot gets it, as reading it back shows, and the others search anew. Rows of one
 key have the same hash, so they take the same way and end at the same slot. At last all offsets are written in the order
 of the rows, so that the latest stays.
 A slot's three words lie together: one cache miss for a row instead of three.

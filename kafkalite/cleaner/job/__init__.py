@@ -1,1 +1,1 @@
-"""What broker and worker tell each other about one pass, as values. Imports config, common."""
+"""The plan, the job and the messages of one cleaning, as values. Imports log.segment, config, common."""

@@ -1,12 +1,12 @@
-"""What of a log could be compacted, and whether it is due: values in, values out.
+"""Plans the cleaning of a log: the range that could be cleaned, and whether the log is due. Values in, values out.
 
-    | clean            | dirty                | may not be touched yet       |
+    | clean            | dirty                | uncleanable                  |
     log's start        first dirty            first uncleanable              end
 
-The cleaner-offset-checkpoint says where the last pass ended; what lies behind is dirty. It may be touched up to the
-last stable offset, the active segment, or the first dirty segment with a record younger than min.compaction.lag.ms,
-whichever comes first, and always up to a segment's border. A log is due when more than min.cleanable.dirty.ratio of
-what could be read is dirty, or when a dirty segment is older than max.compaction.lag.ms.
+The last cleaning ended at the offset in cleaner-offset-checkpoint; later records are dirty. They can be cleaned up to
+the last stable offset, the active segment, or the first dirty segment with a record younger than min.compaction.lag.ms,
+whichever comes first, and only in whole segments. A log is due when the share of dirty bytes in its clean and dirty
+bytes is above min.cleanable.dirty.ratio, or when a dirty segment is older than max.compaction.lag.ms.
 Source: kafka.log.LogCleanerManager (cleanableOffsets, calculateCleanableBytes, maxCompactionDelay),
 kafka.log.LogToClean, KIP-58, KIP-354.
 """
@@ -23,7 +23,7 @@ from kafkalite.config.topic_config import TopicConfig
 
 
 class PlannedSegment(Protocol):
-    """What a plan asks of a segment. To find a time may take a look at the disk (OSError)."""
+    """A segment as a plan uses it. Timestamps may have to be read from the disk (OSError)."""
 
     @property
     def base_offset(self) -> int: ...
@@ -32,7 +32,7 @@ class PlannedSegment(Protocol):
     def size_bytes(self) -> int: ...
 
     def largest_timestamp_ms(self) -> int:
-        """The latest of any record; without one, when the file was last written."""
+        """The largest of any record; without one, the file's modification time."""
         ...
 
     def first_timestamp_ms(self) -> int:
@@ -41,8 +41,8 @@ class PlannedSegment(Protocol):
 
 
 class LogFacts(NamedTuple):
-    """A log as it is now. The last of `segments` is the active one. `cleaned_to` is what the checkpoint says, None when
-    it does not name the log."""
+    """A log as it is now. The last of `segments` is the active one. `cleaned_to` is the offset in the checkpoint, None
+    if it has none."""
 
     segments: Sequence[PlannedSegment]
     start_offset: int
@@ -53,14 +53,12 @@ class LogFacts(NamedTuple):
 
 
 class LogToClean(NamedTuple):
-    """`segment_count` sealed segments lie below `first_uncleanable_offset`, a segment's border. `clean_bytes` and
-    `dirty_bytes` count whole segments: one that the last pass left half clean counts for both, as Kafka counts it.
-    `must_reset`: the checkpoint is wrong, and `first_dirty_offset` is to be written instead. `why_not`: why the log is
-    not due; None if it is."""
+    """`first_uncleanable_offset` is the base offset of a segment. `clean_bytes` and `dirty_bytes` count whole segments:
+    one that is half clean counts for both, as in Kafka. `must_reset`: the checkpoint is wrong, and `first_dirty_offset`
+    replaces it. `why_not`: why the log is not due; None if it is."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    segment_count: int
     clean_bytes: int
     dirty_bytes: int
     uncleanable_bytes: int
@@ -75,7 +73,7 @@ class LogToClean(NamedTuple):
 
 
 def plan(log: LogFacts, now_ms: int) -> LogToClean:
-    """Raises OSError when a time that decides cannot be read."""
+    """Raises OSError if a timestamp that decides cannot be read."""
     segments, config = log.segments, log.config
     first_dirty_offset, must_reset = first_dirty(log)
     sealed_count = len(segments) - 1
@@ -85,7 +83,7 @@ def plan(log: LogFacts, now_ms: int) -> LogToClean:
         limit_offset, limit = _limit(log, segments[dirty_index:-1], now_ms)
         limit_offset = max(limit_offset, first_dirty_offset)
         end_index = sealed_count if limit_offset >= active_base else _index_of(segments, limit_offset)
-    else:  # which most logs are at most times: nothing but the active segment is behind the last pass
+    else:  # as for most logs at most times: only the active segment is dirty
         limit, end_index = _ACTIVE, sealed_count
     dirty_bytes = sum(segment.size_bytes for segment in segments[dirty_index:end_index])
     clean_bytes = _clean_bytes(segments, dirty_index, first_dirty_offset)
@@ -96,7 +94,6 @@ def plan(log: LogFacts, now_ms: int) -> LogToClean:
     return LogToClean(
         first_dirty_offset=first_dirty_offset,
         first_uncleanable_offset=max(first_dirty_offset, segments[end_index].base_offset),
-        segment_count=end_index,
         clean_bytes=clean_bytes,
         dirty_bytes=dirty_bytes,
         uncleanable_bytes=0 if is_clean else sum(s.size_bytes for s in segments[max(end_index, dirty_index) :]),
@@ -109,17 +106,17 @@ def plan(log: LogFacts, now_ms: int) -> LogToClean:
 
 def unknown_plan(start_offset: int, size_bytes: int) -> LogToClean:
     """The plan of a log whose segments cannot be read."""
-    return LogToClean(start_offset, start_offset, 0, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
+    return LogToClean(start_offset, start_offset, 0, 0, size_bytes, 0.0, False, False, "it cannot be looked at")
 
 
 def depends_on_time(config: TopicConfig) -> bool:
-    """Whether a plan may turn out differently although nothing happened but that time went by."""
+    """Whether a plan may change with time alone."""
     return config.min_compaction_lag_ms > 0 or config.max_compaction_lag_ms < LONG_MAX
 
 
 def first_dirty(log: LogFacts) -> tuple[int, bool]:
-    """The offset, and whether the checkpoint says something that cannot be: it lies before the log's start, which has
-    moved since, or behind its end, which was cut. Then everything is to be read again."""
+    """The offset, and whether the checkpoint is wrong: before the log's start, which has moved since, or beyond its
+    end, for the log was truncated. Then all records are dirty."""
     cleaned_to = log.cleaned_to
     if cleaned_to is None:
         return log.start_offset, False
@@ -132,7 +129,7 @@ _ACTIVE = "all dirty records are in the active segment"
 
 
 def _limit(log: LogFacts, dirty: Sequence[PlannedSegment], now_ms: int) -> tuple[int, str]:
-    """The first offset that may not be touched, and why that is so, for people."""
+    """The first offset that cannot be cleaned, and the reason, for people."""
     limit_offset, why = log.segments[-1].base_offset, _ACTIVE
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -171,7 +168,7 @@ def _why_not(log: LogFacts, is_clean: bool, dirty_bytes: int, ratio: float, is_o
 
 
 def _index_of(segments: Sequence[PlannedSegment], offset: int) -> int:
-    """Which segment `offset` belongs to; the first one for what lies before it."""
+    """The index of the segment with `offset`; 0 for an offset before the first."""
     return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
 
 

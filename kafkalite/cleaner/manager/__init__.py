@@ -1,1 +1,1 @@
-"""Which logs are cleaned, in which order, and what came of it. Imports cleaner.workers, log."""
+"""Which logs are cleaned, in which order, and with which outcome. Imports cleaner.workers, log."""

@@ -1,6 +1,6 @@
 """A scan of all logs for those that are compacted and due, some in each turn of the loop.
 
-Source: kafka.log.LogCleanerManager.grabFilthiestCompactedLog, which looks at all of them at once in a thread.
+Source: kafka.log.LogCleanerManager.grabFilthiestCompactedLog, which checks all of them at once in a thread.
 """
 
 from __future__ import annotations

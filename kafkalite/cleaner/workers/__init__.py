@@ -1,1 +1,1 @@
-"""Worker processes, and the broker's side of a pass. Imports cleaner.compaction, log."""
+"""Worker processes, and the broker's side of a cleaning. Imports cleaner.compaction, log."""

@@ -1,6 +1,6 @@
 """The cleaning of one log by a worker, as the broker sees it.
 
-    worker: CleanedSegment  -> the log replaces the sources (`PartitionLog.replace`)  -> worker: Swapped
+    worker: CleanedSegment  -> the log replaces the sources (`SegmentSwap.replace`)   -> worker: Swapped
     worker: CleanResult     -> the checkpoint is written                              -> done: DONE
     worker: Failed          -> unfinished files are removed                           -> done: FAILED, REFUSED
     abort                   -> worker: Abort; it answers Aborted                      -> done: ABORTED
@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.cleaner.job.job import CleanResult
@@ -179,24 +180,23 @@ class CleaningTask:
             if self._directory.logs.get(self.key) is not self.log:  # deleted, with all files
                 self._report(outcome if outcome.result is None else Outcome(Ending.ABORTED, "the log is gone"))
             elif outcome.result is not None:
-                self._directory.write_cleaner_offset(self.key, outcome.result.end_offset, self._checkpointed)
+                # if it fails, the offset in memory counts; after a crash a part is cleaned again
+                settled = partial(self._settled, logging.ERROR, "cannot checkpoint how far %s is cleaned: %s")
+                self._directory.write_cleaner_offset(self.key, outcome.result.end_offset, settled)
             elif self.log.swap.is_under_way:  # the disk has refused a step, and the log retries it
                 self._report(outcome)
             else:
-                self._directory.remove_cleaned_files(self.key, self._removed)
+                settled = partial(
+                    self._settled, logging.WARNING, "cannot remove unfinished files of %s: %s; the next start does"
+                )
+                self._directory.remove_cleaned_files(self.key, settled)
         except Exception as error:  # a cleaning must end in any case
             logger.exception("the end of cleaning %s failed", self.name)
             self._report(Outcome(Ending.FAILED, f"its end failed: {error!r}"))
 
-    def _checkpointed(self, error: Exception | None) -> None:
-        if error is not None:  # the offset in memory counts; after a crash a part is cleaned again
-            logger.error("cannot checkpoint how far %s is cleaned: %s", self.name, error)
-        assert self._outcome is not None
-        self._report(self._outcome)
-
-    def _removed(self, error: Exception | None) -> None:
+    def _settled(self, level: int, message: str, error: Exception | None) -> None:
         if error is not None:
-            logger.warning("cannot remove unfinished files of %s: %s; the next start does", self.name, error)
+            logger.log(level, message, self.name, error)
         assert self._outcome is not None
         self._report(self._outcome)
 

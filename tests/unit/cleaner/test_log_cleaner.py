@@ -636,13 +636,13 @@ class TestItNeverStopsUnseen:
 
         def fail() -> None:
             if broken:
-                raise ZeroDivisionError("in a look")
+                raise ZeroDivisionError("in a scan")
             scan_began()
 
         monkeypatch.setattr(scene.cleaner._health, "scan_began", fail)
         scene.pass_time()
-        assert "in a look" in str(scene.cleaner.problem) and "Traceback" in caplog.text
-        assert "in a look" in str(scene.row().why_not)
+        assert "in a scan" in str(scene.cleaner.problem) and "Traceback" in caplog.text
+        assert "in a scan" in str(scene.row().why_not)
         broken = False
         scene.pass_time()
         assert scene.row().runs == 1 and scene.cleaner.problem is None
