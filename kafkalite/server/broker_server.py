@@ -143,7 +143,7 @@ class BrokerServer:
             await self.metadata.skip_producer_ids(highest)
         await self._applier.load()
         self._retention = RetentionTask(lambda: self.logs.logs, self.clock, lambda key: self._cleaner.is_busy(key))
-        self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.look_again)
+        self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
 
     async def _load_groups(self) -> None:
         self._offsets_topic = OffsetsTopic(self.config, self.clock, self.topics, self.topic_admin)
@@ -210,7 +210,7 @@ class BrokerServer:
         tasks.add(
             "retention",
             config.log_retention_check_interval_ms,
-            self._retention.begin,
+            self._retention.start,
             first_after_ms=_FIRST_RETENTION_CHECK_MS,
         )
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)

@@ -1,1 +1,1 @@
-"""The data directories, the logs in them, and what is done for all logs. Imports partition."""
+"""The log directories and all logs in them, from start to stop. Imports partition, recovery, storage."""

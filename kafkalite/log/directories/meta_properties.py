@@ -1,12 +1,12 @@
-"""Whose a data directory is: meta.properties, as a broker with ZooKeeper writes it (version 0) or a node of KRaft (1).
+"""Identity of a log directory: meta.properties, as a broker with ZooKeeper writes it (version 0) or a KRaft node (1).
 
     broker.id=3                       node.id=3
     version=0                         version=1
     cluster.id=MkU3OEVBNTcwNTJENDM2Qg cluster.id=MkU3OEVBNTcwNTJENDM2Qg
                                       directory.id=u1Nl4vFpQ0mVJ6xYq0cTdg
 
-A file keeps the form that it was found in, so that the broker that wrote it starts on it again. The directories of one
-broker must agree on cluster and number.
+A file keeps its version, so that the broker that wrote it can start on it again. The directories of one broker must
+agree on the cluster id and the broker id.
 Source: org.apache.kafka.metadata.properties.MetaProperties, MetaPropertiesEnsemble.
 """
 
@@ -24,7 +24,7 @@ WITH_ZOOKEEPER, WITH_KRAFT = 0, 1
 
 
 class MetaProperties(NamedTuple):
-    """`cluster_id` or `broker_id` None: the file does not say, which only version 0 may."""
+    """`cluster_id` or `broker_id` is None where the file lacks it, which only version 0 may."""
 
     cluster_id: str | None = None
     broker_id: int | None = None
@@ -32,14 +32,14 @@ class MetaProperties(NamedTuple):
     directory_id: str | None = None
 
     def completed(self, cluster_id: str, broker_id: int) -> MetaProperties:
-        """The same with nothing missing."""
+        """A copy with every field of its version."""
         directory_id = self.directory_id
         if self.version == WITH_KRAFT and directory_id is None:
             directory_id = format_uuid(random_uuid())
         return MetaProperties(cluster_id, broker_id, self.version, directory_id)
 
     def encode(self, now_ms: int) -> bytes:
-        """As Java's Properties.store writes it."""
+        """The bytes that Java's Properties.store writes."""
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
         values = {
             "broker.id" if self.version == WITH_ZOOKEEPER else "node.id": self.broker_id,
@@ -52,9 +52,9 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(files: Files, path: str) -> MetaProperties | None:
-    """What the meta.properties at `path` says, of either version; None if there is none.
+    """The meta.properties at `path`, of either version; None if there is none.
 
-    Raises ConfigError for one that cannot be understood, OSError for one that cannot be read.
+    Raises ConfigError for a damaged file, OSError for one that cannot be read.
     """
     try:
         text = files.read(path).decode("latin-1")
@@ -76,7 +76,7 @@ def read_meta_properties(files: Files, path: str) -> MetaProperties | None:
 
 
 def agreed(found: Mapping[str, MetaProperties]) -> MetaProperties:
-    """What the files of one broker, by their paths, say together. ConfigError when two contradict each other."""
+    """The ids that the files of one broker, by their paths, agree on. Raises ConfigError when two contradict."""
     cluster_of: dict[str, str] = {}
     broker_of: dict[int, str] = {}
     path_of: dict[str, str] = {}
@@ -104,7 +104,7 @@ def agreed(found: Mapping[str, MetaProperties]) -> MetaProperties:
 
 
 def _properties(text: str) -> Iterable[tuple[str, str]]:
-    """The pairs of a Java properties file, without continued lines, which nobody writes here."""
+    """The pairs of a Java properties file; continued lines are not supported, for no broker writes them here."""
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped[0] in "#!":

@@ -1,7 +1,7 @@
 """The periodic check of all logs for segments that retention deletes.
 
-Each turn of the loop checks some logs, one log if it finds something. Logs that wait for the disk are checked again
-soon. A log that is being compacted is left alone until the compaction ends.
+Each turn of the loop checks some logs, but ends after a log with something to delete. Logs that wait for the disk are
+checked again soon. A log that is being compacted is skipped until the compaction ends.
 Source: kafka.log.LogManager.cleanupLogs.
 """
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOGS_PER_TURN = 32  # 14 us each where nothing is to be done, 50 us where a time index has to be opened
-LOOK_AGAIN_MS = 500
-_LOOK_AGAIN_MS_MAX = 60_000
+LOGS_PER_TURN = 32  # 14 us each where nothing is deleted, 50 us where a time index has to be opened
+RECHECK_MS = 500
+_RECHECK_MS_MAX = 60_000
 
 
 class RetentionTask:
-    """A look at every log, `begin` begins one. `logs` are those that there are now, by (topic, partition). One that
-    `is_busy` is left alone: its first segments are being compacted."""
+    """`start` starts a check of all `logs`. A log that `is_busy` is skipped: its first segments are being compacted."""
 
     def __init__(
         self,
@@ -41,24 +40,24 @@ class RetentionTask:
         self._clock = clock
         self._is_busy = is_busy
         self._waiting: deque[TopicPartition] = deque()
-        self._later: list[TopicPartition] = []  # these have more to delete when something is on the disk
+        self._later: list[TopicPartition] = []  # these have more to delete after an fsync
         self._timer: Timer | None = None
-        self._pause_ms = LOOK_AGAIN_MS
+        self._recheck_ms = RECHECK_MS
         self._faults: list[StorageError] = []
 
-    def begin(self) -> None:
-        """Look at every log, unless the last look is still under way."""
+    def start(self) -> None:
+        """Checks every log, unless the last check is still under way."""
         if not self._waiting:
             self._later.clear()
-            self._pause_ms = LOOK_AGAIN_MS
-            self._look(list(self._logs()), 0)
+            self._recheck_ms = RECHECK_MS
+            self._schedule(list(self._logs()), 0)
 
-    def look_again(self, key: TopicPartition) -> None:
-        """Look at one log soon: it is not busy any more."""
+    def check_soon(self, key: TopicPartition) -> None:
+        """Checks one log soon: it is not busy any more."""
         if self._timer is None:
-            self._look([key], 0)
+            self._schedule([key], 0)
         else:
-            self._later.append(key)  # a look is under way, or will be
+            self._later.append(key)  # a check is under way or scheduled
 
     def stop(self) -> None:
         self._waiting.clear()
@@ -67,41 +66,41 @@ class RetentionTask:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, keys: Iterable[TopicPartition], delay_ms: int) -> None:
-        def begin() -> None:
+    def _schedule(self, keys: Iterable[TopicPartition], delay_ms: int) -> None:
+        def check() -> None:
             self._waiting.extend(keys)
-            self._turn()
+            self._check_some()
 
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._clock.call_later(delay_ms, begin)
+        self._timer = self._clock.call_later(delay_ms, check)
 
-    def _turn(self) -> None:
+    def _check_some(self) -> None:
         self._timer = None
         now_ms = self._clock.wall_ms()
         logs = self._logs()
         for _ in range(min(LOGS_PER_TURN, len(self._waiting))):
             key = self._waiting.popleft()
             log = logs.get(key)
-            if log is not None and not self._is_busy(key) and self._look_at(log, key, now_ms):
+            if log is not None and not self._is_busy(key) and self._check(log, key, now_ms):
                 break
         if self._waiting:
-            self._timer = self._clock.call_later(0, self._turn)
+            self._timer = self._clock.call_later(0, self._check_some)
             return
-        self._tell_faults()
+        self._log_faults()
         if self._later:
             again, self._later = self._later, []
-            self._look(again, self._pause_ms)
-            self._pause_ms = min(2 * self._pause_ms, _LOOK_AGAIN_MS_MAX)
+            self._schedule(again, self._recheck_ms)
+            self._recheck_ms = min(2 * self._recheck_ms, _RECHECK_MS_MAX)
 
-    def _look_at(self, log: PartitionLog, key: TopicPartition, now_ms: int) -> bool:
-        """Whether there was something to do, which is enough for a turn."""
+    def _check(self, log: PartitionLog, key: TopicPartition, now_ms: int) -> bool:
+        """Deletes old segments of one log; returns whether there was work, which is enough for a turn."""
         try:
             reasons = log.delete_old_segments(now_ms, SEGMENTS_PER_TURN)
         except StorageError as fault:
             self._faults.append(fault)
             return True
-        except Exception:  # one log's trouble must not keep all others from being looked at
+        except Exception:  # one failing log must not keep the others from being checked
             logger.exception("retention of %s-%d failed; the next check tries again", log.topic, log.partition)
             return True
         if len(reasons) == SEGMENTS_PER_TURN:
@@ -115,7 +114,7 @@ class RetentionTask:
             logger.info("%d segments of %s are deleted (%s); it starts at %d now", len(reasons), name, why, start)
         return bool(reasons) or log.segment_list.waits_for_disk
 
-    def _tell_faults(self) -> None:
+    def _log_faults(self) -> None:
         faults, self._faults = self._faults, []
         if faults:
             others = f" (and {len(faults) - 1} more logs)" if len(faults) > 1 else ""

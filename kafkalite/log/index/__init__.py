@@ -1,1 +1,1 @@
-"""The three mapped files beside a segment: offsets, times, aborted transactions. Imports storage."""
+"""The three index files of a segment: offsets, timestamps, aborted transactions. Imports storage."""

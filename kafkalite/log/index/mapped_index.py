@@ -1,9 +1,9 @@
-"""A file of fixed-size, ascending, big-endian entries: what the offset index and the time index have in common.
+"""Base of the offset index and the time index: a mapped file of fixed-size, ascending, big-endian entries.
 
 While its segment grows the file is preallocated (sparse) and mapped, so that an entry costs no system call; when the
-segment is sealed it is cut to its entries. It is opened when first needed and can be let go at any time (`release`).
-Zero entries after the last are padding that an unclean stop left. Pages are claimed from the disk before the first
-entry is put into them: writing through a map into a hole of a full disk would kill the process (SIGBUS).
+segment is sealed it is cut to its entries. It is mapped when first needed and can be unmapped at any time (`release`).
+Zero entries after the last are padding that an unclean stop left. Pages are allocated before the first entry is written
+into them: writing through a map into a hole of a full disk would kill the process (SIGBUS).
 Source: org.apache.kafka.storage.internals.log.AbstractIndex, LazyIndex.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_left
 from typing import ClassVar
 
 from kafkalite.log.storage.files import Files
@@ -19,7 +20,7 @@ _PAGE_BYTES = mmap.PAGESIZE
 
 
 class MappedIndex:
-    """Fields: `entries` is how many are in use, -1 until the file was looked at; `entries_max` how many it may get.
+    """Fields: `entries` is the number in use, -1 until the file was opened; `entries_max` the number that fit.
 
     Invariant: entries ascend; `_data` holds at least `entries * ENTRY_BYTES` bytes when it is not None.
     """
@@ -39,11 +40,11 @@ class MappedIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Of the entries in use; the file may be longer while it is preallocated."""
+        """The size of the entries in use; a preallocated file is longer."""
         return max(0, self.entries) * self.ENTRY_BYTES
 
     def ends_in_an_entry(self) -> bool:
-        """Whether the file is cut to its entries, as sealing leaves it; an empty one is not. Raises OSError."""
+        """Whether the file is cut to its entries, as sealing does; False for an empty one. Raises OSError."""
         files = self._files
         fd = files.open(self.path, os.O_RDONLY)
         try:
@@ -59,46 +60,48 @@ class MappedIndex:
         raise NotImplementedError
 
     def open_writable(self) -> None:
-        """Preallocate and map for more entries. Raises OSError."""
+        """Preallocates and maps the file for more entries. Raises OSError."""
         fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             if self.entries < 0:
                 self._count(fd)
             used = self.entries * self.ENTRY_BYTES
-            # one slot more than the maximum, should a smaller setting have met a longer file: it must be sealed yet
+            # one slot more than the maximum, for a file longer than the setting allows now: it must still be sealed
             size = max(self.entries_max * self.ENTRY_BYTES, used + self.ENTRY_BYTES)
             if os.fstat(fd).st_size != size:
-                self._files.truncate(fd, used)  # what lies behind the entries is zero from here on
+                self._files.truncate(fd, used)  # everything behind the entries is zero from here on
                 self._files.truncate(fd, size)
             data = self._files.map(fd, size)
         finally:
             self._files.close(fd)
-        self._let_go()
+        self.release()
         self._data = data
         self._claimed_bytes = used
 
     def release(self) -> None:
-        """Unmap; nothing is lost, and the next look opens it again."""
-        self._let_go()
+        """Unmaps the file; the next look-up maps it again."""
+        data, self._data = self._data, None
+        if isinstance(data, mmap.mmap):
+            data.close()
 
     def trim(self) -> None:
-        """Cut the file to its entries and unmap it. Raises OSError."""
+        """Cuts the file to its entries and unmaps it. Raises OSError."""
         fd = self._files.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
             if self.entries < 0:
                 self._count(fd)
-            self._let_go()
+            self.release()
             self._files.truncate(fd, self.size_bytes)
         finally:
             self._files.close(fd)
 
     def reset(self) -> None:
-        """Forget every entry: the file is about to be built again. Raises OSError."""
+        """Drops every entry: the file is about to be built again. Raises OSError."""
         self.entries = 0
         self.trim()
 
     def keep_before(self, offset: int) -> None:
-        """Drop the entries at or past `offset`, and trim. Raises OSError."""
+        """Drops the entries at or past `offset`, and trims. Raises OSError."""
         self.view()
         self.entries = self._count_below(offset - self.base_offset)
         self.trim()
@@ -127,15 +130,10 @@ class MappedIndex:
         self._data = data
         return data
 
-    def _let_go(self) -> None:
-        data, self._data = self._data, None
-        if isinstance(data, mmap.mmap):
-            data.close()
-
     def _claim(self, end: int) -> None:
-        """Make the disk promise the bytes up to `end`, a page at a time, before they are written through the map.
+        """Allocates the bytes up to `end`, a page at a time, before they are written through the map.
 
-        Raises OSError: then nothing was claimed, and nothing may be written.
+        Raises OSError: then nothing was allocated, and nothing may be written.
         """
         claimed = self._claimed_bytes
         page_end = max(end, claimed - claimed % _PAGE_BYTES + _PAGE_BYTES)
@@ -148,19 +146,18 @@ class MappedIndex:
         self._claimed_bytes = page_end
 
     def _count(self, fd: int) -> None:
-        """Find out how many entries the file has: all that fit, but for zeros at the end."""
+        """Counts the entries in the file: all that fit, but for zeros at the end."""
         width = self.ENTRY_BYTES
-        low, high = 0, os.fstat(fd).st_size // width
         zero = bytes(width)
-        if high and self._files.pread(fd, width, (high - 1) * width) == zero:
-            while low < high:
-                middle = (low + high) // 2
-                if self._files.pread(fd, width, middle * width) == zero:
-                    high = middle
-                else:
-                    low = middle + 1
-        self.entries = high
+
+        def is_padding(at: int) -> bool:
+            return self._files.pread(fd, width, at * width) == zero
+
+        entries = os.fstat(fd).st_size // width
+        if entries and is_padding(entries - 1):
+            entries = bisect_left(range(entries), True, key=is_padding)
+        self.entries = entries
 
     def _count_below(self, relative_offset: int) -> int:
-        """How many entries have an offset below that one."""
+        """The number of entries with an offset below that one."""
         raise NotImplementedError

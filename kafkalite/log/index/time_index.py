@@ -1,14 +1,15 @@
 """Sparse index from timestamps to offsets.
 
-One 12-byte entry: timestamp in ms (i8), relative offset (i4), big-endian, timestamps strictly ascending. It says that
-the largest timestamp up to that offset is that one, and that the batch which ends with the offset carries it. So every
-record with a later timestamp lies behind. One slot stays free for the entry that seals the segment.
+One 12-byte entry: timestamp in ms (i8), relative offset (i4), big-endian, timestamps strictly ascending. The timestamp
+is the largest up to that offset, and belongs to the batch that ends with the offset. So every record with a later
+timestamp lies behind. One slot stays free for the entry that seals the segment.
 Source: org.apache.kafka.storage.internals.log.TimeIndex; KIP-33.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 
 from kafkalite.log.index.mapped_index import MappedIndex
 
@@ -29,9 +30,9 @@ class TimeIndex(MappedIndex):
         return self.entries >= self.entries_max - 1
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Remember that nothing up to `offset` is later than `timestamp_ms`. Raises OSError when the disk is full.
+        """Adds an entry: no record up to `offset` is later than `timestamp_ms`. Raises OSError when the disk is full.
 
-        The index must be open for writing, the timestamp later than the last entry's (who appends knows it).
+        The index must be open for writing, the timestamp later than the last entry's.
         """
         at = self.entries * 12
         if at + 12 > self._claimed_bytes:
@@ -48,16 +49,10 @@ class TimeIndex(MappedIndex):
         return timestamp_ms, self.base_offset + relative
 
     def offset_before(self, timestamp_ms: int) -> int:
-        """The offset of the last entry at or before `timestamp_ms`: nothing up to there is later. Raises OSError."""
+        """The offset of the last entry at or before `timestamp_ms`: no record up to it is later. Raises OSError."""
         data = self.view()
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if _unpack(data, middle * 12)[0] <= timestamp_ms:
-                low = middle + 1
-            else:
-                high = middle
-        return self.base_offset + _unpack(data, (low - 1) * 12)[1] if low else self.base_offset
+        count = bisect_right(range(self.entries), timestamp_ms, key=lambda at: _unpack(data, at * 12)[0])
+        return self.base_offset + _unpack(data, (count - 1) * 12)[1] if count else self.base_offset
 
     def is_possible(self, log_bytes: int) -> bool:
         before = (-1, -1)
@@ -74,11 +69,4 @@ class TimeIndex(MappedIndex):
 
     def _count_below(self, relative_offset: int) -> int:
         data = self.view()
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if _unpack(data, middle * 12)[1] < relative_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(range(self.entries), relative_offset, key=lambda at: _unpack(data, at * 12)[1])

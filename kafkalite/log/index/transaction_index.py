@@ -1,4 +1,4 @@
-"""The aborted transactions that end in a segment.
+"""Index of the aborted transactions that end in a segment.
 
 One 34-byte entry: version 0 (i2), producer id, first offset, last offset (the abort marker's), last stable offset then
 (i8 each), big-endian; last offsets ascend. The file exists only once a transaction was aborted.
@@ -20,7 +20,7 @@ _VERSION = 0
 class AbortedTxn(NamedTuple):
     """One aborted transaction of `producer_id`: its first data offset and the offset of its abort marker.
 
-    `last_stable_offset` is where read_committed stood when the marker was written.
+    `last_stable_offset` is the log's when the marker was written: a read_committed fetch ended there.
     """
 
     producer_id: int
@@ -30,12 +30,12 @@ class AbortedTxn(NamedTuple):
 
 
 def encode_entry(txn: AbortedTxn) -> bytes:
-    """As it stands in the file."""
+    """The bytes of one entry."""
     return ENTRY.pack(_VERSION, *txn)
 
 
 class TransactionIndex:
-    """The file is read whole when asked: it is short, and only read_committed consumers ask."""
+    """The file is short, so it is read as a whole, and only when a read_committed fetch needs it."""
 
     __slots__ = ("_entries", "_files", "base_offset", "path")
 
@@ -59,7 +59,7 @@ class TransactionIndex:
         return entries
 
     def append(self, txn: AbortedTxn) -> None:
-        """Remember one more; its marker must lie behind the others. Raises OSError."""
+        """Adds a transaction; its marker must lie behind the others. Raises OSError."""
         entries = self.all()
         assert not entries or txn.last_offset > entries[-1].last_offset
         files = self._files
@@ -84,7 +84,7 @@ class TransactionIndex:
         return found, False
 
     def keep_before(self, offset: int) -> None:
-        """Forget the transactions whose marker is at or past `offset`. Raises OSError."""
+        """Drops the transactions whose marker is at or past `offset`. Raises OSError."""
         entries = self.all()
         kept = [txn for txn in entries if txn.last_offset < offset]
         if len(kept) < len(entries):
@@ -92,7 +92,7 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Forget everything: the file is about to be built again. Raises OSError."""
+        """Drops every entry: the file is about to be built again. Raises OSError."""
         self._entries = []
         if os.path.exists(self.path):
             self._files.truncate_path(self.path, 0)

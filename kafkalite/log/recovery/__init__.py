@@ -1,1 +1,1 @@
-"""What a start makes of the files that a stop has left. Imports segment."""
+"""Loading and recovery of one log at start. Imports segment, state, storage."""

@@ -218,7 +218,7 @@ class Segment:
         self.set_roll_age(self._roll_age_ms)
         self.file = file
         self.fd = file.fd
-        self._files.open_segments.opened(self)
+        self._files.descriptors.add(self)
 
     def set_roll_age(self, age_ms: int) -> None:
         """How long the segment may go on: `age_ms` less its jitter, from its first batch's time on."""
@@ -274,7 +274,7 @@ class Segment:
     def close_writer(self) -> None:
         """Give everything back until it is needed again: nobody asks for this segment now."""
         self.release()
-        self._files.open_segments.closed(self)
+        self._files.descriptors.remove(self)
 
     def release(self) -> None:
         """As `rest`, on the demand of the one who counts the descriptors."""
@@ -292,7 +292,7 @@ class Segment:
         if file is None:
             self._refuse_if_closed()
             file = self.file = self._files.open_file(self.path, os.O_RDONLY)
-            self._files.open_segments.opened(self)
+            self._files.descriptors.add(self)
         return file
 
     def find(self, offset: int) -> tuple[int, int] | None:

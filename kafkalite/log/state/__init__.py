@@ -1,1 +1,1 @@
-"""What a log knows besides its records: leader epochs and producers. Imports storage, record."""
+"""State derived from the records of a log: leader epochs and producers. Imports index, storage, record."""

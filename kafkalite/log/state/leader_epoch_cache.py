@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which offsets: one (epoch, first offset) per epoch, both ascending.
+"""The leader epochs of a log: one (epoch, start offset) per epoch, both ascending.
 
-An entry is made when the first batch of an epoch comes. The file is written then, but only waits for the disk when it
-replaces older entries: what is lost in a crash above the recovery point is found again in the batches themselves.
+The first batch of an epoch adds an entry. The file is written then, but fsynced only when there were entries before:
+entries above the recovery point that a crash loses are found again in the batches.
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, KIP-279, KIP-320.
 """
 
@@ -21,8 +21,8 @@ UNDEFINED = (-1, -1)
 class LeaderEpochCache:
     """The epochs of one partition's log. Invariant: `_epochs` and `_starts` ascend strictly and are equally long.
 
-    `latest` is the newest epoch, -1 without any; `was_begun` says that `load` found a file. Methods that change
-    something raise OSError.
+    `latest` is the newest epoch, -1 without any; `was_begun` says that `load` found a file. Methods that change the
+    entries raise OSError.
     """
 
     __slots__ = ("_epochs", "_files", "_starts", "latest", "path", "was_begun")
@@ -36,7 +36,7 @@ class LeaderEpochCache:
         self.was_begun = False
 
     def load(self) -> None:
-        """Take the entries from the file; a corrupt one is logged and counts as empty. Raises OSError."""
+        """Reads the entries; a corrupt file is logged and counts as empty. Raises OSError."""
         try:
             text = self._files.read(self.path)
             self.was_begun = True
@@ -57,7 +57,7 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Batches from `start_offset` on are of `epoch`. Entries that contradict it are dropped.
 
-        When the file cannot be written nothing has changed.
+        When the file cannot be written, the entries stay as they were.
         """
         if epoch == self.latest and start_offset >= self._starts[-1]:
             return
@@ -70,15 +70,15 @@ class LeaderEpochCache:
             raise
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch that wrote `offset`, -1 if nobody knows."""
+        """The epoch of the batch at `offset`, -1 if it is not known."""
         at = bisect_right(self._starts, offset)
         return self._epochs[at - 1] if at else -1
 
     def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
-        """Where `epoch` ended: (that epoch or the next lower one known, the first offset behind it).
+        """The end of `epoch`: (that epoch or the next lower one known, the first offset behind it).
 
-        `end_offset` is the log's. (-1, -1) for an epoch later than all; for one before the first, (epoch, the first
-        offset there is).
+        `end_offset` is the log's. UNDEFINED for an epoch later than all; for one before the first, (epoch, the start
+        offset of the first).
         """
         if epoch < 0 or not self._epochs or epoch > self.latest:
             return UNDEFINED
@@ -88,7 +88,7 @@ class LeaderEpochCache:
         return (self._epochs[at - 1] if at else epoch), self._starts[at]
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now. One without a record keeps the epoch of its last."""
+        """The log ends at `end_offset` now. A log without records keeps its last epoch."""
         keep = len(self._starts)
         first = 1 if keep and self._starts[0] == end_offset else 0
         while keep > first and self._starts[keep - 1] >= end_offset:
@@ -99,7 +99,7 @@ class LeaderEpochCache:
             self._write(durable=False)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log begins at `start_offset` now: the epoch that wrote that offset begins there."""
+        """The log begins at `start_offset` now, and so does the epoch of that offset."""
         gone = bisect_right(self._starts, start_offset) - 1
         if gone < 0 or (gone == 0 and self._starts[0] == start_offset):
             return
@@ -108,7 +108,7 @@ class LeaderEpochCache:
         self._write(durable=False)
 
     def put_in_front(self, entries: list[tuple[int, int]]) -> None:
-        """`entries` come before those that are known; the last of them may be of the first epoch known."""
+        """Puts `entries` before the others; the last of them may be of the first known epoch."""
         if self._epochs and entries[-1][0] >= self._epochs[0]:
             del self._epochs[0], self._starts[0]
         self._epochs[:0] = [epoch for epoch, _ in entries]

@@ -1,8 +1,8 @@
-"""What a partition remembers of its idempotent producers: epoch, last sequence and the last five batches of each.
+"""State of the idempotent producers of a partition: epoch, last sequence and the last five batches of each.
 
-A batch that was appended before is recognised by (epoch, first and last sequence) and answered with its first offset;
-one that does not follow the last is refused. The state is written to `<offset>.snapshot` when a segment is rolled and
-when the log closes; a start takes the newest snapshot and applies the batches behind it. A snapshot holds only the
+A duplicate is recognised by (epoch, first and last sequence) and answered with its first offset; a batch that does not
+follow the last is refused. The state is written to `<offset>.snapshot` when a segment is rolled and when the log closes
+(`producer_snapshot`); a start takes the newest snapshot and applies the batches behind it. A snapshot holds only the
 last batch of each producer.
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
@@ -35,7 +35,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class AppendedBatch(NamedTuple):
-    """One batch as its producer may send it again."""
+    """A batch in the log, as its producer may send it again."""
 
     last_sequence: int
     last_offset: int
@@ -54,7 +54,7 @@ class AppendedBatch(NamedTuple):
 class Producer:
     """One producer id. Invariant: `batches` are all of `epoch`, oldest first, at most five.
 
-    `last_sequence` is the last batch's, -1 without one. `txn_first_offset` is -1 without an open transaction.
+    `last_sequence` is that of the last batch, -1 without one. `txn_first_offset` is -1 without an open transaction.
     """
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "txn_first_offset")
@@ -100,8 +100,8 @@ class Producer:
 
 
 class ProducerState:
-    """The producers of one partition. `snapshots` are the offsets of the snapshot files there are, ascending;
-    `highest_id` is the greatest producer id that was ever met, expired or not, -1 without any.
+    """The producers of one partition. `snapshots` are the offsets of the existing snapshot files, ascending;
+    `highest_id` is the greatest producer id that ever appended, expired or not, -1 without any.
 
     Invariant: `ongoing` maps the first offset of every open transaction to its producer id.
     """
@@ -127,10 +127,10 @@ class ProducerState:
         """The first offset of the oldest open transaction."""
         return min(self.ongoing) if self.ongoing else None
 
-    # the way of an append
+    # append
 
     def check(self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int) -> AppendedBatch | None:
-        """May a batch outside any transaction be appended? None if so; the earlier one if it was appended before.
+        """Checks a batch outside any transaction: None if it may be appended, the earlier batch if it is a duplicate.
 
         Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 the producer is inside a transaction.
         """
@@ -173,7 +173,7 @@ class ProducerState:
     def update(
         self, producer_id: int, epoch: int, first_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
     ) -> None:
-        """A data batch was appended."""
+        """Adds a data batch that was appended."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._begin(producer_id, epoch)
@@ -188,8 +188,8 @@ class ProducerState:
         return producer
 
     def last_batches(self, before_offset: int) -> dict[int, tuple[int, int]]:
-        """(last offset of its last batch with data, -1 without one; epoch) by producer id, of those where that offset
-        lies before `before_offset`. Source: UnifiedLog.lastRecordsOfActiveProducers."""
+        """The last data offset, -1 without one, and the epoch of each producer id whose last data offset is below
+        `before_offset`. Source: UnifiedLog.lastRecordsOfActiveProducers."""
         found = {}
         for producer_id, producer in self._producers.items():
             last_offset = producer.batches[-1].last_offset if producer.batches else -1
@@ -198,7 +198,7 @@ class ProducerState:
         return found
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget those that have been silent that long; returns how many. One inside a transaction stays."""
+        """Drops producers that were silent for `expiration_ms`, except inside a transaction; returns their number."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -208,10 +208,10 @@ class ProducerState:
             del self._producers[producer_id]
         return len(expired)
 
-    # the way of a start
+    # recovery
 
     def apply(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
-        """Take a batch from the log into account. The transaction that it aborts, if it is such a marker."""
+        """Applies a batch of the log. Returns the transaction that it aborts, if it is an abort marker."""
         if header.producer_id < 0:
             return None
         if header.is_control:
@@ -257,7 +257,7 @@ class ProducerState:
         return AbortedTxn(header.producer_id, first_offset, header.last_offset, stable)
 
     def restore(self, start_offset: int, end_offset: int, now_ms: int, expiration_ms: int) -> int:
-        """Take the newest readable snapshot in [start_offset, end_offset]; returns the offset that it covers.
+        """Takes the newest readable snapshot in [start_offset, end_offset]; returns the offset that it covers.
 
         Without one the state is empty and `start_offset` comes back. Corrupt snapshots are deleted, and so are those
         outside the range. Raises OSError.
@@ -294,10 +294,8 @@ class ProducerState:
     # snapshot files
 
     def take_snapshot(self, offset: int) -> str | None:
-        """Write the state, which covers everything below `offset`; the file's path, or None if there is a newer one.
-
-        The caller sees to it that the file reaches the disk. Raises OSError.
-        """
+        """Writes the state, which covers everything below `offset`; returns the path of the file, for the caller to
+        fsync, or None if there is a newer snapshot. Raises OSError."""
         if offset <= (self.snapshots[-1] if self.snapshots else 0):
             return None
         path = self._path(offset)
@@ -306,7 +304,7 @@ class ProducerState:
         return path
 
     def keep_useful_snapshots(self, base_offsets: list[int]) -> None:
-        """Delete the snapshots that no segment begins with, but for the newest behind the last segment's begin.
+        """Deletes the snapshots at offsets where no segment begins, except the newest in the last segment.
 
         Raises OSError.
         """
@@ -318,12 +316,12 @@ class ProducerState:
             self.drop_snapshot(offset)
 
     def drop_snapshot(self, offset: int) -> None:
-        """Raises OSError."""
+        """Deletes the snapshot at `offset`, if there is one. Raises OSError."""
         if self.forget_snapshot(offset):
             self._files.unlink_if_exists(self._path(offset))
 
     def forget_snapshot(self, offset: int) -> bool:
-        """The file at `offset` goes, or went, with its segment; whether there was one."""
+        """Returns whether there was a snapshot at `offset`; its file is deleted elsewhere."""
         at = bisect_left(self.snapshots, offset)
         if at == len(self.snapshots) or self.snapshots[at] != offset:
             return False

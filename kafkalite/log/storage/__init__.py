@@ -1,1 +1,1 @@
-"""Files and their names, descriptors, checkpoint files, and the threads that wait for disks. Imports config."""
+"""File system access, file names, descriptors, checkpoint files and background jobs. Imports common."""

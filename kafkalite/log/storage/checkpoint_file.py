@@ -1,8 +1,8 @@
-"""Kafka's small text files: offsets of many partitions, the epochs of one, its topic id.
+"""Kafka's small text files: offsets of many partitions, the leader epochs of one, its topic id.
 
-A checkpoint is `version 0`, the number of entries, then one entry per line. It is rewritten whole (see
-`Files.write_atomically`). A file that breaks these rules is corrupt: the reader says so and goes on as if it were
-empty, which costs a longer recovery, never data.
+A checkpoint has a line with the version, 0, a line with the number of entries, then one entry per line. It is always
+rewritten as a whole (see `Files.write_atomically`). A corrupt file is logged and counts as empty, which costs a longer
+recovery, never data.
 Source: org.apache.kafka.server.common.CheckpointFile, OffsetCheckpointFile, PartitionMetadataFile.
 """
 
@@ -31,7 +31,7 @@ def decode_entries(data: bytes, width: int) -> list[list[str]]:
     if lines[-1] == "":
         lines.pop()
     elif len(lines) > 2:
-        raise ValueError(f"the last line is cut off: {lines[-1]!r}")  # it may be a number that was longer
+        raise ValueError(f"the last line is cut off: {lines[-1]!r}")  # perhaps within a number
     if len(lines) < 2:
         if lines in ([], [_VERSION]):
             return []
@@ -53,8 +53,10 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
-    """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged. Raises OSError for
-    one that the disk does not give: what it says is not lost."""
+    """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged.
+
+    Raises OSError for a file that cannot be read: its content is not lost.
+    """
     try:
         entries = decode_entries(files.read(path), 3)
         return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}

@@ -1,7 +1,7 @@
-"""Who holds descriptors now, and who has to give some back.
+"""Bounded clock cache of open segment descriptors.
 
-A broker has more segments than a process may have files. Whoever opens one too many makes the least recently used give
-theirs back; all of them open again by themselves when they are needed.
+A broker has more segments than a process may have open files. When one too many is opened, the least recently used
+releases its descriptors; it opens them again when they are needed.
 Source: none in Apache Kafka, which keeps every segment open.
 """
 
@@ -11,37 +11,37 @@ from collections import OrderedDict
 from typing import Protocol
 
 
-class Openable(Protocol):
-    """Something that holds descriptors and can do without them for a while."""
+class DescriptorHolder(Protocol):
+    """Holds descriptors, and sets `used` whenever it uses them."""
 
     used: bool
 
     def release(self) -> None:
-        """Give back every descriptor and mapping; all of them open again by themselves."""
+        """Closes every descriptor and mapping; they are opened again when they are needed."""
         ...
 
 
 class DescriptorCache:
-    """Those that hold descriptors now, at most `capacity` of them.
+    """The holders with open descriptors, at most `capacity` of them.
 
-    Who is used sets its own `used` flag, which costs nothing on the way of a request; the one at the front loses the
-    flag on its first turn and its descriptors on its second (the clock algorithm).
+    A use only sets a flag on the holder, which costs a request nothing. When room is needed, the holder at the front
+    loses the flag on its first turn and its descriptors on its second (the clock algorithm).
     """
 
     __slots__ = ("_capacity", "_ring")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(1, capacity)
-        self._ring: OrderedDict[Openable, None] = OrderedDict()
+        self._ring: OrderedDict[DescriptorHolder, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._ring)
 
-    def opened(self, segment: Openable) -> None:
-        """`segment` holds descriptors from now on."""
-        segment.used = True
+    def add(self, holder: DescriptorHolder) -> None:
+        """`holder` has opened descriptors."""
+        holder.used = True
         ring = self._ring
-        if segment in ring:
+        if holder in ring:
             return
         while len(ring) >= self._capacity:
             oldest, _ = ring.popitem(last=False)
@@ -50,11 +50,11 @@ class DescriptorCache:
                 ring[oldest] = None
             else:
                 oldest.release()
-        ring[segment] = None
+        ring[holder] = None
 
-    def closed(self, segment: Openable) -> None:
-        """`segment` has given its descriptors back by itself."""
-        self._ring.pop(segment, None)
+    def remove(self, holder: DescriptorHolder) -> None:
+        """`holder` has closed its descriptors."""
+        self._ring.pop(holder, None)
 
 
 def capacity_for_limit(descriptors: int) -> int:

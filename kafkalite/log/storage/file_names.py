@@ -1,12 +1,12 @@
-"""What the files and directories of a log are called.
+"""Names of the files and directories of a log.
 
     orders-0/                          one directory per partition
     00000000000000000042.log           .index .timeindex .txnindex: one set per segment, named by its first offset
-    00000000000000000042.snapshot      what is known of the producers up to that offset
-    kafkalite-record-counts            our own: how many records each sealed segment holds
-    orders-0.<32 hex digits>-delete/   a partition on its way out
-    orders-0.<32 hex digits>-stray/    a partition that nobody knew: somebody has to look at it
-    orders-0.<32 hex digits>-future/   a partition that Apache Kafka was copying here from another data directory
+    00000000000000000042.snapshot      producer state up to that offset
+    kafkalite-record-counts            kafkalite's own: how many records each sealed segment holds
+    orders-0.<32 hex digits>-delete/   a partition that is being deleted
+    orders-0.<32 hex digits>-stray/    a partition of no known topic, kept for the operator
+    orders-0.<32 hex digits>-future/   a partition that Apache Kafka was copying here from another directory
 
 Source: org.apache.kafka.storage.internals.log.LogFileUtils, LocalLog (directory names).
 """
@@ -28,7 +28,7 @@ FIRST_SEGMENT = f"{0:020d}{LOG}"
 
 DELETED = ".deleted"  # unlinked after file.delete.delay.ms
 CLEANED = ".cleaned"  # the cleaner is still writing it
-SWAP = ".swap"  # the cleaner has finished it; it awaits the switch
+SWAP = ".swap"  # the cleaner has finished it; it is about to replace its sources
 
 DELETE_DIRECTORY = "-delete"
 FUTURE_DIRECTORY = "-future"
@@ -48,9 +48,9 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 OWN_CLEAN_SHUTDOWN = ".kafkalite_cleanshutdown"
 
 _FILE_NAME_BYTES = 255
-_OFFSET_MAX = (1 << 63) - 1  # twenty digits can say more
+_OFFSET_MAX = (1 << 63) - 1  # twenty digits can hold more
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.[a-z]+)((?:\.deleted|\.cleaned|\.swap)?)\Z")
-# a name that no topic can have is nobody's log; in the checkpoints, which are lines of words, it would do harm
+# a name that no topic can have belongs to no log, and would corrupt the checkpoints, which are split at spaces
 _PARTITION = r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})"
 _PARTITION_DIRECTORY = re.compile(rf"{_PARTITION}\Z")
 _FUTURE = re.compile(rf"{_PARTITION}\.[0-9a-f]{{32}}{FUTURE_DIRECTORY}\Z")
@@ -81,7 +81,7 @@ KRAFT_LOG = "__cluster_metadata"
 def parse_partition_directory(name: str) -> TopicPartition | None:
     """(topic, partition), or None if `name` is not a live partition's directory.
 
-    That of KRaft's own log is none: it is no topic, and stays as it is for the Apache Kafka that left it.
+    KRaft's metadata log is not a live partition: it stays as it is for the Apache Kafka that left it.
     """
     found = _PARTITION_DIRECTORY.match(name)
     if found is None or found[1] == KRAFT_LOG or int(found[2]) > _PARTITION_MAX:
@@ -90,21 +90,21 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def parse_future_directory(name: str) -> TopicPartition | None:
-    """(topic, partition) of a log that was being copied here from another directory, or None for any other name."""
+    """(topic, partition) of a -future copy, or None for any other name."""
     found = _FUTURE.match(name)
     return (found[1], int(found[2])) if found is not None else None
 
 
 def parse_stray_partition(name: str) -> int | None:
-    """The partition number of a stray; its topic's name may have been cut. None for any other name."""
+    """The partition number of a stray, whose topic name may have been cut; None for any other name."""
     found = _STRAY.match(name)
     return int(found[1]) if found is not None else None
 
 
 def renamed_directory(topic: str, partition: int, suffix: str) -> str:
-    """A name nobody else has for a partition that moves out of the way, cut to what a file system takes.
+    """A unique name for a partition directory with `suffix`, DELETE_DIRECTORY or STRAY_DIRECTORY.
 
-    `suffix` says what becomes of it: DELETE_DIRECTORY or STRAY_DIRECTORY.
+    The topic is cut to the longest name that a file system takes.
     """
     rest = f"-{partition}.{uuid.uuid4().hex}{suffix}"
     return topic[: _FILE_NAME_BYTES - len(rest)] + rest

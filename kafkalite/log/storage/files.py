@@ -1,9 +1,9 @@
-"""The door to the file system: whatever the log does to a disk goes through one `Files`, and so do its refusals.
+"""File system access: everything that the log reads or writes goes through one `Files`, and so do I/O errors.
 
-A file that must be whole or not there is written beside its place and renamed (`write_atomically`). The calls of the
-hot path are the system's own, so the door costs nothing there. Tests put another door in its place, one that tears
-writes, drops what was not synced, or says that the disk is full (tests/support/log/faulty_files.py).
-What may block is handed out as a `Job`: it holds only paths and bytes, so any thread may run it.
+A file that must be complete or absent is written beside its place and renamed (`write_atomically`). The calls of the
+hot path are the system's own, so `Files` costs nothing there. Tests replace it by one that tears writes, drops unsynced
+data or reports a full disk (tests/support/log/faulty_files.py).
+Blocking work runs as a `Job`: it holds only paths and bytes, so any thread may run it.
 Source: org.apache.kafka.common.utils.Utils (atomicMoveWithFallback, flushDir).
 """
 
@@ -24,31 +24,35 @@ from kafkalite.log.storage.descriptor_cache import DescriptorCache
 Job = Callable[[], None]
 Done = Callable[[Exception | None], None]
 Background = Callable[[Job, Done], None]
-"""Runs a job somewhere, then calls `done` with what it raised, or None, on the owner's thread. Jobs run one after
-another in the order they came."""
+"""Runs a job, perhaps on another thread, then calls `done` on the owner's thread with the exception that it raised, or
+None. Jobs run one after another in the order they came."""
 
 # a map needs no descriptor of its own, but only Python 3.13 and later can do without
 _NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
-def run_inline(job: Job, done: Done) -> None:
-    """The plainest `Background`: here and now."""
+def outcome_of(job: Job) -> Exception | None:
+    """Runs `job`; returns the exception that it raised, if any."""
     try:
         job()
     except Exception as error:
-        done(error)
-    else:
-        done(None)
+        return error
+    return None
+
+
+def run_inline(job: Job, done: Done) -> None:
+    """The simplest `Background`: runs the job at once."""
+    done(outcome_of(job))
 
 
 def is_full(error: OSError) -> bool:
-    """Whether what is missing is room."""
+    """Whether the disk, or the quota, is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def storage_error(what: str, directory: str, error: OSError) -> StorageError:
-    """`error` as the operator should read it: what was being done, where, and why it did not work."""
+    """`error` with a message for the operator: `what` could not be done, where, and why."""
     if is_full(error):
         return StorageError(f"{what}: no space left in {directory}; free some, or lower retention.bytes")
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -56,28 +60,30 @@ def storage_error(what: str, directory: str, error: OSError) -> StorageError:
     return StorageError(f"{what} in {directory}: {error.strerror or error}")
 
 
-def _nobody(directory: str, error: OSError) -> None:
-    """Wants to know."""
+def _ignore(directory: str, error: OSError) -> None:
+    """The default: nobody wants to know."""
 
 
 class SyncFailed(OSError):
-    """fsync itself failed. The system may have dropped what it could not write: the next fsync would succeed without
-    it, so there is no trying again."""
+    """fsync itself failed. The system may have dropped the pages that it could not write: another fsync would succeed
+    without them, so it must not be tried again."""
 
 
 class Files:
-    """One door for all logs of a broker. Every method raises OSError as the system does, unless it says otherwise.
+    """File system access for all logs of a broker. Every method raises OSError as the system does, unless it says
+    otherwise.
 
-    The first group is the system itself: the only places where something on a disk is opened, changed or synced, and
-    what a test's door overrides. All else is made of them. `open_segments` bounds the descriptors.
+    The first group is the system itself: only there is something on a disk opened, changed or synced, and only these
+    methods are overridden by tests. All others are made of them. `descriptors` bounds the open segment files;
+    `on_io_error` is called with each error that `report_io_error` gets.
     """
 
-    def __init__(self, open_segments: DescriptorCache | None = None) -> None:
-        self.open_segments = DescriptorCache(256) if open_segments is None else open_segments
-        self.on_io_error: Callable[[str, OSError], None] = _nobody
+    def __init__(self, descriptors: DescriptorCache | None = None) -> None:
+        self.descriptors = DescriptorCache(256) if descriptors is None else descriptors
+        self.on_io_error: Callable[[str, OSError], None] = _ignore
 
     def report_io_error(self, what: str, directory: str, error: OSError) -> StorageError:
-        """`error` for whoever asked; `when_refused` is told too: it may be all of a disk that has failed."""
+        """Reports an error, for all of the disk may have failed; returns the exception for the caller to raise."""
         self.on_io_error(directory, error)
         return storage_error(what, directory, error)
 
@@ -93,28 +99,28 @@ class Files:
     listdir = staticmethod(os.listdir)
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor of the file or directory. It may create the file (O_CREAT) or empty it (O_TRUNC)."""
+        """A descriptor of the file or directory. `flags` may create the file (O_CREAT) or empty it (O_TRUNC)."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def open_file(self, path: str, flags: int) -> OpenFile:
-        """The same as an object, for a file that exists: it closes itself when nobody holds it any more."""
+        """Opens an existing file as an object that closes the descriptor when it is no longer referenced."""
         return OpenFile(path, flags)
 
     def truncate(self, fd: int, size_bytes: int) -> None:
-        """Cut an open file to `size_bytes`, or lengthen it with a hole."""
+        """Cuts an open file to `size_bytes`, or lengthens it with a hole."""
         os.ftruncate(fd, size_bytes)
 
     def set_modified(self, path: str, modified_ns: int) -> None:
-        """Say when the file was last written."""
+        """Sets the modification time."""
         os.utime(path, ns=(modified_ns, modified_ns))
 
     def fsync(self, fd: int) -> None:
-        """Wait until the open file or directory is on the disk."""
+        """Waits until the open file or directory is on the disk."""
         os.fsync(fd)
 
     def map(self, fd: int, size_bytes: int) -> mmap.mmap:
-        """The first `size_bytes` of an open file as memory that is written through. Claim the pages before: writing
-        into a hole of a full disk would kill the process (SIGBUS)."""
+        """Maps the first `size_bytes` of an open file for writing. Allocate the pages first: writing into a hole of a
+        full disk would kill the process (SIGBUS)."""
         return mmap.mmap(fd, size_bytes, **_NO_DESCRIPTOR)
 
     def map_for_reading(self, fd: int, size_bytes: int) -> mmap.mmap:
@@ -139,14 +145,14 @@ class Files:
             self.close(fd)
 
     def has(self, path: str, data: bytes) -> bool:
-        """Whether there is a small file with exactly that content that can be read."""
+        """Whether there is a readable small file with exactly that content."""
         try:
             return self.read(path) == data
         except OSError:
             return False
 
     def write_fully(self, fd: int, data: bytes | bytearray | memoryview, position: int = 0) -> None:
-        """All of `data` at `position`, however many calls it takes."""
+        """Writes all of `data` at `position`, in as many calls as it takes."""
         view = memoryview(data)
         while view:
             written = self.pwrite(fd, view, position)
@@ -154,7 +160,7 @@ class Files:
             position += written
 
     def write_new(self, path: str, data: bytes) -> None:
-        """A file with that content, whatever was there. A crash may leave a part of it."""
+        """Writes or replaces a file. A crash may leave a part of it."""
         fd = self.open(path, _CREATE)
         try:
             self.write_fully(fd, data)
@@ -162,9 +168,9 @@ class Files:
             self.close(fd)
 
     def write_atomically(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Make `data` the content of `path`, so that a crash leaves the old content or the new, never a part.
+        """Replaces the content of `path` so that a crash leaves the old content or the new, never a part.
 
-        `durable` waits for the disk; without it the promise holds for a killed process only.
+        `durable` waits for the disk; without it that holds for a killed process only.
         """
         beside = path + ".tmp"
         fd = self.open(beside, _CREATE)
@@ -186,7 +192,7 @@ class Files:
             self.close(fd)
 
     def create_empty(self, path: str) -> None:
-        """An empty file at `path`, whatever was there."""
+        """Makes `path` an empty file."""
         self.close(self.open(path, _CREATE))
 
     def unlink_if_exists(self, path: str) -> None:
@@ -194,15 +200,15 @@ class Files:
             self.unlink(path)
 
     def remove_directory(self, directory: str) -> None:
-        """A directory and the files in it."""
+        """Removes a directory and the files in it."""
         for name in self.listdir(directory):
             self.unlink_if_exists(f"{directory}/{name}")
         self.rmdir(directory)
 
-    # waiting for the disk
+    # fsync
 
     def sync(self, path: str) -> None:
-        """Wait until the file or directory at `path` is on the disk. One that is gone needs nothing.
+        """Waits until the file or directory at `path` is on the disk; returns at once if there is none.
 
         Raises SyncFailed, and other OSErrors when it cannot be opened: then nothing is lost yet.
         """

@@ -20,10 +20,11 @@ from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories import startup_loading
+from kafkalite.log.directories.log_directory import ENTERED_FROM, DirectoryState, LogDirectory
 from kafkalite.log.directories.log_manager import LogManager, ManagerState
 from kafkalite.log.directories.meta_properties import MetaProperties
 from kafkalite.log.partition.partition_log import PartitionLog
-from kafkalite.log.storage.files import Files, Job
+from kafkalite.log.storage.files import Files, Job, run_inline
 from kafkalite.record.batch import NewRecord, build_batch
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -604,3 +605,23 @@ def test_a_clean_start_looks_into_few_files(machine: Machine) -> None:
     assert [log.end_offset for log in manager.logs.values()] == [40] * 5
     below = [path for path in machine.disks.opened if "/orders-" in path]
     assert len(below) <= 5 * 4, below
+
+
+def test_an_offline_directory_stays_so_until_the_next_start(tmp_path: Path) -> None:
+    directory = LogDirectory(str(tmp_path), Files(), run_inline)
+    directory.open()
+    directory.fail_with(OSError(errno.EIO, "Input/output error"))
+    directory.close()
+    assert not directory.is_online and directory.failure is not None
+    with pytest.raises(AssertionError):
+        directory.open()
+    assert set(ENTERED_FROM) == set(DirectoryState)
+
+
+def test_a_closed_directory_can_be_locked_by_the_next_broker(tmp_path: Path) -> None:
+    first, second = (LogDirectory(str(tmp_path), Files(), run_inline) for _ in range(2))
+    first.open()
+    first.close()
+    second.open()
+    assert second.state is DirectoryState.ONLINE and second.last_shutdown.clean
+    second.close()

@@ -346,7 +346,7 @@ def test_old_segments_wait_until_the_new_one_is_on_the_disk(tmp_path: Path) -> N
     check = RetentionTask(lambda: {("orders", 0): log}, slow.clock)
     log.append(memoryview(build_batch([NewRecord(None, b"x", (), START_MS)] * 3)), 0, START_MS)
     slow.clock.advance(HOUR_MS)
-    check.begin()
+    check.start()
     slow.clock.advance(0)
     assert (len(log.segments), log.start_offset, log.segment_list.waits_for_disk) == (2, 0, True)
     slow.clock.advance(10_000)
@@ -399,7 +399,7 @@ def test_a_look_at_many_logs_takes_a_few_in_each_turn(tmp_path: Path) -> None:
     for number in range(3 * LOGS_PER_TURN):
         world.fill(number, 1)
     world.clock.advance(1)
-    world.check.begin()
+    world.check.start()
     left = []
     while world.check._timer is not None:
         world.turn()
@@ -415,7 +415,7 @@ def test_many_segments_of_one_log_go_over_many_turns_and_nobody_else_is_kept_wai
     world = World(tmp_path, 2, retention_ms=0)
     world.fill(0, 5 * SEGMENTS_PER_TURN)
     world.clock.advance(1)
-    world.check.begin()
+    world.check.start()
     count = len(world.logs["orders", 0].segments)
     while world.check._timer is not None:
         world.turn()
@@ -443,7 +443,7 @@ def test_a_log_that_goes_during_the_look_is_passed_over_and_one_that_fails_is_to
 
     original = PartitionLog.delete_old_segments
     monkeypatch.setattr(PartitionLog, "delete_old_segments", fails)
-    world.check.begin()
+    world.check.start()
     world.logs.pop(("orders", 3)).abandon()
     world.clock.advance(0)
     assert [len(log.segments) for log in world.logs.values()] == [3, 3, 3, 1]
@@ -459,10 +459,10 @@ def test_a_look_that_takes_longer_than_the_time_between_two_comes_to_its_end(tmp
     world = World(tmp_path, 2 * LOGS_PER_TURN, retention_ms=0)
     world.fill(2 * LOGS_PER_TURN - 1, 1)
     world.clock.advance(1)
-    world.check.begin()
+    world.check.start()
     while world.check._timer is not None:
         world.turn()
-        world.check.begin() if world.check._waiting else None
+        world.check.start() if world.check._waiting else None
     assert world.logs["orders", 2 * LOGS_PER_TURN - 1].start_offset == 1
     world.close()
 
@@ -470,7 +470,7 @@ def test_a_look_that_takes_longer_than_the_time_between_two_comes_to_its_end(tmp
 def test_stopping_leaves_no_timer(tmp_path: Path) -> None:
     world = World(tmp_path, 2, retention_ms=0)
     world.fill(0, 1)
-    world.check.begin()
+    world.check.start()
     world.check.stop()
     world.clock.advance(HOUR_MS)
     assert world.logs["orders", 0].start_offset == 0
@@ -558,11 +558,11 @@ def test_a_log_that_is_being_compacted_is_looked_at_when_that_is_over(tmp_path: 
     world.check = RetentionTask(lambda: world.logs, world.clock, busy.__contains__)
     for number in range(2):
         world.fill(number, 3)
-    world.check.begin()
+    world.check.start()
     world.clock.advance(0)
     assert [log.start_offset for log in world.logs.values()] == [0, 3]
     busy.clear()
-    world.check.look_again(("orders", 0))
+    world.check.check_soon(("orders", 0))
     world.clock.advance(0)
     assert [log.start_offset for log in world.logs.values()] == [3, 3]
     world.close()
@@ -572,9 +572,9 @@ def test_nor_does_that_keep_a_look_from_beginning(tmp_path: Path) -> None:
     world = World(tmp_path, 3, retention_ms=0)
     for number in range(3):
         world.fill(number, 3)
-    world.check.look_again(("orders", 0))
-    world.check.look_again(("orders", 1))
-    world.check.begin()
+    world.check.check_soon(("orders", 0))
+    world.check.check_soon(("orders", 1))
+    world.check.start()
     world.clock.advance(0)
     assert [log.start_offset for log in world.logs.values()] == [3, 3, 3]
     world.close()
