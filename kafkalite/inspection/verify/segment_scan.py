@@ -191,15 +191,8 @@ class _Scanner:
         if batches is None:
             self.scan_one_by_one(window)
             return
-        column = batches.column
-        sequence, delta = column("base_sequence"), column("last_offset_delta")
-        base = batches.base_offset
-        rows = Rows(
-            batches.position + window.start, base, base + delta, column("max_timestamp"), column("attributes"),
-            column("leader_epoch"), column("producer_id"), column("producer_epoch"),
-            np.where(sequence >= 0, (sequence + delta) & RELATIVE_OFFSET_MAX, -1), column("record_count"),
-        )  # fmt: skip
-        sound = self.check_headers(rows, delta, batches.size_bytes)
+        rows = _rows(batches.position + window.start, batches.column)
+        sound = self.check_headers(rows, batches.size_bytes)
         plausible = sound.copy()
         data, bounds = window.data, window.bounds
         # 0.35 us a batch beside the checksum itself
@@ -212,7 +205,7 @@ class _Scanner:
         for row in wrong:
             sound[row] = False
             position = window.start + bounds[row]
-            self.fault(position, "the checksum of the batch is wrong", offset=int(base[row]))
+            self.fault(position, "the checksum of the batch is wrong", offset=int(rows.base_offset[row]))
             if row == len(bounds) - 2:
                 self.last_doubtful = position
         if self.deep:
@@ -243,13 +236,12 @@ class _Scanner:
             sound.append(right)
         if not heads:
             return
-        fields = [np.array(values, np.int64) for values in zip(*heads, strict=True)]
-        base, length, epoch, _, _, attributes, delta, _, latest, producer, producer_epoch, sequence, count = fields
-        rows = Rows(
-            np.array(kept, np.int64) + window.start, base, base + delta, latest, attributes, epoch, producer,
-            producer_epoch, np.where(sequence >= 0, (sequence + delta) & RELATIVE_OFFSET_MAX, -1), count,
-        )  # fmt: skip
-        plausible = self.check_headers(rows, delta, length + PREFIX_BYTES)
+        columns = {
+            name: np.array(values, np.int64)
+            for name, values in zip(BatchHeader._fields, zip(*heads, strict=True), strict=True)
+        }
+        rows = _rows(np.array(kept, np.int64) + window.start, columns.__getitem__)
+        plausible = self.check_headers(rows, columns["batch_length"] + PREFIX_BYTES)
         good = np.array(sound) & plausible
         if self.deep:
             self.check_records(window, good, kept)
@@ -267,9 +259,10 @@ class _Scanner:
         self.found.has_legacy = True
         return entry_header(batch)._replace(record_count=1)
 
-    def check_headers(self, rows: Rows, delta: Array, size: Array) -> Flags:
+    def check_headers(self, rows: Rows, size: Array) -> Flags:
         """Which batches can be believed; a fault is reported of each other one."""
         base, last, count = rows.base_offset, rows.last_offset, rows.record_count
+        delta = last - base
         sound = np.ones(len(base), bool)
         codec = rows.attributes & 7
         limit = self.segment.next_base if self.segment.next_base >= 0 else 1 << 62
@@ -364,3 +357,12 @@ class _Scanner:
             return window.data[start : window.bounds[bisect_right(window.bounds, start)]]
 
         self.history.add(rows, batch_at)
+
+
+def _rows(position: Array, column: Callable[[str], Array]) -> Rows:
+    base, delta, sequence = column("base_offset"), column("last_offset_delta"), column("base_sequence")
+    return Rows(
+        position, base, base + delta, column("max_timestamp"), column("attributes"), column("leader_epoch"),
+        column("producer_id"), column("producer_epoch"),
+        np.where(sequence >= 0, (sequence + delta) & RELATIVE_OFFSET_MAX, -1), column("record_count"),
+    )  # fmt: skip
