@@ -22,17 +22,8 @@ from kafkalite.record.columns.record_columns import Columns
 Array = npt.NDArray[np.int64]
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-TYPES: Mapping[str, Any] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": pa.list_(pa.field("element", _HEADER)),
-}
-
+_HEADERS = pa.list_(pa.field("element", _HEADER))
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MILLIS_MAX = (1 << 63) // 1000 - 1  # in microseconds it still fits 64 bits
 
 
@@ -54,8 +45,8 @@ class Rows(NamedTuple):
 
 
 def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """One record batch with the columns that `schema` names, a selection of TYPES."""
-    return pa.RecordBatch.from_arrays([_COLUMNS[name](rows) for name in schema.names], schema=schema)
+    """One record batch with the columns that `schema` names, a selection of COLUMNS."""
+    return pa.RecordBatch.from_arrays([COLUMNS[name].values(rows) for name in schema.names], schema=schema)
 
 
 def _key(rows: Rows) -> pa.Array:
@@ -101,7 +92,7 @@ def _timestamp(rows: Rows) -> pa.Array:
     millis = rows.columns.timestamp[rows.rows]
     beyond = (millis > _MILLIS_MAX) | (millis < -_MILLIS_MAX)
     micros = pa.array(millis * 1000, mask=beyond) if beyond.any() else pa.array(millis * 1000)
-    return micros.view(TYPES["timestamp"])
+    return micros.view(_TIMESTAMP)
 
 
 def _timestamp_type(rows: Rows) -> pa.Array:
@@ -122,7 +113,7 @@ def _headers(rows: Rows) -> pa.Array:
     )  # fmt: skip
     # the last slot is not a list but where the last one ends
     offsets = pa.array(lists, mask=np.append(none, False)) if none.any() else pa.array(lists)
-    return pa.ListArray.from_arrays(offsets, entries, type=TYPES["headers"])
+    return pa.ListArray.from_arrays(offsets, entries, type=_HEADERS)
 
 
 def _header_keys(columns: Columns, headers: HeaderColumns, used: slice) -> pa.Array:
@@ -133,13 +124,21 @@ def _header_keys(columns: Columns, headers: HeaderColumns, used: slice) -> pa.Ar
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-_COLUMNS: Mapping[str, Callable[[Rows], pa.Array]] = {
-    "key": _key,
-    "value": _value,
-    "topic": _topic,
-    "partition": _partition,
-    "offset": _offset,
-    "timestamp": _timestamp,
-    "timestampType": _timestamp_type,
-    "headers": _headers,
+class Column(NamedTuple):
+    """A column by its type in Spark's DDL, its Arrow type, and the function that makes its values."""
+
+    ddl: str
+    arrow: Any
+    values: Callable[[Rows], pa.Array]
+
+
+COLUMNS: Mapping[str, Column] = {
+    "key": Column("binary", pa.binary(), _key),
+    "value": Column("binary", pa.binary(), _value),
+    "topic": Column("string", pa.string(), _topic),
+    "partition": Column("int", pa.int32(), _partition),
+    "offset": Column("bigint", pa.int64(), _offset),
+    "timestamp": Column("timestamp", _TIMESTAMP, _timestamp),
+    "timestampType": Column("int", pa.int32(), _timestamp_type),
+    "headers": Column("array<struct<key:string,value:binary>>", _HEADERS, _headers),
 }

@@ -15,21 +15,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.spark.arrow import TYPES
+from kafkalite.spark.arrow import COLUMNS
 from kafkalite.spark.chunk_reader import read_chunk
 from kafkalite.spark.options import ReadOptions, parse_options
 from kafkalite.spark.plan import Chunk, plan
 
-_DDL = {
-    "key": "binary",
-    "value": "binary",
-    "topic": "string",
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "timestampType": "int",
-    "headers": "array<struct<key:string,value:binary>>",
-}
+_DDL = {name: column.ddl for name, column in COLUMNS.items()}
 
 
 class KafkaliteDataSource(DataSource):
@@ -74,5 +65,5 @@ class KafkaliteReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
             return iter(())
-        schema = pa.schema([pa.field(name, TYPES[name], nullable) for name, nullable in self.columns])
+        schema = pa.schema([pa.field(name, COLUMNS[name].arrow, nullable) for name, nullable in self.columns])
         return read_chunk(partition.value, schema)

@@ -28,18 +28,10 @@ from kafkalite.common.errors import ConfigError
 EARLIEST = -2
 LATEST = -1
 
-_NAMES = (
-    "path",
-    "subscribe",
-    "subscribePattern",
-    "assign",
-    "startingOffsets",
-    "endingOffsets",
-    "includeHeaders",
-    "minPartitions",
-    "failOnDataLoss",
-)
 _CHOICES = ("subscribe", "subscribePattern", "assign")
+_NAMES = (
+    "path", *_CHOICES, "startingOffsets", "endingOffsets", "includeHeaders", "minPartitions", "failOnDataLoss",
+)  # fmt: skip
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _ENDS = {"latest": LATEST}

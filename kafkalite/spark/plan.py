@@ -31,7 +31,7 @@ from kafkalite.log.storage.file_names import (
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import HEADER_BYTES
 from kafkalite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
-from kafkalite.spark.segment_file import SegmentFile, open_segment
+from kafkalite.spark.segment_file import SegmentFile
 
 CHUNK_BYTES = 64 << 20
 _ATTEMPTS = 3
@@ -133,7 +133,7 @@ def _plan_partition(options: ReadOptions, topic: str, partition: int) -> Partiti
     bases = _segments(directory)
     if not bases:
         return PartitionPlan(topic, partition, 0, 0, [])
-    with open_segment(directory, bases[-1]) as last:
+    with SegmentFile(directory, bases[-1]) as last:
         last_position, log_end = last.end()
     starts = read_offsets(Files(), os.path.join(options.path, LOG_STARTS))
     log_start = max(bases[0], starts.get((topic, partition), 0))
@@ -144,7 +144,7 @@ def _plan_partition(options: ReadOptions, topic: str, partition: int) -> Partiti
     spans = []
     for base, next_base in zip(bases, [*bases[1:], log_end], strict=True):
         if base < end and next_base > start:
-            with open_segment(directory, base) as segment:
+            with SegmentFile(directory, base) as segment:
                 end_position = last_position if base == bases[-1] else segment.size_bytes
                 spans.append(_span(directory, segment, end_position, start, end))
     return PartitionPlan(topic, partition, start, end, spans)
@@ -204,7 +204,7 @@ def _cut(plan: PartitionPlan, span: Span, chunk_bytes: int) -> list[Chunk]:
     wanted = [span.position + size * i // count for i in range(1, count)]
     entries = np.unique(np.searchsorted(span.index_positions, wanted))
     chunks = []
-    with open_segment(span.directory, span.base_offset) as segment:
+    with SegmentFile(span.directory, span.base_offset) as segment:
         starts = [span.position] if size else []
         for entry in entries.tolist():
             if entry < len(span.index_positions):

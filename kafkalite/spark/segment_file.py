@@ -8,8 +8,6 @@ Source: org.apache.kafka.storage.internals.log.OffsetIndex, LogSegment.recover.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +37,10 @@ class SegmentFile:
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self.size_bytes = os.fstat(self.fd).st_size
 
-    def close(self) -> None:
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         os.close(self.fd)
 
     def header_at(self, position: int) -> BatchHeader | None:
@@ -127,13 +128,3 @@ def _read_index(path: str) -> bytes:
         return b""
     data = b"".join(pieces)
     return data[: len(data) - len(data) % 8]
-
-
-@contextmanager
-def open_segment(directory: str, base_offset: int) -> Iterator[SegmentFile]:
-    """As SegmentFile, closed at the end."""
-    segment = SegmentFile(directory, base_offset)
-    try:
-        yield segment
-    finally:
-        segment.close()

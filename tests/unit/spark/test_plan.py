@@ -26,12 +26,14 @@ def plan_of(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[Chu
 
 
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
-    from kafkalite.spark.arrow import TYPES
+    from kafkalite.spark.arrow import COLUMNS
     from kafkalite.spark.chunk_reader import read_chunk
 
     found = []
     for chunk in chunks:
-        for batch in read_chunk(chunk, pa.schema(list(TYPES.items())), read_bytes):
+        for batch in read_chunk(
+            chunk, pa.schema([(name, column.arrow) for name, column in COLUMNS.items()]), read_bytes
+        ):
             batch.validate(full=True)
             found += batch.column("offset").to_pylist()
     return found
