@@ -1,1 +1,1 @@
-"""The group coordinator, its topic __consumer_offsets, and producer ids. Imports replication, record, protocol."""
+"""The group coordinator, its topic __consumer_offsets, producer ids. Imports replication, record, protocol.records."""

@@ -68,13 +68,8 @@ class GroupLoader:
             except Malformed as fault:
                 logger.error("skipped up to %d bytes of __consumer_offsets: %s", len(data), fault)
 
-    def finish(self) -> None:
-        """The log is read to its end: decode the last values."""
-        for _ in self.finish_in_turns():
-            pass
-
-    def finish_in_turns(self) -> Iterator[None]:
-        """Like `finish`, with a yield after every `KEYS_PER_TURN` keys, which take 5 ms."""
+    def finish(self) -> Iterator[None]:
+        """The log is read to its end: decode the last values. Yields after every `KEYS_PER_TURN` keys, about 5 ms."""
         count = 0
         for values, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
             for key, value in values.items():

@@ -159,7 +159,7 @@ class OffsetsTopic:
         with _errors_logged("read to its end", name):
             await _read(partition, loader)
         with _errors_logged("decoded", name):
-            for _ in loader.finish_in_turns():
+            for _ in loader.finish():
                 await asyncio.sleep(0)
         if self._replicas.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
             return  # led no longer, or elected again, in which case it is loaded again

@@ -118,6 +118,13 @@ def test_a_folder_imports_only_folders_below_it() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_coordinator_knows_values_and_no_messages() -> None:
+    coordinator = [module for module in EDGES if room(module) == "coordinator"]
+    assert coordinator
+    wrong = [f"{module}:{line}" for module in coordinator for target, line in EDGES[module] if "messages" in target]
+    assert not wrong, f"requests and responses belong to the handlers: {wrong}"
+
+
 def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
     folders = {folder(module) for module in TREES}
     assert folders == set(FOLDERS)

@@ -48,11 +48,11 @@ def find_coordinator(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if request.key_type == GROUP_KEY_TYPE and not services.offsets_topic.is_ready:
-        return _make_topic_and_answer(services, request, context)
+        return _create_topic_and_answer(services, request, context)
     return _coordinators(services, request, context, None)
 
 
-async def _make_topic_and_answer(
+async def _create_topic_and_answer(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     try:

@@ -1,4 +1,4 @@
-"""Schemas of the records in __consumer_offsets that groups of the consumer protocol (KIP-848) leave."""
+"""Schemas of the records in __consumer_offsets of groups with the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kafkalite.protocol.codec.schema import uuid as id16
 
 
 class GroupIdKey(Message):
-    """ConsumerGroupMetadataKey, ConsumerGroupPartitionMetadataKey, ConsumerGroupTargetAssignmentMetadataKey."""
+    """The keys ConsumerGroupMetadata, ConsumerGroupPartitionMetadata and ConsumerGroupTargetAssignmentMetadata."""
 
     group_id: str = string("0+")
 
 
 class MemberKey(Message):
-    """ConsumerGroupMemberMetadataKey, ...TargetAssignmentMemberKey, ...CurrentMemberAssignmentKey."""
+    """The keys ConsumerGroupMemberMetadata, ...TargetAssignmentMember and ...CurrentMemberAssignment."""
 
     group_id: str = string("0+")
     member_id: str = string("0+")

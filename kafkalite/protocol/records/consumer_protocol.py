@@ -1,4 +1,4 @@
-"""Schemas of the bytes that classic consumers put into JoinGroup and SyncGroup: subscription and assignment."""
+"""Schemas of the subscription and the assignment of classic consumers, which are bytes in JoinGroup and SyncGroup."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Schemas of the records in __consumer_offsets: committed offsets and classic groups.
 
-Source: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataKey.json, GroupMetadataValue.json of Apache Kafka."""
+Source: OffsetCommitKey.json, OffsetCommitValue.json, GroupMetadataKey.json, GroupMetadataValue.json of Apache Kafka.
+"""
 
 from __future__ import annotations
 

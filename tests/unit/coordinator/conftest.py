@@ -120,7 +120,7 @@ class World:
     def load(self, partition, batches):
         loader = GroupLoader()
         loader.read(batches)
-        loader.finish()
+        assert list(loader.finish()) == []
         self.store.load(partition, loader)
 
     def _append(self, partition, records, done):

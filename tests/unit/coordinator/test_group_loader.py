@@ -41,18 +41,18 @@ class OffsetsLog:
         self.write(marker, transactional=True, control=True, producer_id=producer_id, producer_epoch=0)
 
     def read(self):
-        stored = GroupLoader()
-        stored.read(self.batches)
-        stored.finish()
-        return stored
+        loader = GroupLoader()
+        loader.read(self.batches)
+        list(loader.finish())
+        return loader
 
     def read_in_turns(self):
         """The same, taken in batch by batch and decoded with rests."""
-        stored = GroupLoader()
+        loader = GroupLoader()
         for batch in self.batches:
-            stored.read([batch])
-        rests = sum(1 for _ in stored.finish_in_turns())
-        return stored, rests
+            loader.read([batch])
+        rests = sum(1 for _ in loader.finish())
+        return loader, rests
 
     def offsets(self):
         store = self.read().offsets.get("g")
@@ -80,18 +80,18 @@ def test_a_tombstone_that_comes_in_a_later_turn_deletes_all_the_same(log):
     assert list(log.read().groups) == ["g"]
     log.forgets()
     log.write((record_codec.group_key("g"), None))
-    stored, _ = log.read_in_turns()
-    assert stored.groups == {}
-    assert stored.offsets == {}
+    loader, _ = log.read_in_turns()
+    assert loader.groups == {}
+    assert loader.offsets == {}
 
 
 def test_what_is_decoded_is_decoded_once_and_with_rests(log):
     for index in range(2 * KEYS_PER_TURN):
         log.commits(index, index=index)
         log.commits(index + 1, index=index)
-    stored, rests = log.read_in_turns()
+    loader, rests = log.read_in_turns()
     assert rests == 2
-    assert [stored.offsets["g"].get("orders", index).offset for index in (0, 999, 1999)] == [1, 1000, 2000]
+    assert [loader.offsets["g"].get("orders", index).offset for index in (0, 999, 1999)] == [1, 1000, 2000]
 
 
 def test_offsets_of_a_transaction_count_from_its_commit_marker_on(log):

@@ -46,10 +46,10 @@ class Life:
     ) -> None:
         self.topics = topics
         self.topic_admin = topic_admin
-        self.group_topic = OffsetsTopic(config, clock, topics, topic_admin)
-        self.coordinator = GroupCoordinator(config, clock, self.group_topic.append)
+        self.offsets_topic = OffsetsTopic(config, clock, topics, topic_admin)
+        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append)
         self.store = self.coordinator.store
-        self.group_topic.attach(self.store)
+        self.offsets_topic.attach(self.store)
 
     def commit(self, group: str, offset: int) -> ErrorCode:
         errors: list[ErrorCode] = []
@@ -77,16 +77,16 @@ async def life(data_dir: Path) -> AsyncIterator[Life]:
     clock = ManualClock()
     config = BrokerConfig.load({"offsets.topic.num.partitions": str(PARTITIONS)})
     logs = LogManager([data_dir], clock, config)
-    registry = StandaloneMetadata(data_dir)
+    metadata = StandaloneMetadata(data_dir)
     try:
-        await registry.start()
-        topics = ReplicaManager(config, registry, logs, config.broker_id)
-        applier = MetadataApplier(registry, topics)
-        await logs.load(registry.cluster_id, topics.config_for)
+        await metadata.start()
+        topics = ReplicaManager(config, metadata, logs, config.broker_id)
+        applier = MetadataApplier(metadata, topics)
+        await logs.load(metadata.cluster_id, topics.config_for)
         await applier.load()
-        yield Life(config, clock, topics, TopicAdmin(registry, topics, applier))
+        yield Life(config, clock, topics, TopicAdmin(metadata, topics, applier))
     finally:
-        await registry.stop()
+        await metadata.stop()
         logs.close()
 
 
@@ -97,7 +97,7 @@ def live(tmp_path: Path) -> Callable[[Story], None]:
     def live(story: Story) -> None:
         async def one() -> None:
             async with life(tmp_path / "data") as broker:
-                await broker.group_topic.load()
+                await broker.offsets_topic.load()
                 await story(broker)
 
         asyncio.run(one())
@@ -112,15 +112,15 @@ def write(partition: Partition, key: bytes, value: bytes | None) -> None:
 
 def test_the_first_who_needs_it_makes_it_and_all_wait_for_the_same(live: Callable[[Story], None]) -> None:
     async def first(broker: Life) -> None:
-        assert not broker.group_topic.is_ready
-        await asyncio.gather(*(broker.group_topic.ensure() for _ in range(3)))
-        assert broker.group_topic.is_ready
+        assert not broker.offsets_topic.is_ready
+        await asyncio.gather(*(broker.offsets_topic.ensure() for _ in range(3)))
+        assert broker.offsets_topic.is_ready
         assert len(broker.topic.partitions) == PARTITIONS
         assert broker.topic.config.cleanup_policy == ("compact",)
         assert broker.commit("g", 5) == ErrorCode.NONE
 
     async def second(broker: Life) -> None:
-        assert broker.group_topic.is_ready
+        assert broker.offsets_topic.is_ready
         assert broker.committed("g") == 5
 
     live(first)
@@ -133,9 +133,9 @@ def test_a_topic_that_a_client_created_is_taken_as_it_is(
 ) -> None:
     async def first(broker: Life) -> None:
         await broker.topic_admin.create(GROUP_METADATA_TOPIC, partition_count, {"segment.bytes": "1000000"})
-        assert not broker.group_topic.is_ready  # nobody has told the coordinator
-        await broker.group_topic.ensure()
-        assert broker.group_topic.is_ready
+        assert not broker.offsets_topic.is_ready  # nobody has told the coordinator
+        await broker.offsets_topic.ensure()
+        assert broker.offsets_topic.is_ready
         for number in range(20):
             assert broker.commit(f"g{number}", number) == ErrorCode.NONE
         assert sum(partition.log.end_offset for partition in broker.topic.partitions.values()) == 20
@@ -153,7 +153,7 @@ def test_a_topic_that_a_client_created_is_taken_as_it_is(
 def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], None]) -> None:
     async def story(broker: Life) -> None:
         await broker.topic_admin.create(GROUP_METADATA_TOPIC, 1, {"cleanup.policy": "compact,delete"})
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         assert broker.topic.overrides == {"cleanup.policy": "compact,delete"}
 
     live(story)
@@ -165,7 +165,7 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
     group_value = record_codec.GroupMetadataValue(protocol_type="consumer", generation=1, protocol=None, leader=None)
 
     async def first(broker: Life) -> None:
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         partition = broker.partition_of("g")
         key, group_key = record_codec.offset_key("g", "orders", 0), record_codec.group_key("g")
         write(partition, key, record_codec.offset_value(OffsetAndMetadata(500, -1, "", 1_000)))
@@ -188,7 +188,7 @@ def test_what_was_deleted_does_not_come_back_however_far_behind_its_tombstone_li
 
 def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> None:
     async def first(broker: Life) -> None:
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         value = record_codec.offset_value(OffsetAndMetadata(7, -1, "x" * 4_000, 1_000))
         for _ in range(3 * TURN_BYTES // 4_000):
             write(broker.partition_of("g"), record_codec.offset_key("g", "orders", 0), value)
@@ -196,7 +196,7 @@ def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> No
     async def second(broker: Life) -> None:
         for index in broker.topic.partitions:
             broker.store.unload(index)
-        loading = asyncio.ensure_future(broker.group_topic.load())
+        loading = asyncio.ensure_future(broker.offsets_topic.load())
         await asyncio.sleep(0)
         heard = set()
         while broker.store.loading:
@@ -218,7 +218,7 @@ def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
     fault: Exception,
 ) -> None:
     async def first(broker: Life) -> None:
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         for number in range(20):
             broker.commit(f"g{number}", number)
 
@@ -232,7 +232,7 @@ def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
             raise fault
 
         monkeypatch.setattr(type(log), "batches", _only_for(log, damaged, type(log).batches))
-        await broker.group_topic.load()
+        await broker.offsets_topic.load()
         monkeypatch.undo()
         assert broker.store.loading == set()
         assert broker.store.owned == {0, 1}
@@ -252,12 +252,12 @@ def _only_for(one: object, instead: Callable[[int], object], usual: Callable[...
 
 def test_a_batch_that_is_no_batch_keeps_nobody_waiting(live: Callable[[Story], None], tmp_path: Path) -> None:
     async def first(broker: Life) -> None:
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         for number in range(20):
             broker.commit(f"g{number}", number)
 
     async def second(broker: Life) -> None:
-        assert broker.group_topic.is_ready
+        assert broker.offsets_topic.is_ready
         assert broker.store.loading == set()
         for number in range(20):
             whole = broker.store.partition_for(f"g{number}") == 1
@@ -279,11 +279,11 @@ def test_a_failure_to_make_it_is_told_and_the_next_tries_again(
             raise StorageError("the disk is full")
 
         monkeypatch.setattr(broker.topic_admin, "ensure", refuse)
-        told = await asyncio.gather(*(broker.group_topic.ensure() for _ in range(2)), return_exceptions=True)
+        told = await asyncio.gather(*(broker.offsets_topic.ensure() for _ in range(2)), return_exceptions=True)
         assert [type(each) for each in told] == [StorageError, StorageError]
-        assert not broker.group_topic.is_ready
+        assert not broker.offsets_topic.is_ready
         monkeypatch.undo()
-        await broker.group_topic.ensure()
+        await broker.offsets_topic.ensure()
         assert broker.commit("g", 1) == ErrorCode.NONE
 
     live(story)

@@ -8,7 +8,7 @@ from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 
 
 class Count:
-    """A registry's; it may be taken back."""
+    """The counter in the cluster metadata; it may be set back."""
 
     def __init__(self) -> None:
         self.first = 0
