@@ -5,6 +5,9 @@ same file name in `api/handlers/`. Requests of our own commands are rows of thei
 Source: org.apache.kafka.common.protocol.ApiKeys; the numbers in the schema files.
 """
 
+# ruff: noqa: E501
+# The table is wide, so that one API stays one line.
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,73 +15,21 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkalite.protocol.codec.schema import Message
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kafkalite.protocol.messages.cleaner import RUN_CLEANER_KEY, RunCleanerRequest, RunCleanerResponse
-from kafkalite.protocol.messages.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
-from kafkalite.protocol.messages.group_admin import (
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kafkalite.protocol.messages.group_membership import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kafkalite.protocol.messages.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetDeleteRequest,
-    OffsetDeleteResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-)
-from kafkalite.protocol.messages.list_offsets import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
-from kafkalite.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafkalite.protocol.messages.metadata import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafkalite.protocol.messages.produce import ProduceRequest, ProduceResponse
-from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from kafkalite.protocol.messages.reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from kafkalite.protocol.messages.topics import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
+from kafkalite.protocol.messages import (
+    api_versions,
+    cleaner,
+    configs,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    list_offsets,
+    log_dirs,
+    metadata,
+    produce,
+    producer_ids,
+    reassignments,
+    topics,
 )
 
 
@@ -93,38 +44,40 @@ class Api(NamedTuple):
     max_version: int
 
 
+# fmt: off
 _ROWS = (
-    Api(0, "Produce", ProduceRequest, ProduceResponse, 0, 11),
-    Api(1, "Fetch", FetchRequest, FetchResponse, 0, 17),
-    Api(2, "ListOffsets", ListOffsetsRequest, ListOffsetsResponse, 0, 9),
-    Api(3, "Metadata", MetadataRequest, MetadataResponse, 0, 12),
-    Api(8, "OffsetCommit", OffsetCommitRequest, OffsetCommitResponse, 0, 9),
-    Api(9, "OffsetFetch", OffsetFetchRequest, OffsetFetchResponse, 0, 9),
-    Api(10, "FindCoordinator", FindCoordinatorRequest, FindCoordinatorResponse, 0, 6),
-    Api(11, "JoinGroup", JoinGroupRequest, JoinGroupResponse, 0, 9),
-    Api(12, "Heartbeat", HeartbeatRequest, HeartbeatResponse, 0, 4),
-    Api(13, "LeaveGroup", LeaveGroupRequest, LeaveGroupResponse, 0, 5),
-    Api(14, "SyncGroup", SyncGroupRequest, SyncGroupResponse, 0, 5),
-    Api(15, "DescribeGroups", DescribeGroupsRequest, DescribeGroupsResponse, 0, 5),
-    Api(16, "ListGroups", ListGroupsRequest, ListGroupsResponse, 0, 5),
-    Api(18, "ApiVersions", ApiVersionsRequest, ApiVersionsResponse, 0, 4),
-    Api(19, "CreateTopics", CreateTopicsRequest, CreateTopicsResponse, 0, 7),
-    Api(20, "DeleteTopics", DeleteTopicsRequest, DeleteTopicsResponse, 0, 6),
-    Api(21, "DeleteRecords", DeleteRecordsRequest, DeleteRecordsResponse, 0, 2),
-    Api(22, "InitProducerId", InitProducerIdRequest, InitProducerIdResponse, 0, 5),
-    Api(23, "OffsetForLeaderEpoch", OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, 0, 4),
-    Api(32, "DescribeConfigs", DescribeConfigsRequest, DescribeConfigsResponse, 0, 4),
-    Api(33, "AlterConfigs", AlterConfigsRequest, AlterConfigsResponse, 0, 2),
-    Api(35, "DescribeLogDirs", DescribeLogDirsRequest, DescribeLogDirsResponse, 0, 4),
-    Api(37, "CreatePartitions", CreatePartitionsRequest, CreatePartitionsResponse, 0, 3),
-    Api(42, "DeleteGroups", DeleteGroupsRequest, DeleteGroupsResponse, 0, 2),
-    Api(44, "IncrementalAlterConfigs", IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, 0, 1),
-    Api(46, "ListPartitionReassignments", ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, 0, 0),
-    Api(47, "OffsetDelete", OffsetDeleteRequest, OffsetDeleteResponse, 0, 0),
-    Api(60, "DescribeCluster", DescribeClusterRequest, DescribeClusterResponse, 0, 1),
+    Api(0, "Produce", produce.ProduceRequest, produce.ProduceResponse, 0, 11),
+    Api(1, "Fetch", fetch.FetchRequest, fetch.FetchResponse, 0, 17),
+    Api(2, "ListOffsets", list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse, 0, 9),
+    Api(3, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 12),
+    Api(8, "OffsetCommit", group_offsets.OffsetCommitRequest, group_offsets.OffsetCommitResponse, 0, 9),
+    Api(9, "OffsetFetch", group_offsets.OffsetFetchRequest, group_offsets.OffsetFetchResponse, 0, 9),
+    Api(10, "FindCoordinator", group_admin.FindCoordinatorRequest, group_admin.FindCoordinatorResponse, 0, 6),
+    Api(11, "JoinGroup", group_membership.JoinGroupRequest, group_membership.JoinGroupResponse, 0, 9),
+    Api(12, "Heartbeat", group_membership.HeartbeatRequest, group_membership.HeartbeatResponse, 0, 4),
+    Api(13, "LeaveGroup", group_membership.LeaveGroupRequest, group_membership.LeaveGroupResponse, 0, 5),
+    Api(14, "SyncGroup", group_membership.SyncGroupRequest, group_membership.SyncGroupResponse, 0, 5),
+    Api(15, "DescribeGroups", group_admin.DescribeGroupsRequest, group_admin.DescribeGroupsResponse, 0, 5),
+    Api(16, "ListGroups", group_admin.ListGroupsRequest, group_admin.ListGroupsResponse, 0, 5),
+    Api(18, "ApiVersions", api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse, 0, 4),
+    Api(19, "CreateTopics", topics.CreateTopicsRequest, topics.CreateTopicsResponse, 0, 7),
+    Api(20, "DeleteTopics", topics.DeleteTopicsRequest, topics.DeleteTopicsResponse, 0, 6),
+    Api(21, "DeleteRecords", topics.DeleteRecordsRequest, topics.DeleteRecordsResponse, 0, 2),
+    Api(22, "InitProducerId", producer_ids.InitProducerIdRequest, producer_ids.InitProducerIdResponse, 0, 5),
+    Api(23, "OffsetForLeaderEpoch", list_offsets.OffsetForLeaderEpochRequest, list_offsets.OffsetForLeaderEpochResponse, 0, 4),
+    Api(32, "DescribeConfigs", configs.DescribeConfigsRequest, configs.DescribeConfigsResponse, 0, 4),
+    Api(33, "AlterConfigs", configs.AlterConfigsRequest, configs.AlterConfigsResponse, 0, 2),
+    Api(35, "DescribeLogDirs", log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, 0, 4),
+    Api(37, "CreatePartitions", topics.CreatePartitionsRequest, topics.CreatePartitionsResponse, 0, 3),
+    Api(42, "DeleteGroups", group_admin.DeleteGroupsRequest, group_admin.DeleteGroupsResponse, 0, 2),
+    Api(44, "IncrementalAlterConfigs", configs.IncrementalAlterConfigsRequest, configs.IncrementalAlterConfigsResponse, 0, 1),
+    Api(46, "ListPartitionReassignments", reassignments.ListPartitionReassignmentsRequest, reassignments.ListPartitionReassignmentsResponse, 0, 0),
+    Api(47, "OffsetDelete", group_offsets.OffsetDeleteRequest, group_offsets.OffsetDeleteResponse, 0, 0),
+    Api(60, "DescribeCluster", metadata.DescribeClusterRequest, metadata.DescribeClusterResponse, 0, 1),
 )
 
-_OWN_ROWS = (Api(RUN_CLEANER_KEY, "RunCleaner", RunCleanerRequest, RunCleanerResponse, 0, 0),)
+_OWN_ROWS = (Api(cleaner.RUN_CLEANER_KEY, "RunCleaner", cleaner.RunCleanerRequest, cleaner.RunCleanerResponse, 0, 0),)
+# fmt: on
 
 APIS: Mapping[int, Api] = MappingProxyType({row.key: row for row in _ROWS})
 """Kafka's APIs, which ApiVersions lists."""

@@ -1,11 +1,11 @@
-"""kazoo's connection thread, with our requests put in and bare answers taken out; no other module uses kazoo.
+"""kazoo's connection thread, with our requests put in and bare answers taken out; only `kazoo_handler` uses kazoo, too.
 
 kazoo gives connecting and reconnecting, the session, pings, and logging in. Its treatment of answers, watches and
 callbacks costs two more threads and knows neither MultiRead nor persistent watches; so requests go past its methods
 into its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it
 looks for watchers. This relies on `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
-`ConnectionHandler._connect`, `_read_watch_event`; and the verbs of its handlers. `KazooConnection` refuses a kazoo that
-lacks one.
+`ConnectionHandler._connect`, `_read_watch_event`; and the methods of its handlers (`kazoo_handler`). `KazooConnection`
+refuses a kazoo that lacks one.
 
     connection thread    on_state  on_watch_event(path)  Reply.set(answer)  on_end       each must return at once
     event loop           open  submit
@@ -14,14 +14,8 @@ lacks one.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
-import os
-import select
-import socket
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -69,13 +63,15 @@ class KazooConnection:
         from kazoo.client import KazooClient
         from kazoo.retry import KazooRetry
 
+        from kafkalite.zk.client.kazoo_handler import KazooHandler
+
         self._on_state = on_state
         self._on_watch_event = on_watch_event
         self._lock = threading.Lock()  # between a request that goes in and a connection that goes away
         self._closing = threading.Lock()
         self._is_open = False
         self.session_timeout_ms = settings.session_timeout_ms  # what the servers agreed to, once they have
-        self._handler = _handler(settings, on_end)
+        self._handler = KazooHandler(settings, on_end)
         retry = KazooRetry(max_tries=-1, delay=RETRY_DELAY_S, max_delay=RETRY_DELAY_MAX_S)
         sasl = settings.sasl
         self._log = _DebugLog(logger, {})
@@ -193,84 +189,3 @@ class _DebugLog(logging.LoggerAdapter[logging.Logger]):
 
     def warn(self, msg: object, *args: object, **kwargs: Any) -> None:
         self.log(logging.WARNING, msg, *args, **kwargs)
-
-
-def _handler(settings: ZooKeeperConfig, on_end: Callable[[], None]) -> Any:
-    """One of kazoo's handlers that has one thread and makes the sockets itself."""
-    from kazoo.handlers.threading import SequentialThreadingHandler
-
-    context = settings.tls.context() if settings.tls is not None else None
-    # kazoo would give one server that swallows packets the whole session timeout, and the session would be gone
-    connect_timeout_s = settings.session_timeout_ms / 1000 / (settings.servers.count(",") + 1)
-
-    class OneThread(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-        _socket: socket.socket | None = None
-        _hung_up = False
-
-        def start(self) -> None:
-            """No threads for callbacks: there are none."""
-
-        def stop(self) -> None:
-            pass
-
-        def select(
-            self, rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None
-        ) -> tuple[list[Any], list[Any], list[Any]]:
-            """select.select for any number of open files. kazoo's own makes an epoll each time, three for each message:
-            without them, and with fewer turns of the loop, 10,000 watch events take 0.3 s of CPU instead of 0.9."""
-            poll = select.poll()
-            for source in rlist:
-                poll.register(source, select.POLLIN)
-            for sink in wlist:
-                poll.register(sink, select.POLLOUT)
-            ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
-            return [s for s in rlist if s.fileno() in ready], [s for s in wlist if s.fileno() in ready], []
-
-        def spawn(self, func: Callable[[], None], *_: object, **__: object) -> threading.Thread:
-            def run() -> None:
-                try:
-                    func()
-                except Exception:
-                    logger.exception("ZooKeeper: the connection thread failed")
-                finally:
-                    on_end()
-
-            thread = threading.Thread(target=run, name="kafkalite-zookeeper", daemon=True)
-            thread.start()
-            return thread
-
-        def create_connection(self, address: Any, hostname: str, *_: object, **__: object) -> socket.socket:
-            connection = self._dial(address)
-            try:
-                connection.settimeout(connect_timeout_s)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if context is not None:
-                    self._socket = connection = context.wrap_socket(connection, server_hostname=hostname)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
-
-        def _dial(self, address: Any) -> socket.socket:
-            """Connects like `socket.create_connection`; `hang_up` ends it at once also where packets are swallowed."""
-            family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-            self._socket = connection = socket.socket(family, socket.SOCK_STREAM)
-            connection.setblocking(False)
-            code = connection.connect_ex(address)
-            deadline = time.monotonic() + connect_timeout_s
-            while code == errno.EINPROGRESS and not self._hung_up and time.monotonic() < deadline:
-                if self.select([], [connection], [], 0.1)[1]:
-                    code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if code or self._hung_up:
-                connection.close()
-                raise OSError(code, os.strerror(code))
-            return connection
-
-        def hang_up(self) -> None:
-            """End the present connection, from any thread."""
-            self._hung_up = True
-            if self._socket is not None:
-                with contextlib.suppress(OSError):  # it has ended by itself
-                    self._socket.shutdown(socket.SHUT_RDWR)
-
-    return OneThread()

@@ -1,10 +1,10 @@
 """A session with ZooKeeper, as the event loop sees it: reads, writes and watches that never block.
 
-kazoo is used by `kazoo_connection` alone. From its thread come answers, paths that changed and states of the
-connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change` has
-told of a write before the write returns, and of any change that a read shows before the read returns. While there is no
-connection nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the connection
-goes, at the latest after the session timeout.
+Only `kazoo_connection` and `kazoo_handler` use kazoo. From their thread come answers, paths that changed and states of
+the connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change`
+has told of a write before the write returns, and of any change that a read shows before the read returns. While there
+is no connection nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the
+connection goes, at the latest after the session timeout.
 
     CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED with a new session
 
