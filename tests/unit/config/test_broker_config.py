@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.known_properties import KNOWN
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.config.properties import annotated, parse_properties, read_environment, read_properties
-from kafkalite.config.settings import INT_MAX, LONG_MAX, ConfigSource, ConfigType
+from kafkalite.config.properties import parse_properties
+from kafkalite.config.settings import LONG_MAX
 from kafkalite.config.topic_config import TopicConfig
 from tests.support.places import ROOT
 
@@ -215,85 +215,6 @@ def test_listeners_of_every_shape():
     assert config.max_connections_per_ip_overrides == {"127.0.0.1": 200, "::1": 5}
 
 
-def test_a_topics_default_is_the_first_synonym_that_is_set():
-    assert TopicConfig.build({}, load(**{"log.retention.hours": 1})).retention_ms == 3_600_000
-    assert TopicConfig.build({}, load(**{"log.retention.hours": 1, "log.retention.minutes": 2})).retention_ms == 120_000
-    assert TopicConfig.build({}, load(**{"log.retention.minutes": 2, "log.retention.ms": 3})).retention_ms == 3
-    assert TopicConfig.build({}, load(**{"log.retention.hours": -1})).retention_ms == -1
-    assert TopicConfig.build({"retention.ms": "9"}, load(**{"log.retention.ms": 3})).retention_ms == 9
-    assert (
-        TopicConfig.build({}, load(**{"log.roll.hours": 2, "log.roll.jitter.hours": 1})).segment_jitter_ms == 3_600_000
-    )
-    assert TopicConfig.build({}, load(**{"log.flush.scheduler.interval.ms": 7})).flush_ms == 7
-    limited = TopicConfig.build(
-        {"message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "6"}, load()
-    )
-    assert (limited.message_timestamp_before_max_ms, limited.message_timestamp_after_max_ms) == (5, 6)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("retention.ms", "soon", "Invalid value 'soon' for retention.ms: must be an integer of at least -1"),
-        ("retention.millis", "5", "Unknown topic config name: 'retention.millis'"),
-        (
-            "min.insync.replicas",
-            "0",
-            "Invalid value '0' for min.insync.replicas: must be an integer from 1 to 2147483647",
-        ),
-        ("remote.storage.enable", "true", "remote.storage.enable can only be false: there is no tiered storage here"),
-        ("max.compaction.lag.ms", "1", None),
-    ],
-)
-def test_a_topics_bad_setting_is_refused_with_the_reason(name, value, message):
-    with pytest.raises(KafkaError) as caught:
-        TopicConfig.check({name: value, "min.compaction.lag.ms": "2"}, load())
-    assert caught.value.code is ErrorCode.INVALID_CONFIG
-    assert message is None or caught.value.message == message
-
-
-def test_settings_of_kafka_that_have_no_effect_are_taken_for_topics():
-    given = {"message.format.version": "3.0-IV1", "remote.storage.enable": "false", "local.retention.ms": "-2"}
-    assert TopicConfig.build(given, load()) == TopicConfig()
-
-
-def test_describing_tells_where_a_value_comes_from_as_kafka_does():
-    static = {"log.retention.ms": "5", "compression.type": "zstd"}
-    broker = BrokerConfig.load(static, {"compression.type": "lz4"}, {"compression.type": "gzip"})
-    entries = {entry.name: entry for entry in TopicConfig.describe({"cleanup.policy": "compact , delete"}, broker)}
-    policy = entries["cleanup.policy"]
-    assert (policy.value, policy.source, policy.type) == (
-        "compact,delete",
-        ConfigSource.DYNAMIC_TOPIC_CONFIG,
-        ConfigType.LIST,
-    )
-    assert [tuple(each) for each in policy.synonyms] == [
-        ("cleanup.policy", "compact,delete", 1),
-        ("log.cleanup.policy", "delete", 5),
-    ]
-    assert [tuple(each) for each in entries["retention.ms"].synonyms] == [
-        ("log.retention.ms", "5", 4),
-        ("log.retention.hours", "168", 5),
-    ]
-    assert [each.source for each in entries["compression.type"].synonyms] == [2, 3, 4, 5]
-    assert entries["compression.type"].value == "lz4"
-    # Kafka names no source for segment.ms while only log.roll.hours has a value
-    assert (entries["segment.ms"].value, entries["segment.ms"].is_default, entries["segment.ms"].synonyms) == (
-        "604800000",
-        True,
-        (),
-    )
-    assert not any(entry.read_only or entry.sensitive for entry in entries.values())
-    assert len(entries) == len(TopicConfig.settings)
-
-    of_broker = {entry.name: entry for entry in broker.describe()}
-    assert of_broker["listeners"].value == "PLAINTEXT://127.0.0.1:9092" and of_broker["listeners"].read_only
-    assert of_broker["compression.type"].source is ConfigSource.DYNAMIC_BROKER_CONFIG
-    assert not of_broker["compression.type"].read_only
-    assert of_broker["log.roll.ms"].value is None
-    assert of_broker["max.connections"].value == str(INT_MAX)
-
-
 def test_a_configuration_does_not_change():
     config = TopicConfig(segment_bytes=100)
     with pytest.raises(AttributeError):
@@ -306,54 +227,6 @@ def test_a_configuration_does_not_change():
         TopicConfig(segment_byte=1)
 
 
-def test_java_properties_with_every_trick(tmp_path):
-    text = (
-        "# comment\n  ! comment\n\n"
-        "plain=value with spaces \n"
-        "colon : x\r\n"
-        "blank   y=z\n"
-        "long=one,\\\n    two,\\\r\n\t three\n"
-        "path=C:\\\\tmp\\t\\u00e9\\ud83d\\ude00\n"
-        "odd\\ na\\:me\\=1=v\n"
-        "empty\n"
-        "plain2==\n"
-        "twice=1\ntwice=2\n"
-        "end=goes on\\"
-    )
-    expected = {
-        "plain": "value with spaces ",
-        "colon": "x",
-        "blank": "y=z",
-        "long": "one,two,three",
-        "path": "C:\\tmp\té😀",
-        "odd na:me=1": "v",
-        "empty": "",
-        "plain2": "=",
-        "twice": "2",
-        "end": "goes on",
-    }
-    assert parse_properties(text) == expected
-    file = tmp_path / "p"
-    file.write_bytes("name=é".encode("latin-1"))
-    assert read_properties(str(file)) == {"name": "é"}
-    file.write_text("ok=1\nbad=\\u12\n")
-    with pytest.raises(ConfigError, match=r"p: line 2: \\u needs four hexadecimal digits$"):
-        read_properties(str(file))
-    with pytest.raises(ConfigError, match=r"cannot read the configuration .*: No such file or directory"):
-        read_properties(str(tmp_path / "none"))
-
-
-@given(st.text())
-def test_any_text_is_properties_or_a_plain_fault(text):
-    try:
-        found = parse_properties(text)
-    except ValueError as fault:
-        assert "line" in str(fault)
-    else:
-        for name, value in found.items():
-            (name + value).encode()
-
-
 @given(st.sampled_from(sorted(s.name for s in BrokerConfig.settings)), st.text(max_size=30))
 def test_any_value_is_taken_or_refused_in_one_line(name, value):
     try:
@@ -363,31 +236,6 @@ def test_any_value_is_taken_or_refused_in_one_line(name, value):
     else:
         assert TopicConfig.build({}, config) is not None
         assert len(config.describe()) == len(BrokerConfig.settings)
-
-
-def test_the_environment_speaks_as_in_kafkas_image():
-    environment = {
-        "KAFKA_LOG_SEGMENT_BYTES": "1",
-        "KAFKA_SOME__NAME_WITH___DASH": "2",
-        "KAFKA_HEAP_OPTS": "-Xmx1g",
-        "KAFKA_JMX_PORT": "9",
-        "KAFKA_LOG4J_ROOT_LOGLEVEL": "INFO",
-        "KAFKA_VERSION": "3.9",
-        "KAFKA_": "x",
-        "HOME": "/root",
-    }
-    assert read_environment(environment) == {"log.segment.bytes": "1", "some_name.with-dash": "2"}
-
-
-def test_the_annotated_file_is_the_table():
-    text = (ROOT / "config" / "server.properties").read_text()
-    assert text == annotated(BrokerConfig.settings), "run: python -m kafkalite config > config/server.properties"
-    config = BrokerConfig.load(parse_properties(text))
-    assert config.warnings == ()
-    changed = {name for name, value in config.values().items() if value != getattr(BrokerConfig(), name)}
-    assert changed == {"log_dirs", "group_initial_rebalance_delay_ms"}
-    uncommented = parse_properties(text.replace("\n#", "\n"))
-    assert {s.name for s in BrokerConfig.settings} <= uncommented.keys()
 
 
 def test_configuration_is_light_to_import():
