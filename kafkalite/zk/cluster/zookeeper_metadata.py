@@ -45,7 +45,7 @@ _CHANGE_TIMEOUT_MS = 30_000  # for the controller to carry out what was written;
 PathListener = Callable[[Iterable[str]], None]
 
 
-class ZooKeeperMetadata(ClusterMetadata):
+class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, of which the interface has 23
     """See the module. `data_dirs` are this broker's directories, locked: the first has the file of its sessions.
 
     `broker_id` -1 is taken from ZooKeeper's count at the start, above `reserved_broker_max_id`. `cluster_id` is that of
