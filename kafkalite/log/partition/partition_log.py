@@ -185,9 +185,9 @@ class PartitionLog:
         except OSError as error:
             raise self._location.refusal(f"cannot append to {self._location.name}", error) from error
         if trusted and (attributes & CONTROL or count != delta + 1):
-            segment.record_count += count - delta - 1
+            segment.tally.record_count += count - delta - 1
             if attributes & CONTROL:
-                segment.control_record_count += count
+                segment.tally.control_record_count += count
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms)
         self.end_offset = last_offset + 1

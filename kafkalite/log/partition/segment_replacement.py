@@ -167,7 +167,7 @@ class SegmentReplacement:
         segment = segments.new_segment(cleaned.base_offset, now_ms, cleaned.size_bytes, suffix=SWAP)
         segment.max_timestamp_ms = cleaned.max_timestamp_ms
         segment.max_timestamp_offset = cleaned.max_timestamp_offset
-        segment.add_counted(cleaned.record_count, cleaned.control_record_count)
+        segment.tally.add_counted(cleaned.record_count, cleaned.control_record_count)
         return segment
 
     def _retire_sources(self, error: Exception | None) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from kafkalite.common.errors import Malformed
 from kafkalite.log.segment.file_batches import is_intact
 from kafkalite.log.segment.segment import RELATIVE_OFFSET_MAX, Segment
+from kafkalite.log.segment.segment_rebuild import SegmentRebuild, rewrite_content, was_sealed
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import FAILED_SYNC
@@ -128,7 +129,7 @@ class LogRecovery:
         good = 0
         next_offset = max(self.end_offset, segment.base_offset)
         fault = ""
-        segment.begin_rebuild()
+        rebuild = SegmentRebuild(segment)
         segment.txn_index.reset()
         self.rewritten += segment.files()
         try:
@@ -136,7 +137,7 @@ class LogRecovery:
                 _check_offsets(segment, position, header, next_offset)
                 if not is_intact(header, batch):
                     raise Malformed(f"the checksum of the batch at position {position} is wrong")
-                segment.reindex(position, header)
+                rebuild.add(position, header)
                 aborted = producers.apply(header, batch)
                 if aborted is not None:
                     segment.txn_index.append(aborted)
@@ -146,9 +147,9 @@ class LogRecovery:
                 good = position + header.size_bytes
         except Malformed as error:
             fault = str(error)
-        segment.end_rebuild(good)
+        rebuild.finish(good)
         if self._writes_again:
-            segment.write_again(good)
+            rewrite_content(self._files, segment.path, good)
         if good < size:
             logger.warning("%s: %s; cut off the last %d of %d bytes", segment.path, fault, size - good, size)
         self.end_offset = next_offset
@@ -193,26 +194,26 @@ class LogRecovery:
             return False
         finally:
             segment.close_writer()
-        return segment.was_sealed() and (end_offset == upto or (self._has_gaps and end_offset < upto))
+        return was_sealed(segment) and (end_offset == upto or (self._has_gaps and end_offset < upto))
 
     def _rebuild_indexes(self, segment: Segment) -> None:
         """Builds the sparse indexes of a segment again and waits for the disk: the next start will not check them.
 
         Its batches are not in doubt, but preallocated zeros may follow.
         """
-        segment.begin_rebuild()
+        rebuild = SegmentRebuild(segment)
         next_offset = segment.base_offset
         good = 0
         try:
             for position, header, _ in segment.iter_batches():
                 _check_offsets(segment, position, header, next_offset)
-                segment.reindex(position, header)
+                rebuild.add(position, header)
                 next_offset = header.last_offset + 1
                 good = position + header.size_bytes
         except Malformed as error:
             logger.warning("%s is indexed up to where %s", segment.path, error)
         behind = next((other.base_offset for other in self._segments if other.base_offset > segment.base_offset), -1)
-        segment.end_rebuild(good if next_offset == behind else segment.size_bytes)
+        rebuild.finish(good if next_offset == behind else segment.size_bytes)
         self._files.sync_all([*segment.files(), self._directory])
 
     # producers and leader epochs

@@ -156,10 +156,9 @@ class RecordCounts:
     def _live(self, segment: Segment, end_offset: int, start_offset: int) -> Tally | None:
         if end_offset <= start_offset:
             return Tally(0, 0)
-        if segment.uncounted_bytes:
+        if segment.tally.uncounted_bytes:
             return None
-        control_records = segment.control_record_count
-        records = segment.record_count - control_records
+        records, control_records = segment.tally.counted
         if segment.base_offset < start_offset:
             below = self._below
             if below is None or below[0] != start_offset or below[1] is not segment:
@@ -171,7 +170,7 @@ class RecordCounts:
         """Adds the records appended since the last call to the count of the active segment. Every offset appended here
         is one record, so appends count nothing (0.05 us each instead of 0.2), but for markers and batches with holes,
         which the append adds itself."""
-        active.record_count += end_offset - self.counted_to
+        active.tally.record_count += end_offset - self.counted_to
         self.counted_to = end_offset
 
     def cut(self) -> None:
@@ -199,7 +198,7 @@ class RecordCounts:
         for at, segment in enumerate(segments):
             if segment.base_offset in self._lost or _end_of(segments, at, end_offset) <= start_offset:
                 continue
-            if segment.uncounted_bytes:
+            if segment.tally.uncounted_bytes:
                 unknown.append(segment)
             if segment.base_offset < start_offset:
                 below = self._below
@@ -229,9 +228,11 @@ class RecordCounts:
     def _take(self, look: _Look, segments: Sequence[Segment]) -> None:
         active = segments[-1]
         for segment, upto_bytes, tally, was_noted in look.found:
-            if segment.is_in_place and segment.uncounted_bytes == upto_bytes:  # and nobody has found it out before
-                segment.add_counted(tally.records + tally.control_records, tally.control_records)
-                segment.is_noted = was_noted and segment is not active
+            if (
+                segment.is_in_place and segment.tally.uncounted_bytes == upto_bytes
+            ):  # and nobody has found it out before
+                segment.tally.add_counted(tally.records + tally.control_records, tally.control_records)
+                segment.tally.is_noted = was_noted and segment is not active
         if look.straddling is not None and look.below is not None:
             self._below = look.start_offset, look.straddling, look.below
         self._lost.update(look.lost)
@@ -247,21 +248,19 @@ class RecordCounts:
         entries = []
         sealed = segments if all_are_sealed else segments[:-1]
         for segment in sealed:
-            if segment.is_noted or not segment.size_bytes or not segment.is_in_place:
+            if segment.tally.is_noted or not segment.size_bytes or not segment.is_in_place:
                 continue
-            if segment.uncounted_bytes and segment.identity is not None:
+            if segment.tally.uncounted_bytes and segment.tally.identity is not None:
                 self._look_up(segment)
-            if segment.uncounted_bytes:
+            if segment.tally.uncounted_bytes:
                 continue
             try:
                 identity = identity_of(os.stat(segment.path))
             except OSError:
                 continue  # it was removed, and its numbers with it
             if identity.size_bytes == segment.size_bytes:
-                control_records = segment.control_record_count
-                tally = Tally(segment.record_count - control_records, control_records)
-                entries.append(encode_entry(segment.base_offset, identity, tally))
-                segment.is_noted = True
+                entries.append(encode_entry(segment.base_offset, identity, segment.tally.counted))
+                segment.tally.is_noted = True
         if not entries:
             return
         try:
@@ -272,9 +271,9 @@ class RecordCounts:
     def _look_up(self, segment: Segment) -> None:
         """It has grown since the start, and nobody has asked for its numbers: is what it began with noted?"""
         noted = read_noted(self._files, self._directory).get(segment.base_offset)
-        if noted is not None and noted[0] == segment.identity:
-            segment.add_counted(noted[1].records + noted[1].control_records, noted[1].control_records)
-        segment.identity = None
+        if noted is not None and noted[0] == segment.tally.identity:
+            segment.tally.add_counted(noted[1].records + noted[1].control_records, noted[1].control_records)
+        segment.tally.identity = None
 
 
 class _Look:
@@ -296,7 +295,9 @@ class _Look:
         self.lost: list[int] = []
         self._files = files
         self._directory = directory
-        self._unknown = [(segment, segment.path, segment.uncounted_bytes, segment.identity) for segment in unknown]
+        self._unknown = [
+            (segment, segment.path, segment.tally.uncounted_bytes, segment.tally.identity) for segment in unknown
+        ]
         self._straddling = None if straddling is None else (straddling.path, straddling.size_bytes)
         self._is_stopped = is_stopped
         self._only_noted = only_noted

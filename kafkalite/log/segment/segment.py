@@ -1,12 +1,12 @@
-"""A stretch of the log: one file of batches with its indexes, all named by the first offset.
+"""A segment: one file of batches with its indexes, all named by the first offset.
 
     <base>.log        batches back to back        <base>.timeindex  timestamp -> offset, sparse
     <base>.index      offset -> position, sparse  <base>.txnindex   aborted transactions, only if there are any
 
-The active segment grows: an append is one pwrite at `size_bytes`, which is moved on only when every byte was taken, so
-memory follows the disk. A sealed segment never changes. Files are opened when needed and let go when others need the
-descriptors more (`OpenSegments`). The last few appends are also remembered with their positions: who reads at the end,
-as most do, is answered without a look at the index or the file.
+The active segment grows: an append is one pwrite at `size_bytes`, which moves only when every byte was written, so
+memory follows the disk. A sealed segment never changes. Files are opened when needed and released when other segments
+need the descriptors more (`DescriptorCache`). The latest appends are also kept in memory with their positions, so reads
+at the end, the most frequent ones, touch neither index nor file.
 Source: org.apache.kafka.storage.internals.log.LogSegment, org.apache.kafka.common.record.FileRecords.
 """
 
@@ -22,12 +22,12 @@ from collections.abc import Iterator
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.log.index.mapped_index import MappedIndex
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
 from kafkalite.log.segment.file_batches import iter_batches, iter_headers
-from kafkalite.log.segment.record_count_file import Identity, identity_of
+from kafkalite.log.segment.record_count_file import identity_of
+from kafkalite.log.segment.segment_tally import SegmentTally
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
@@ -38,30 +38,24 @@ logger = logging.getLogger(__name__)
 NEVER = (1 << 63) - 1
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 
-_COPY_BYTES = 1 << 20
 _TAIL_MAX = 256  # appends remembered; half of them are dropped at a time
 
 
 class Segment:
-    """Fields, beyond those the names of which say it:
-
-    `fd` the .log file open for appending, -1 while it is not. `max_timestamp_ms` is the latest in the segment and
-    `max_timestamp_offset` the last offset of the first batch that carries it; -2 and -1 until somebody had to know.
+    """Fields: `fd` is the .log file open for appending, else -1. `max_timestamp_ms` is the latest in the segment and
+    `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are looked up.
     `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a later timestamp, a later time of day or a higher
     last offset begins a new segment. `roll_offset` is -1 when an index is full.
-    `record_count` records, of which `control_record_count` are transactions' markers, stand behind the first
-    `uncounted_bytes`; `identity` is the file's from before anything was appended to those. `is_noted`: the counts stand
-    in the file that `record_counts` keeps.
+
     Invariant: `size_bytes` bytes of the file are whole batches, but for a torn end that recovery has not seen yet.
     """
 
     __slots__ = (
         "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
-        "_rebuilt_bytes", "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes",
-        "base_offset", "control_record_count", "created_ms", "directory", "fd", "file", "identity",
-        "index_interval_bytes", "is_noted", "max_timestamp_ms", "max_timestamp_offset", "offset_index",
-        "path", "record_count", "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from",
-        "time_index", "txn_index", "uncounted_bytes", "used",
+        "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes", "base_offset", "created_ms", "directory",
+        "fd", "file", "index_interval_bytes", "max_timestamp_ms", "max_timestamp_offset", "offset_index", "path",
+        "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "tally", "time_index",
+        "txn_index", "used",
     )  # fmt: skip
 
     def __init__(
@@ -74,11 +68,7 @@ class Segment:
         self.path = stem + LOG + suffix
         self.base_offset = base_offset
         self.size_bytes = size_bytes
-        self.record_count = self.control_record_count = 0
-        self.uncounted_bytes = size_bytes
-        self.identity: Identity | None = None
-        self.is_noted = False
-        self._rebuilt_bytes = 0
+        self.tally = SegmentTally(size_bytes)
         self.created_ms = now_ms
         self.offset_index = OffsetIndex(stem + OFFSET_INDEX + suffix, base_offset, config.segment_index_bytes, files)
         self.time_index = TimeIndex(stem + TIME_INDEX + suffix, base_offset, config.segment_index_bytes, files)
@@ -119,7 +109,7 @@ class Segment:
         return segment
 
     def make_files(self, config: TopicConfig) -> None:
-        """The empty files of a new segment, whatever was there. Raises OSError; some of them may be there then."""
+        """Creates the files, empty. Raises OSError; some of them may exist then."""
         for path in (self.path, self.offset_index.path, self.time_index.path):
             self._files.create_empty(path)
         if config.preallocate:
@@ -137,7 +127,7 @@ class Segment:
     def append(
         self, records: memoryview, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> None:
-        """Write `size` bytes, one batch that is stamped already. Raises OSError; then nothing has changed.
+        """Writes `size` bytes, one stamped batch. Raises OSError; then nothing has changed.
 
         The segment must be open for appending (`fd` >= 0).
         """
@@ -181,7 +171,7 @@ class Segment:
                 self._indexed_timestamp_ms = timestamp_ms
             self.offset_index.append(last_offset, position)
         except OSError as error:
-            # the records are on the disk; the next append tries again
+            # the records are written; the next append tries again
             logger.warning("no index entry for %s: %s", self.path, error)
             return False
         finally:
@@ -202,11 +192,12 @@ class Segment:
             logger.warning("%s has a torn end behind %d bytes: %s", self.path, self.size_bytes, error)
 
     def open_for_append(self) -> None:
-        """Open the file and map the indexes, preallocated. Raises OSError."""
+        """Opens the file and maps the indexes, preallocated. Raises OSError."""
         self._refuse_if_closed()
         file = self._files.open_file(self.path, os.O_RDWR)
-        if self.uncounted_bytes and self.uncounted_bytes == self.size_bytes and self.identity is None:
-            self.identity = identity_of(os.fstat(file.fd))
+        tally = self.tally
+        if tally.uncounted_bytes and tally.uncounted_bytes == self.size_bytes and tally.identity is None:
+            tally.identity = identity_of(os.fstat(file.fd))
         self._preallocated = True
         self.offset_index.open_writable()
         self.time_index.open_writable()
@@ -221,7 +212,7 @@ class Segment:
         self._files.descriptors.add(self)
 
     def set_roll_age(self, age_ms: int) -> None:
-        """How long the segment may go on: `age_ms` less its jitter, from its first batch's time on."""
+        """Lets the segment grow for `age_ms` less its jitter, counted from the time of its first batch."""
         self._roll_age_ms = age_ms
         self.roll_timestamp_ms = self.roll_wall_ms = NEVER
         if not self.size_bytes or self._first_timestamp_ms == -2:
@@ -232,7 +223,7 @@ class Segment:
             self.roll_wall_ms = self.created_ms + age_ms - self._jitter_ms
 
     def seal(self) -> None:
-        """No more appends: put the largest timestamp into the time index and cut every file to its size.
+        """Ends the appends: adds the largest timestamp to the time index and cuts every file to its size.
 
         Raises OSError; the segment can still be appended to then.
         """
@@ -250,36 +241,25 @@ class Segment:
         self.time_index.trim()
         self._preallocated = False
 
-    def was_sealed(self) -> bool:
-        """Whether the disk says that `seal` came to its end: its last step cuts the time index. Raises OSError.
-
-        Nobody may have waited for the disk then, so what is in the indexes has to be possible too.
-        """
-        return (
-            self.time_index.ends_in_an_entry()
-            and self.time_index.is_possible(self.size_bytes)
-            and self.offset_index.is_possible(self.size_bytes)
-        )
-
     @property
     def is_touched(self) -> bool:
         """Whether it was opened for appending since its files were last in their final form."""
         return self._preallocated
 
     def abandon(self) -> None:
-        """Give everything back as it is; the files stay as a killed process would leave them."""
+        """Closes the segment for good; the files stay as a killed process would leave them."""
         self._closed = True
         self.close_writer()
 
     def close_writer(self) -> None:
-        """Give everything back until it is needed again: nobody asks for this segment now."""
+        """Gives the descriptors back until they are needed again."""
         self.release()
         self._files.descriptors.remove(self)
 
     def release(self) -> None:
-        """As `rest`, on the demand of the one who counts the descriptors."""
+        """As `close_writer`, called by the descriptor cache."""
         self.fd = -1
-        self.file = None  # whoever still sends from it keeps it open
+        self.file = None  # a region that is being sent keeps it open
         self.offset_index.release()
         self.time_index.release()
 
@@ -343,7 +323,7 @@ class Segment:
         yield from iter_batches(file.fd, position, self.size_bytes if end is None else end)
 
     def next_offset(self) -> int:
-        """The offset behind the last batch, found from the last index entry on. Raises Malformed and OSError."""
+        """The offset behind the last batch, searched from the last index entry on. Raises Malformed, OSError."""
         if not self.size_bytes:
             return self.base_offset
         position = self.offset_index.last()[1]
@@ -364,7 +344,7 @@ class Segment:
     def first_timestamp_ms(self) -> int:
         """The largest of the first batch; -1 without one. Raises OSError."""
         if self._first_timestamp_ms == -2:
-            fd = self._files.open(self.path, os.O_RDONLY)  # one look at a segment that nobody reads
+            fd = self._files.open(self.path, os.O_RDONLY)  # not worth a place in the descriptor cache
             try:
                 self._first_timestamp_ms = self._read_first_timestamp(fd)
             finally:
@@ -376,16 +356,11 @@ class Segment:
         self._look_up_max_timestamp()
         return self.max_timestamp_ms, self.max_timestamp_offset
 
-    def position_before(self, timestamp_ms: int, start_offset: int) -> int:
-        """A position before which nothing is as late as `timestamp_ms` and from `start_offset` on. Raises OSError."""
-        offset = self.time_index.offset_before(timestamp_ms)
-        return self.offset_index.position_of(max(offset, start_offset))
-
     def _look_up_max_timestamp(self) -> None:
         if self.max_timestamp_ms == -2:
             self._know_max_timestamp()
             if self.file is None:
-                self.time_index.release()  # a descriptor that nobody counts
+                self.time_index.release()  # the descriptor cache does not know it
 
     def _know_max_timestamp(self) -> None:
         if self.max_timestamp_ms == -2:
@@ -399,66 +374,36 @@ class Segment:
             return -1
         return header.max_timestamp
 
-    # after an unclean stop
+    # rebuilding the indexes (`segment_rebuild`)
 
-    def begin_rebuild(self) -> None:
-        """Empty the sparse indexes; `reindex` fills them again. Raises OSError."""
+    def reset_indexes(self) -> None:
+        """Empties the sparse indexes. Raises OSError."""
         self.release()
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._unindexed_bytes = 0
-        self._rebuilt_bytes = self.record_count = self.control_record_count = self.uncounted_bytes = 0
-        self.identity = None
-        self.is_noted = False
-        if self.size_bytes:  # else nothing comes, and the files have their final form
-            self.open_for_append()
 
-    def write_again(self, size_bytes: int) -> None:
-        """Write the first `size_bytes` once more, as they are: then the next fsync takes them along. Raises OSError."""
-        files = self._files
-        fd = files.open(self.path, os.O_RDWR)
-        try:
-            for position in range(0, size_bytes, _COPY_BYTES):
-                files.write_fully(fd, files.pread(fd, min(_COPY_BYTES, size_bytes - position), position), position)
-        finally:
-            files.close(fd)
-
-    def reindex(self, position: int, header: BatchHeader) -> None:
-        """Index a batch that already stands at `position`, by the same rule as an append."""
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """Indexes a batch that stands at `position` already, by the rule of an append."""
         if header.max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
             self._unindexed_bytes = 0
         self._unindexed_bytes += header.size_bytes
-        self._rebuilt_bytes = position + header.size_bytes
-        if header.record_count < 0:
-            self.uncounted_bytes = NEVER  # who counts has to unpack it
-        self.record_count += header.record_count
-        if header.is_control:
-            self.control_record_count += header.record_count
 
-    def end_rebuild(self, size_bytes: int) -> None:
-        """The first `size_bytes` are good: cut the rest off, and seal. Raises OSError."""
-        self.size_bytes = size_bytes
-        if self.uncounted_bytes or size_bytes != self._rebuilt_bytes:
-            self.forget_counts()
-        self.seal()
+    def forget_first_timestamp(self) -> None:
+        """Has it read from the file again when it is needed."""
         self._first_timestamp_ms = -2
-        self.close_writer()
 
     # cutting
 
-    def truncate_to(self, offset: int) -> int:
-        """Drop the batches that reach `offset`, and their index entries; how many bytes went. Raises OSError."""
+    def truncate_to(self, offset: int) -> None:
+        """Drops the batches that reach `offset`, and their index entries. Raises OSError."""
         found = self.find(offset)
         if found is None:
-            return 0
-        return self.cut(found[0], offset)
-
-    def cut(self, position: int, offset: int) -> int:
-        """Drop everything from `position` on, where `offset` would come next; how many bytes went. Raises OSError."""
-        cut_bytes = self.size_bytes - position
+            return
+        position = found[0]
         self.release()
         self._files.truncate_path(self.path, position)
         self.size_bytes = position
@@ -469,7 +414,7 @@ class Segment:
         self._tail_positions.clear()
         self.tail_from = NEVER
         self._unindexed_bytes = 0
-        self.forget_counts()
+        self.tally.forget(position)
         if not position:
             self._first_timestamp_ms = -1
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
@@ -478,48 +423,20 @@ class Segment:
             if header.max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         self._preallocated = True  # so that sealing writes the last time index entry
-        return cut_bytes
-
-    # counting
-
-    def add_counted(self, record_count: int, control_record_count: int) -> None:
-        """So many records are in what was not counted until now."""
-        self.record_count += record_count
-        self.control_record_count += control_record_count
-        self.uncounted_bytes = 0
-        self.identity = None
-
-    def forget_counts(self) -> None:
-        """Nothing is known of what is in the file now."""
-        self.record_count = self.control_record_count = 0
-        self.uncounted_bytes = self.size_bytes
-        self.identity = None
-        self.is_noted = False
 
     # its files
-
-    def index_bytes(self) -> int:
-        """Of the .index file, 0 without one. Raises OSError."""
-        return _size_of(self.offset_index)
-
-    def time_index_bytes(self) -> int:
-        return _size_of(self.time_index)
-
-    def modified_ns(self) -> int:
-        """When the .log was last written. Raises OSError."""
-        return os.stat(self.path).st_mtime_ns
 
     def files(self) -> list[str]:
         """The paths of its files; the .txnindex may not exist."""
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def rename(self, before: str, after: str) -> list[str]:
-        """Let the names of its files end in `after` instead of `before`; the new paths. Raises OSError; what was
-        renamed has its new name then, and trying again goes on from there."""
+        """Replaces the suffix `before` of its files by `after`; the new paths. Raises OSError; the files renamed so far
+        keep their new names then, and a second try goes on from there."""
         renamed = []
         for part in (self, self.offset_index, self.time_index, self.txn_index):
             if not part.path.endswith(before) or (after and part.path.endswith(after)):
-                continue  # done before
+                continue  # renamed by an earlier try
             path = part.path.removesuffix(before) + after
             with contextlib.suppress(FileNotFoundError):
                 self._files.rename(part.path, path)
@@ -529,7 +446,7 @@ class Segment:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether its files are those that a start would take for it: it is part of the log, and not on the move."""
+        """Whether its files have their final names: it is part of the log, neither closed nor being replaced."""
         return not self._closed and self.path.endswith(LOG)
 
     def delete_files(self) -> None:
@@ -541,10 +458,3 @@ class Segment:
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, f"{self.path} is closed")
-
-
-def _size_of(index: MappedIndex) -> int:
-    try:
-        return os.stat(index.path).st_size
-    except FileNotFoundError:
-        return 0

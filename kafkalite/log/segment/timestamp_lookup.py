@@ -108,7 +108,9 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offs
     for segment in segments:
         if segment.largest_timestamp_ms() < timestamp_ms:
             continue
-        position = segment.position_before(timestamp_ms, start_offset)
+        # nothing before this position is as late as `timestamp_ms` and at or past `start_offset`
+        before = segment.time_index.offset_before(timestamp_ms)
+        position = segment.offset_index.position_of(max(before, start_offset))
         # what it has of that time may have been deleted with the records before the start: then the next one has it
         yield _first_from(segment.open_file(), position, segment.size_bytes, timestamp_ms, start_offset)
 

@@ -17,6 +17,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.segment_rebuild import SegmentRebuild
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import build_set
@@ -248,10 +249,10 @@ class RandomLog:
             files.write_fully(fd, bytes(data))
             files.close(fd)
             segment.size_bytes = len(data)
-            segment.begin_rebuild()
+            rebuild = SegmentRebuild(segment)
             for position, header, _ in segment.iter_batches():
-                segment.reindex(position, header)
-            segment.end_rebuild(len(data))
+                rebuild.add(position, header)
+            rebuild.finish(len(data))
             upto = min((other for other in self.logs if other > base), default=self.end_offset)
             for txn in self.aborted:
                 if base <= txn.last_offset < upto:
