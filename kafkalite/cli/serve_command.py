@@ -10,11 +10,17 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from kafkalite.server.broker import Broker
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -134,32 +140,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | None = None) -> None:
-    """`lifeline`: a pipe that nobody writes to; the process at its other end is to stop this broker, also by ending."""
     import asyncio
     import gc
-    import signal
-    from pathlib import Path
 
     from kafkalite.server.broker import Broker
 
-    loop = asyncio.get_running_loop()
-    stop_wanted = asyncio.Event()
-
-    def on_signal() -> None:
-        stop_wanted.set()
-        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the process as it is
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    if lifeline is not None:
-
-        def on_end() -> None:
-            loop.remove_reader(lifeline)
-            stop_wanted.set()
-
-        loop.add_reader(lifeline, on_end)
+    stop_wanted = _stop_event(lifeline)
     broker = Broker(config=config, adopt=adopts)
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(stop_wanted.wait())
@@ -172,18 +158,7 @@ async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | 
     try:
         starting.result()  # raises the error of the start
         if not stop_wanted.is_set():
-            if broker.adopted is not None:
-                for line in broker.adopted.lines():
-                    print(f"taken over: {line}")
-            paths = map(Path, config.data_dirs)
-            place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
-            where = broker.bootstrap_servers
-            if config.listeners[0].host in _EVERY_ADDRESS:
-                where += " and every other address of this machine"
-            print(
-                f"kafkalite is ready on {where}, data in {place}, cluster {broker.cluster_id}",
-                flush=True,
-            )
+            _announce(broker, config)
             gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
         failing = asyncio.ensure_future(broker.failure())
         await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
@@ -193,6 +168,49 @@ async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | 
     finally:
         waiting.cancel()
         await broker.stop()
+
+
+def _stop_event(lifeline: int | None) -> asyncio.Event:
+    """An event that is set by SIGTERM, SIGINT, or the end of the process that holds `lifeline` open.
+
+    A second signal ends the process at once. Nothing is ever written to `lifeline`, a pipe.
+    """
+    import asyncio
+    import signal
+
+    loop = asyncio.get_running_loop()
+    stop_wanted = asyncio.Event()
+
+    def on_signal() -> None:
+        stop_wanted.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    if lifeline is not None:
+
+        def on_end() -> None:
+            loop.remove_reader(lifeline)
+            stop_wanted.set()
+
+        loop.add_reader(lifeline, on_end)
+    return stop_wanted
+
+
+def _announce(broker: Broker, config: BrokerConfig) -> None:
+    from pathlib import Path
+
+    if broker.adopted is not None:
+        for line in broker.adopted.lines():
+            print(f"taken over: {line}")
+    paths = map(Path, config.data_dirs)
+    place = " and ".join(str(path) if path.is_absolute() else f"./{path}" for path in paths)
+    address = broker.bootstrap_servers
+    if config.listeners[0].host in _EVERY_ADDRESS:
+        address += " and every other address of this machine"
+    print(f"kafkalite is ready on {address}, data in {place}, cluster {broker.cluster_id}", flush=True)
 
 
 def _raise_file_limit() -> None:

@@ -20,9 +20,9 @@ from kafkalite.inspection.files.printer import Printer
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.log.storage.file_names import DELETE_DIRECTORY, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 
-CHECKPOINT = ".checkpoint"  # of KRaft: batches, as in a log
-_BATCHES = (LOG, CHECKPOINT)
-SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, CHECKPOINT)
+_CHECKPOINT = ".checkpoint"  # of KRaft: batches, as in a log
+_BATCHES = (LOG, _CHECKPOINT)
+_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT, _CHECKPOINT)
 
 
 class DumpOptions(NamedTuple):
@@ -84,7 +84,7 @@ def _files(paths: Iterable[str]) -> Iterable[str]:
         if os.path.isdir(path):
             for directory, below, names in os.walk(path):
                 below[:] = sorted(name for name in below if not name.endswith(DELETE_DIRECTORY))
-                yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(SUFFIXES))
+                yield from (os.path.join(directory, name) for name in sorted(names) if name.endswith(_SUFFIXES))
         elif os.path.lexists(path):
             yield path
         else:

@@ -52,12 +52,7 @@ class LogFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        os.close(self._fd)
 
     def read(self, position: int, count: int) -> bytes:
         """Up to `count` bytes from `position` on; fewer only at the end."""
