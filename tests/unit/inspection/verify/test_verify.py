@@ -13,6 +13,7 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.cli.log_command import CANNOT
+from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.files.findings import Severity
@@ -22,6 +23,8 @@ from kafkalite.inspection.verify.log_history import History
 from kafkalite.inspection.verify.partition_check import check_partition
 from kafkalite.inspection.verify.segment_scan import Segment, scan_segment
 from kafkalite.inspection.verify.verify import verify
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from tests.support import places
 from tests.support.inspection.damages import batches, flip, logs
@@ -64,6 +67,19 @@ def test_beside_a_running_broker_it_says_so_and_disturbs_nothing(tmp_path: Path)
         done = command("verify", tmp_path)
         assert "a broker is running here" in done.stderr
     assert not verify(str(tmp_path)).is_running
+
+
+def test_after_every_stop_of_a_broker_there_is_nothing_wrong(tmp_path: Path) -> None:
+    for number in range(3):
+        with Broker(data_dir=tmp_path, port=0) as broker, BlockingClient(broker.bootstrap_servers, 10) as client:
+            topics = [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
+            client.ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 5)
+            records = memoryview(build_batch([NewRecord(b"k", b"v", (), 1_700_000_000_000 + number)]))
+            data = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])]
+            answer = client.ask(ProduceRequest(acks=-1, timeout_ms=9000, topic_data=data), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        assert not verify(str(tmp_path)).findings
+    assert (tmp_path / "t-0" / f"{0:020d}.timeindex").stat().st_size == 3 * 12, "each stop added an entry"
 
 
 def test_names_with_more_digits_than_an_offset_are_no_segments(data_dir: Path) -> None:
