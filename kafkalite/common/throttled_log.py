@@ -1,7 +1,7 @@
-"""Log lines about peers that misbehave: one line for each peer and reason in a while, not one for each attempt.
+"""Rate-limited log lines: one line for each client and reason in a while, not one for each attempt.
 
 A client with a wrong port or a wrong protocol reconnects many times a second; the operator wants one line of it. The
-same goes for what the broker itself cannot do while clients ask for it again and again.
+same holds for requests that the broker cannot serve while clients repeat them.
 """
 
 from __future__ import annotations

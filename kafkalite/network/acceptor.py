@@ -31,12 +31,12 @@ class Acceptor:
 
     __slots__ = (
         "_clock",
-        "_complaints",
         "_limits",
         "_listener",
         "_loop",
         "_next_processor",
         "_quotas",
+        "_rate_limited_log",
         "_sockets",
         "_timer",
     )
@@ -49,7 +49,7 @@ class Acceptor:
         limits: NetworkLimits,
         clock: Clock,
         quotas: ConnectionQuotas,
-        complaints: RateLimitedLogger,
+        rate_limited_log: RateLimitedLogger,
         next_processor: Callable[[], Processor],
     ) -> None:
         """`sockets` are listening already and belong to the acceptor from now on."""
@@ -59,13 +59,13 @@ class Acceptor:
         self._limits = limits
         self._clock = clock
         self._quotas = quotas
-        self._complaints = complaints
+        self._rate_limited_log = rate_limited_log
         self._next_processor = next_processor
         self._timer: Timer | None = None
         self._listen()
 
     def close(self) -> None:
-        """Accept no more; who waits in the backlog is refused."""
+        """Accept no more; connections in the backlog are refused."""
         self._rest()
         if self._timer is not None:
             self._timer.cancel()
@@ -89,12 +89,12 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
-                continue  # it left before we looked
+                continue  # the client left before it was accepted
             except OSError as reason:
                 if reason.errno not in _OUT_OF_RESOURCES:
                     raise
                 message = f"cannot accept connections ({reason.strerror}): raise the limit of open files (ulimit -n)"
-                self._complaints.about(f"listener {self._listener.name}", "resources", message)
+                self._rate_limited_log.about(f"listener {self._listener.name}", "resources", message)
                 self._rest()
                 self._timer = self._clock.call_later(RETRY_MS, self._listen)
                 return
@@ -104,12 +104,12 @@ class Acceptor:
         refusal = self._quotas.admit(host)
         if refusal is not None:
             sock.close()
-            self._complaints.about(host, refusal, refusal)
+            self._rate_limited_log.about(host, refusal, refusal)
             return
         try:
             self._prepare(sock)
             local = sock.getsockname()
-        except OSError:  # the peer is gone already
+        except OSError:  # the client is gone already
             sock.close()
             self._quotas.release(host)
             return

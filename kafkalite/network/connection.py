@@ -1,18 +1,18 @@
 """One client connection: frames in, handler, answers out; one request in flight, answers in the order of the requests.
 
-A turn: receive once, hand every whole frame to the handler, write all immediate answers at once. An answer that must be
-awaited parks this connection: what follows stays unhandled until it is done. So does a peer that reads slowly: no
-further request is handled while an answer has not left. Meanwhile up to `HELD_BYTES_MAX` more are received, mostly to
-see a peer leave; then the kernel's buffer fills and the peer waits. A long train of requests is cut after
-`TURN_FRAMES` or `TURN_BYTES` so that other connections get their turn.
+A turn: receive once, hand every whole frame to the handler, write all immediate answers at once. While an
+answer is awaited, or has not left because the client reads slowly, no further request of this connection is handled.
+Up to `HELD_BYTES_MAX` bytes more are received meanwhile, mostly to see the client leave; then the kernel's buffer fills
+and the client waits. A long train of requests is cut after `TURN_FRAMES` or `TURN_BYTES` so that other connections get
+their turn.
 
 Raw sockets with add_reader, not a transport with BufferedProtocol: both cost the same for a small request (uvloop, 5
 in flight: 4.3 and 4.7 us of CPU each; one in flight: equal within noise), and the socket gives what a transport hides:
 where to receive is chosen for each read, sendfile needs neither a dup of the descriptor nor an empty write buffer, a
 sent byte has left Python, and the end of a stream is seen while reading rests.
 
-When the peer leaves, its parked request is cancelled and the requests it had sent are still handled (a producer with
-acks=0 may send and go); their answers are dropped.
+When the client leaves, its pending response is cancelled, and the requests it had sent are still handled (a producer
+with acks=0 may send and go); their answers are dropped.
 Source: kafka.network.Processor, org.apache.kafka.common.network.{KafkaChannel, Selector}.
 """
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("kafkalite.network")
 class Connection:
     """Serves one accepted, non-blocking socket from its construction to `close`.
 
-    Busy means that no further request is handled now: one is parked, an answer has not left, or the turn was cut.
+    Busy means that no further request is handled now: a response is pending, an answer has not left, or a turn was cut.
     """
 
     __slots__ = (
@@ -54,20 +54,20 @@ class Connection:
         "_fd",
         "_framer",
         "_gone",
+        "_is_request_partial",
         "_loop",
-        "_parked",
+        "_pending",
         "_processor",
         "_reading",
         "_recv_into",
         "_sender",
         "_sock",
-        "_unfinished",
         "active_ms",
-        "peer",
+        "client",
     )
 
-    def __init__(self, sock: socket.socket, peer: ClientConnection, processor: Processor) -> None:
-        self.peer = peer
+    def __init__(self, sock: socket.socket, client: ClientConnection, processor: Processor) -> None:
+        self.client = client
         self.active_ms = processor.now_ms
         self._processor = processor
         self._loop: AbstractEventLoop = processor.loop
@@ -75,20 +75,20 @@ class Connection:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
-        self._sender = Sender(self._loop, sock, processor.cold_reads, self._moved, self._drained, self._failed)
-        self._parked: Future[list[Part] | None] | DeferredResponse | None = None
+        self._sender = Sender(self._loop, sock, processor.cold_reads, self._moved, self._go_on, self._failed)
+        self._pending: Future[list[Part] | None] | DeferredResponse | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
-        self._unfinished = False  # part of a large request is here, and counted
-        self._gone = False  # the peer left: answers are dropped
+        self._is_request_partial = False  # part of a large request is here, and counted
+        self._gone = False  # the client left: answers are dropped
         self._at_end = False  # and all it sent has been received
         self._draining = False
         processor.add(self)
         self._loop.add_reader(self._fd, self._readable)
 
     @property
-    def is_parked(self) -> bool:
-        return self._parked is not None
+    def has_pending_response(self) -> bool:
+        return self._pending is not None
 
     def drain(self) -> None:
         self._draining = True
@@ -101,22 +101,22 @@ class Connection:
             return
         self._sock = None
         self._stop_reading()
-        self._processor.hangups.forget(self._fd)
+        self._processor.disconnect_watcher.forget(self._fd)
         self._sender.close()
         sock.close()
-        if self._parked is not None:
-            self._parked.cancel()
-            self._parked = None
+        if self._pending is not None:
+            self._pending.cancel()
+            self._pending = None
         self._framer.drop()
-        self.peer.fast_paths.clear()
-        if self._unfinished:
-            self._note_unfinished()
+        self.client.fast_paths.clear()
+        if self._is_request_partial:
+            self._update_request_memory()
         self._processor.release(self)
 
     # Requests come in.
 
     def _readable(self) -> None:
-        if self._parked is not None or self._sender.pending or self._cut:
+        if self._pending is not None or self._sender.pending or self._cut:
             self._receive_ahead()
             return
         framer = self._framer
@@ -129,7 +129,7 @@ class Connection:
             self._failed(reason)
             return
         if not count:
-            self._ended()
+            self._on_end_of_stream()
             return
         processor = self._processor
         processor.bytes_in += count
@@ -137,18 +137,18 @@ class Connection:
         framer.received(count)
         if not self._serve():
             self._look_for_reset()
-        if framer.unfinished_bytes or self._unfinished:
-            self._note_unfinished()
+        if framer.partial_request_bytes or self._is_request_partial:
+            self._update_request_memory()
 
     def _receive_ahead(self) -> None:
-        """While busy: receive a bounded amount, to see the peer leave and to have its next request at hand."""
+        """While busy: receive a bounded amount, to see the client leave and to have its next request at hand."""
         framer = self._framer
         if self._cut:  # goes on in this very iteration of the loop
             self._look_for_reset()
             return
         if framer.held_bytes >= HELD_BYTES_MAX:
             self._stop_reading()
-            self._processor.hangups.watch(self._fd, self._hung_up)
+            self._processor.disconnect_watcher.watch(self._fd, self._on_disconnect)
             return
         count = -1
         try:
@@ -162,22 +162,22 @@ class Connection:
             self._failed(reason)
             return
         if not count:
-            self._ended()
+            self._on_end_of_stream()
             return
         if count > 0:
             self._processor.bytes_in += count
-            if framer.unfinished_bytes or self._unfinished:
-                self._note_unfinished()
+            if framer.partial_request_bytes or self._is_request_partial:
+                self._update_request_memory()
         self._look_for_reset()
 
-    def _note_unfinished(self) -> None:
-        held_bytes = self._framer.unfinished_bytes if self._sock is not None else 0
-        self._unfinished = held_bytes > 0
-        self._processor.unfinished.note(self, held_bytes)
+    def _update_request_memory(self) -> None:
+        held_bytes = self._framer.partial_request_bytes if self._sock is not None else 0
+        self._is_request_partial = held_bytes > 0
+        self._processor.request_memory.note(self, held_bytes)
 
-    def give_way(self) -> None:
-        """The bytes of unfinished requests are too many, and this one's have rested longest."""
-        limit = self._processor.unfinished.bytes_max
+    def close_to_free_memory(self) -> None:
+        """The bytes of partial requests are too many, and those of this one have rested longest."""
+        limit = self._processor.request_memory.bytes_max
         self._failed(Disconnect(f"its unfinished request gave way: all together have more than {limit} bytes"))
 
     def _look_for_reset(self) -> None:
@@ -188,9 +188,9 @@ class Connection:
         """
         sock = self._sock
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._loop.call_soon(self._register_again)
+            self._loop.call_soon(self._add_reader_again)
 
-    def _register_again(self) -> None:
+    def _add_reader_again(self) -> None:
         if self._reading:
             self._loop.remove_reader(self._fd)
             self._loop.add_reader(self._fd, self._readable)
@@ -200,18 +200,18 @@ class Connection:
             self._reading = False
             self._loop.remove_reader(self._fd)
 
-    def _hung_up(self) -> None:
-        """The peer is gone, but what it sent before may still be in the kernel's buffer."""
+    def _on_disconnect(self) -> None:
+        """The client is gone, but the kernel's buffer may still hold bytes that it sent."""
         self._gone = True
         self._sender.drop()
-        self._give_up()
+        self._cancel_pending()
 
-    def _ended(self) -> None:
-        """All that the peer sent has been received."""
+    def _on_end_of_stream(self) -> None:
+        """All bytes that the client sent have been received."""
         self._framer.settle(False)
         self._at_end = True
         self._stop_reading()
-        self._hung_up()
+        self._on_disconnect()
 
     # Requests are handled.
 
@@ -222,7 +222,7 @@ class Connection:
         """
         try:
             answered = self._handle_frames()
-            self._framer.settle(self._parked is not None or self._sender.pending)
+            self._framer.settle(self._pending is not None or self._sender.pending)
         except Exception as reason:
             self._failed(reason)
             return True
@@ -232,14 +232,14 @@ class Connection:
         next_frame = self._framer.next_frame
         processor = self._processor
         handler = processor.handler
-        peer = self.peer
+        client = self.client
         count = sent_bytes = out_bytes = 0
         ends_s = monotonic() + TURN_SECONDS
         out: list[Part] = []
         try:
             while (frame := next_frame()) is not None:
                 count += 1
-                answer = handler(peer, frame)
+                answer = handler(client, frame)
                 if isinstance(answer, list):
                     out += answer
                     out_bytes += sum(map(len, answer))
@@ -251,7 +251,7 @@ class Connection:
                         if self._sender.pending:
                             break
                 elif answer is not None:
-                    self._park(answer)
+                    self._wait_for(answer)
                     break
                 if count >= TURN_FRAMES or sent_bytes >= TURN_BYTES or monotonic() > ends_s:
                     self._cut = True
@@ -268,39 +268,39 @@ class Connection:
         self._cut = False
         self._go_on()
 
-    def _park(self, answer: DeferredResponse | Awaitable[list[Part] | None]) -> None:
+    def _wait_for(self, answer: DeferredResponse | Awaitable[list[Part] | None]) -> None:
         if isinstance(answer, DeferredResponse):
-            self._parked = answer
-            answer.on_answer = self._replied
-            answer.on_failure = self._reply_failed
+            self._pending = answer
+            answer.on_answer = self._on_answer
+            answer.on_failure = self._on_failure
             if self._gone:
-                self._loop.call_soon(self._give_up)
+                self._loop.call_soon(self._cancel_pending)
             return
-        parked = ensure_future(answer, loop=self._loop)
-        self._parked = parked
-        self._processor.parked.add(parked)
-        parked.add_done_callback(self._answered)
+        pending = ensure_future(answer, loop=self._loop)
+        self._pending = pending
+        self._processor.pending_responses.add(pending)
+        pending.add_done_callback(self._on_future_done)
         if self._gone:
             # a turn later: a task that is cancelled before its first step never cancels what it was to wait for
-            self._loop.call_soon(parked.cancel)
+            self._loop.call_soon(pending.cancel)
 
-    def _answered(self, parked: Future[list[Part] | None]) -> None:
+    def _on_future_done(self, pending: Future[list[Part] | None]) -> None:
         processor = self._processor
-        processor.parked.discard(parked)
-        reason = None if parked.cancelled() else parked.exception()
-        if self._parked is not parked:
+        processor.pending_responses.discard(pending)
+        reason = None if pending.cancelled() else pending.exception()
+        if self._pending is not pending:
             return  # closed meanwhile
         if isinstance(reason, Exception):
-            self._parked = None
+            self._pending = None
             self._failed(reason)
-        elif parked.cancelled() and not self._gone:  # by whoever would have answered: there is nothing to tell
+        elif pending.cancelled() and not self._gone:  # by the one that would have answered: there is no answer
             self.close()
         else:
-            self._replied([] if parked.cancelled() else parked.result() or [])
+            self._on_answer([] if pending.cancelled() else pending.result() or [])
 
-    def _replied(self, answer: list[Part]) -> None:
-        """What this connection was parked for has come; nothing, if no response is due."""
-        self._parked = None
+    def _on_answer(self, answer: list[Part]) -> None:
+        """Send the pending response (empty if none is due) and go on."""
+        self._pending = None
         processor = self._processor
         self.active_ms = processor.now_ms
         if answer:
@@ -312,24 +312,24 @@ class Connection:
                 return
         self._go_on()
 
-    def _reply_failed(self, reason: Exception) -> None:
-        self._parked = None
+    def _on_failure(self, reason: Exception) -> None:
+        self._pending = None
         self._failed(reason)
 
-    def _give_up(self) -> None:
-        """The peer is gone: whatever it waits for, it will not hear of it."""
-        parked = self._parked
-        if parked is not None:
-            parked.cancel()
-            if not isinstance(parked, DeferredResponse):
+    def _cancel_pending(self) -> None:
+        """Cancel the pending response: the client is gone."""
+        pending = self._pending
+        if pending is not None:
+            pending.cancel()
+            if not isinstance(pending, DeferredResponse):
                 return  # goes on when the future is done
-            self._parked = None
+            self._pending = None
         self._go_on()
 
     def _go_on(self) -> None:
         """Something that made this connection busy is over: handle what is held, then read on; or close at last."""
         sender = self._sender
-        if self._sock is None or self._parked is not None or sender.pending or self._cut:
+        if self._sock is None or self._pending is not None or sender.pending or self._cut:
             return
         if self._draining:
             self.close()
@@ -337,14 +337,14 @@ class Connection:
         self._serve()
         if self._sock is None:
             return
-        if self._framer.unfinished_bytes or self._unfinished:
-            self._note_unfinished()
-        if self._sock is None or self._parked is not None or sender.pending or self._cut:
+        if self._framer.partial_request_bytes or self._is_request_partial:
+            self._update_request_memory()
+        if self._sock is None or self._pending is not None or sender.pending or self._cut:
             return
         if self._at_end:
             self.close()
         elif not self._reading:
-            self._processor.hangups.forget(self._fd)
+            self._processor.disconnect_watcher.forget(self._fd)
             self._reading = True
             self._loop.add_reader(self._fd, self._readable)
 
@@ -355,23 +355,20 @@ class Connection:
             self._sender.send(parts)
 
     def _moved(self) -> None:
-        self.active_ms = self._processor.now_ms  # who reads slowly is not idle
-
-    def _drained(self) -> None:
-        self._go_on()
+        self.active_ms = self._processor.now_ms  # a client that reads slowly is not idle
 
     def _failed(self, reason: Exception) -> None:
         """Close for `reason`, and say so if someone can do something about it."""
         if self._sock is None:
             return
-        about = self._processor.complaints.about
+        warn, client = self._processor.rate_limited_log.about, self.client
         if isinstance(reason, (ConnectionError, TimeoutError)):
-            pass  # the peer is gone
+            pass  # the client is gone
         elif isinstance(reason, Malformed):
-            about(self.peer.host, "malformed", f"closed its connection to {self.peer.listener_name}: {reason}")
+            warn(client.host, "malformed", f"closed its connection to {client.listener_name}: {reason}")
         elif isinstance(reason, (Disconnect, OSError)):
             if str(reason):
-                about(self.peer.host, str(reason), f"closed its connection to {self.peer.listener_name}: {reason}")
+                warn(client.host, str(reason), f"closed its connection to {client.listener_name}: {reason}")
         else:
-            _log.error("closed the connection of %r: a request failed", self.peer, exc_info=reason)
+            _log.error("closed the connection of %r: a request failed", client, exc_info=reason)
         self.close()

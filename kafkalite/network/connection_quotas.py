@@ -14,7 +14,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.request_memory import RequestMemoryPool
 
 CONNECTIONS_MAX = 2**31 - 1
-UNFINISHED_BYTES = 128 * 1024 * 1024
+REQUEST_MEMORY_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class NetworkLimits:
     connections_max_idle_ms: int = 600_000
     """Negative: connections stay for ever."""
     queued_max_request_bytes: int = -1
-    """Of large requests that are not whole; negative: `UNFINISHED_BYTES`, or one request if that is more."""
+    """Of large requests that have come in part; negative: `REQUEST_MEMORY_BYTES`, or one request if that is more."""
     socket_receive_buffer_bytes: int = 100 * 1024
     socket_send_buffer_bytes: int = 100 * 1024
     socket_listen_backlog_size: int = 50
@@ -43,7 +43,7 @@ class NetworkLimits:
 class ConnectionQuotas:
     """Counts the open connections of a server. Every `admit` that returns None needs one `release`."""
 
-    __slots__ = ("_by_host", "_limits", "_overrides", "connection_count", "unfinished")
+    __slots__ = ("_by_host", "_limits", "_overrides", "connection_count", "request_memory")
 
     def __init__(self, limits: NetworkLimits, overrides_by_address: Mapping[str, int]) -> None:
         self._limits = limits
@@ -51,8 +51,8 @@ class ConnectionQuotas:
         self._by_host: dict[str, int] = {}
         self.connection_count = 0
         asked = limits.queued_max_request_bytes
-        default = max(UNFINISHED_BYTES, limits.socket_request_max_bytes)
-        self.unfinished = RequestMemoryPool(asked if asked > 0 else default)
+        default = max(REQUEST_MEMORY_BYTES, limits.socket_request_max_bytes)
+        self.request_memory = RequestMemoryPool(asked if asked > 0 else default)
 
     def admit(self, host: str) -> str | None:
         """Count one more connection from `host` in and return None, or return why it may not be."""

@@ -1,8 +1,8 @@
-"""Hears that a peer has gone while nobody reads from it.
+"""Detects that a client has gone while its socket is not read.
 
 A connection that holds enough unread requests stops reading, and so would not see the end of the stream behind them.
-One epoll set for such sockets, watched by the loop like any descriptor, tells (EPOLLRDHUP). Where there is no epoll, a
-peer that left is noticed when its connection reads or writes again.
+One epoll set for such sockets, watched by the loop like any descriptor, reports it (EPOLLRDHUP). Without epoll a
+client that left is noticed when its connection reads or writes again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 if sys.platform == "linux":
 
     class DisconnectWatcher:
-        """Calls back once for each watched socket whose peer is gone."""
+        """Calls back once for each watched socket whose client is gone."""
 
         __slots__ = ("_callbacks", "_epoll", "_loop")
 
@@ -55,7 +55,7 @@ if sys.platform == "linux":
 else:
 
     class DisconnectWatcher:
-        """Nothing to ask on this system."""
+        """Watches nothing: this system has no epoll."""
 
         __slots__ = ()
 

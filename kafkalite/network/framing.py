@@ -44,7 +44,7 @@ class FrameMemory:
         self._spare: list[memoryview] = []
 
     def pin(self, used_bytes: int) -> None:
-        """Leave the first `used_bytes` of the slab to those who hold views of it."""
+        """Leave the first `used_bytes` of the slab to the holders of views of it."""
         self.free = self.free[used_bytes:]
         if len(self.free) < SLAB_ROOM_BYTES_MIN:
             self.free = memoryview(bytearray(SLAB_BYTES))
@@ -88,8 +88,8 @@ class Framer:
         return self._end - self._position
 
     @property
-    def unfinished_bytes(self) -> int:
-        """What has come of a large frame that is not whole yet, without its size, or 0."""
+    def partial_request_bytes(self) -> int:
+        """The bytes of a large frame that has come in part, without its size, or 0."""
         return self._end - SIZE_BYTES if self._want > self._end else 0
 
     def room(self) -> memoryview:

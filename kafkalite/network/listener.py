@@ -58,7 +58,7 @@ async def bind(listener: Listener, loop: AbstractEventLoop, limits: NetworkLimit
 
 
 def plain_address(host: str) -> str:
-    """An address without its IPv6 clothes: a socket for both families writes 127.0.0.1 as ::ffff:127.0.0.1."""
+    """An address without its IPv6 prefix: a socket for both families writes 127.0.0.1 as ::ffff:127.0.0.1."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host
 
 

@@ -24,11 +24,11 @@ SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000
 
 
-class Served(Protocol):
-    """What a processor asks of its connections."""
+class ProcessedConnection(Protocol):
+    """A connection as its processor sees it."""
 
     @property
-    def peer(self) -> ClientConnection: ...
+    def client(self) -> ClientConnection: ...
 
     @property
     def active_ms(self) -> int:
@@ -36,8 +36,8 @@ class Served(Protocol):
         ...
 
     @property
-    def is_parked(self) -> bool:
-        """Whether a request waits for its answer."""
+    def has_pending_response(self) -> bool:
+        """Whether a response is pending."""
         ...
 
     def drain(self) -> None:
@@ -48,10 +48,10 @@ class Served(Protocol):
 
 
 class Processor:
-    """What its connections share. The counters are plain ints for whoever reports them.
+    """The state that its connections share, and their counters.
 
-    Invariants: a connection is in `connections` from its start to its `close`; a parked answer is in `parked` until it
-    is done, also when its connection is gone.
+    Invariants: a connection is in `connections` from its start to its `close`; a future is in `pending_responses` until
+    it is done, also when its connection is gone.
     """
 
     __slots__ = (
@@ -64,20 +64,20 @@ class Processor:
         "bytes_out",
         "clock",
         "cold_reads",
-        "complaints",
         "connections",
         "connections_accepted",
+        "disconnect_watcher",
         "emptied",
         "frame_bytes_max",
         "handler",
-        "hangups",
         "loop",
         "memory",
         "now_ms",
         "number",
-        "parked",
+        "pending_responses",
+        "rate_limited_log",
+        "request_memory",
         "requests",
-        "unfinished",
     )
 
     def __init__(
@@ -88,21 +88,21 @@ class Processor:
         limits: NetworkLimits,
         clock: Clock,
         quotas: ConnectionQuotas,
-        complaints: RateLimitedLogger,
+        rate_limited_log: RateLimitedLogger,
         cold_reads: ColdReads,
     ) -> None:
         self.number = number
         self.loop = loop
         self.handler = handler
         self.clock = clock
-        self.complaints = complaints
+        self.rate_limited_log = rate_limited_log
         self.cold_reads = cold_reads
         self.memory = FrameMemory()
-        self.unfinished = quotas.unfinished
-        self.hangups = DisconnectWatcher(loop)
+        self.request_memory = quotas.request_memory
+        self.disconnect_watcher = DisconnectWatcher(loop)
         self.frame_bytes_max = limits.socket_request_max_bytes
-        self.connections: set[Served] = set()
-        self.parked: set[Future[list[Part] | None]] = set()
+        self.connections: set[ProcessedConnection] = set()
+        self.pending_responses: set[Future[list[Part] | None]] = set()
         self.connections_accepted = 0
         self.requests = 0
         self.bytes_in = 0
@@ -118,14 +118,14 @@ class Processor:
         if self._idle_ms_max >= 0:
             self._timer = clock.call_later(self._sweep_ms, self._sweep)
 
-    def add(self, connection: Served) -> None:
+    def add(self, connection: ProcessedConnection) -> None:
         self.connections.add(connection)
         self.connections_accepted += 1
 
-    def release(self, connection: Served) -> None:
+    def release(self, connection: ProcessedConnection) -> None:
         """`connection` is closed."""
         self.connections.discard(connection)
-        self._quotas.release(connection.peer.host)
+        self._quotas.release(connection.client.host)
         if self._draining and not self.connections:
             self.emptied.set()
 
@@ -138,20 +138,20 @@ class Processor:
             self.emptied.set()
 
     def close(self) -> None:
-        """Close all connections, which cancels what is parked (but does not wait for it), and the sweep."""
+        """Close all connections, which cancels pending responses (but does not wait for them), and the sweep."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         for connection in list(self.connections):
             connection.close()
-        self.hangups.close()
+        self.disconnect_watcher.close()
 
     def _sweep(self) -> None:
-        """Close who was silent for the idle time; at the latest two sweeps after it, never before it."""
+        """Close connections that were silent for the idle time; at the latest two sweeps after it, never before it."""
         self._timer = self.clock.call_later(self._sweep_ms, self._sweep)
         self.now_ms = self.clock.monotonic_ms()
         # `active_ms` was read from a clock that may have been one sweep behind
         expired_ms = self.now_ms - self._idle_ms_max - self._sweep_ms
         for connection in list(self.connections):
-            if connection.active_ms <= expired_ms and not connection.is_parked:
+            if connection.active_ms <= expired_ms and not connection.has_pending_response:
                 connection.close()

@@ -5,7 +5,7 @@ on whenever the socket is writable, about `TURN_BYTES` each time so that one fas
 Bytes before a file region are sent with MSG_MORE, so that header and records leave as one packet; small regions are
 read and joined, because a system call costs more than copying them. A region that is not in memory is read by another
 thread first (`cold_reads`), piece by piece; meanwhile this connection waits and the others are served. Nothing is ever
-refused: who asks for the next answer waits until `pending` is over, which bounds the memory.
+refused: a client that asks for the next answer waits until `pending` is over, which bounds the memory.
 Source: org.apache.kafka.common.network.{NetworkSend, PlaintextTransportLayer}, FileRecords.writeTo.
 """
 
@@ -97,9 +97,9 @@ class Sender:
             self._warming = None
 
     def close(self) -> None:
-        """Nothing more is sent, and nobody called."""
+        """Send nothing more, and call nothing back."""
         self.drop()
-        # who owns a sender and the sender know each other: without this, both would be left to the collector
+        # a sender and its owner refer to each other: without this, the collector would have to free both
         self._moved = self._drained = self._failed = ignore
 
     def _wait(self, rest: Sequence[Part] | deque[Part]) -> None:
@@ -175,7 +175,7 @@ class Sender:
             left = warm.position + warm.size - region.position
         if warm is not None and 0 < left <= warm.size:
             size = min(size, left)
-            # something of it leaves in any case; until a slow peer is ready for the rest, that may be gone again
+            # something of it leaves in any case; until a slow client is ready for the rest, that may be gone again
             if left == warm.size or not self._cold_reads.is_cold(region, size, closely=False):
                 return size
         else:

@@ -1,7 +1,7 @@
 """All listeners and all processors: started together, stopped together.
 
 New connections go to the processors in turn. Stopping: listen no more; a connection without a request in flight is
-closed at once, the others when their answer has left; who is not done when the grace is over is cut off.
+closed at once, the others when their answer has left; after the grace they are closed in any case.
 Source: kafka.network.SocketServer.
 """
 
@@ -75,23 +75,23 @@ class SocketServer:
                     sock.close()
             raise
         quotas = ConnectionQuotas(limits, overrides)
-        complaints = RateLimitedLogger(self._clock)
+        rate_limited_log = RateLimitedLogger(self._clock)
         self._cold_reads = cold_reads = ColdReads(loop)
         self.processors = tuple(
-            Processor(number, loop, self._handler, limits, self._clock, quotas, complaints, cold_reads)
+            Processor(number, loop, self._handler, limits, self._clock, quotas, rate_limited_log, cold_reads)
             for number in range(self._processor_count)
         )
         turns = itertools.cycle(self.processors)
         for listener, sockets in bound:
             self.ports[listener.name] = sockets[0].getsockname()[1]
             self._acceptors.append(
-                Acceptor(listener, sockets, loop, limits, self._clock, quotas, complaints, turns.__next__)
+                Acceptor(listener, sockets, loop, limits, self._clock, quotas, rate_limited_log, turns.__next__)
             )
 
     async def stop(self, grace_ms: int) -> None:
         """Let the requests in flight finish for at most `grace_ms`, then leave nothing behind. May be called again.
 
-        The grace is real time whatever the clock says: it is for the peers and the kernel, which know no other.
+        The grace is real time whatever the clock says: it is for clients and the kernel, which know no other.
         """
         for acceptor in self._acceptors:
             acceptor.close()
@@ -104,12 +104,12 @@ class SocketServer:
                     await processor.emptied.wait()
         except TimeoutError:
             _log.info("closing %d connections whose requests did not finish in %d ms", self.connection_count, grace_ms)
-        parked: set[asyncio.Future[list[Part] | None]] = set()
+        pending: set[asyncio.Future[list[Part] | None]] = set()
         for processor in self.processors:
             processor.close()
-            parked |= processor.parked
-        if parked:
-            _, stuck = await asyncio.wait(parked, timeout=CANCEL_SECONDS_MAX)
+            pending |= processor.pending_responses
+        if pending:
+            _, stuck = await asyncio.wait(pending, timeout=CANCEL_SECONDS_MAX)
             if stuck:
                 _log.error("%d cancelled requests do not end", len(stuck))
         if self._cold_reads is not None:

@@ -48,8 +48,11 @@ class ThreeBrokers:
             self.brokers[number] = Broker(data_dir=directory / f"broker-{number}", **values)
 
     async def start(self, number: int) -> None:
+        """Started, and known to all that run: a broker is ready before the others have heard of it."""
         await self.brokers[number].start()
         self.crowds[number] = Crowd(self.brokers[number])
+        running = {self.server(each).broker_id for each in self.crowds}
+        await self.until(lambda: all(running <= self.metadata(each).brokers.keys() for each in self.crowds))
 
     async def stop(self, number: int) -> None:
         crowd = self.crowds.pop(number, None)

@@ -204,6 +204,7 @@ def test_topics_are_made_grown_configured_and_deleted_anywhere(together: Callabl
             return int(answer.results[0].error_code)
 
         assert await add(1, 3, [[2]]) == NONE
+        await cluster.until(lambda: cluster.is_led("chosen", 3))  # a broker that knows of two would refuse the next
         assert await add(3, 6, None) == NONE
         assert await add(2, 7, [[8]]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         await cluster.until(lambda: cluster.is_led("chosen", 6))

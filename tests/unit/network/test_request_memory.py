@@ -19,7 +19,7 @@ class Sender:
         self.requests = world.requests
         self.gone = False
 
-    def give_way(self) -> None:
+    def close_to_free_memory(self) -> None:
         self.gone = True
         self.requests.note(self, 0)
 
