@@ -1,7 +1,7 @@
-"""A connection to a broker for commands: one question, one answer, one line that says what went wrong.
+"""A connection to a broker for commands: one request, one response, one line that says what went wrong.
 
-Whatever listens at the other end, the wait is bounded, and so is what is taken from it.
-Source: org.apache.kafka.clients.NetworkClient, as far as one who asks once needs it.
+Both the wait and the size of a response are bounded, whatever listens at the other end.
+Source: org.apache.kafka.clients.NetworkClient, as far as a command needs it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 
-_ANSWER_BYTES_MAX = 256 << 20
+_RESPONSE_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20
 _CLIENT_ID = "kafkalite"
 
 
 class Unanswered(Exception):
-    """There was no answer, or none that makes sense; the text is for the operator."""
+    """There was no valid response; the text is for the operator."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
@@ -41,7 +41,7 @@ def name_of_error(error_code: int) -> str:
 
 
 class BlockingClient:
-    """A connection; `address` is as it was given. An answer may take `timeout_s`. Raises Unanswered."""
+    """A connection; `address` is as it was given. A response may take `timeout_s`. Raises Unanswered."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
         self.address = address
@@ -67,13 +67,12 @@ class BlockingClient:
         self._socket.close()
 
     def ask(self, request: Message, version: int, timeout_s: float | None = None) -> Any:
-        """The answer, for which there is `timeout_s` if that is given. Raises Unanswered; the connection is of no use
-        then."""
+        """The response; it may take `timeout_s` if given. Raises Unanswered; the connection is of no use then."""
         self.send(request, version)
         return self.receive(type(request), version, timeout_s)
 
     def send(self, request: Message, version: int) -> None:
-        """The first half of `ask`, for whoever asks several brokers and wants them to work side by side."""
+        """The first half of `ask`, so that several brokers can work side by side."""
         self._correlation_id += 1
         try:
             self._socket.settimeout(self._timeout_s)
@@ -84,12 +83,12 @@ class BlockingClient:
             raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
 
     def receive(self, kind: type[Message], version: int, timeout_s: float | None = None) -> Any:
-        """The other half: the answer to what was sent last, a request of this kind."""
+        """The other half: the response to the last request, which was of this kind."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + timeout_s
         try:
             size = int.from_bytes(self._receive(4, deadline), "big")
-            if size > _ANSWER_BYTES_MAX:
+            if size > _RESPONSE_BYTES_MAX:
                 raise Unanswered(f"what listens on {self.address} is no Kafka broker")
             frame = self._receive(size, deadline)
         except TimeoutError:

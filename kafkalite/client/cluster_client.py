@@ -1,8 +1,8 @@
-"""A cluster as commands see it: which brokers it has, who leads what, and a connection to each that leads something.
+"""A cluster as commands see it: its brokers, the leaders of its partitions, and a connection to each leader.
 
-Whoever is asked first tells of all (Metadata). What a broker tells of itself then counts for the partitions that it
-leads, so that answers can be put together without anything in them twice. A broker by itself is asked over the first
-connection, wherever it says that it is to be found.
+The first broker that can be reached names all others (Metadata). From each leader only the partitions that it leads are
+taken, so that nothing is counted twice when responses are put together. A broker by itself is asked over the first
+connection, whatever address it advertises.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kafkalite.protocol.messages.metadata import MetadataRequest
 
 _METADATA_VERSION = 9
 NO_LEADER = -1
-_Told = TypeVar("_Told")
+_Response = TypeVar("_Response")
 
 
 class PartitionPlace(NamedTuple):
-    """`leader` is NO_LEADER where nobody serves the partition."""
+    """The leader and the replicas of a partition; `leader` is NO_LEADER if no broker serves it."""
 
     leader: int
     replicas: tuple[int, ...]
 
 
 class ClusterClient:
-    """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. An
-    answer may take `timeout_s`. Raises Unanswered, ConfigError."""
+    """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. A
+    response may take `timeout_s`. Raises Unanswered, ConfigError."""
 
     def __init__(self, addresses: str, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -64,7 +64,7 @@ class ClusterClient:
 
     @property
     def is_one(self) -> bool:
-        """Whether the broker that was asked is all that there is now."""
+        """Whether there is no other broker now."""
         return len(self.brokers) <= 1
 
     @property
@@ -81,20 +81,20 @@ class ClusterClient:
         return led
 
     def ask_leaders(
-        self, led: Mapping[int, set[TopicPartition]], ask: Callable[[BlockingClient, set[TopicPartition]], _Told]
-    ) -> tuple[list[_Told], list[str]]:
-        """What `ask` gets of each of these brokers, and a complaint for each that cannot be asked. Raises Unanswered
-        if none can."""
-        told: list[_Told] = []
+        self, led: Mapping[int, set[TopicPartition]], ask: Callable[[BlockingClient, set[TopicPartition]], _Response]
+    ) -> tuple[list[_Response], list[str]]:
+        """The responses that `ask` gets from these brokers, and a complaint for each one that cannot be asked. Raises
+        Unanswered if none can."""
+        responses: list[_Response] = []
         complaints: list[str] = []
         for broker_id, keys in sorted(led.items()):
             try:
-                told.append(ask(self.connect(broker_id), keys))
+                responses.append(ask(self.connect(broker_id), keys))
             except Unanswered as error:
                 complaints.append(f"{_left_out(keys)}: broker {broker_id}: {error}")
-        if complaints and not told:
+        if complaints and not responses:
             raise Unanswered(complaints[0])
-        return told, complaints
+        return responses, complaints
 
     def connect(self, broker_id: int) -> BlockingClient:
         """A connection that is closed with the others. Raises Unanswered."""
@@ -102,8 +102,8 @@ class ClusterClient:
         return self._undo.enter_context(BlockingClient(address, self._timeout_s))
 
     def not_led(self, topics: Iterable[str]) -> list[str]:
-        """Complaints about the partitions, of these topics or of all, that nobody serves: those of each broker that is
-        away, and those whose brokers are there."""
+        """Complaints about the partitions without a leader, of these topics or of all: one for each absent broker, and
+        one for partitions whose brokers are present."""
         wanted = set(topics)
         by_absent: dict[int | None, set[TopicPartition]] = {}
         for key, place in self.places.items():
@@ -118,7 +118,7 @@ class ClusterClient:
 
 
 def _left_out(keys: set[TopicPartition]) -> str:
-    """The beginning of a sentence that goes on with the reason."""
+    """The first half of a complaint; the reason follows."""
     topic, index = min(keys)
     if len(keys) == 1:
         return f"{topic}-{index} is left out here"
@@ -126,7 +126,7 @@ def _left_out(keys: set[TopicPartition]) -> str:
 
 
 def _first_of(addresses: str, timeout_s: float) -> BlockingClient:
-    """A connection to the first that can be reached. Raises Unanswered with what is wrong with the last one."""
+    """A connection to the first that can be reached. Raises Unanswered with the fault of the last one."""
     named = [address.strip() for address in addresses.split(",") if address.strip()] or [addresses]
     for address in named:
         parse_address(address)

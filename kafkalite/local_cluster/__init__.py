@@ -1,1 +1,1 @@
-"""Several brokers on one machine, each a process, begun and watched by one that is none: `kafkalite serve -n 3`."""
+"""Several brokers on one machine, each a process, and one that supervises them. Imports log, config."""

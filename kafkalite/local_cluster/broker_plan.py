@@ -1,12 +1,12 @@
-"""What each of several brokers on one machine is told, made from what one would be told.
+"""The settings of each of several brokers on one machine, made from the settings of one.
 
     broker.id         counted up from the configured one (0)
     listeners         ports counted up from the configured ones; port 0 stays any free one. advertised.listeners and
                       metrics.listener likewise
-    log.dirs          a directory `broker<id>` in each that is configured; the first has the `zookeeper` of our own, too
+    log.dirs          a directory `broker<id>` in each that is configured; the first also has `zookeeper`, for our own
 
-The name of such a directory has no dash in front of its number: with one it would be a partition's, should anybody
-ever take the directory around it for a broker's.
+The name of such a directory has no dash before its number: with a dash it would be a partition's, if the directory
+around it were ever taken for a broker's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ OWN_SESSION_TIMEOUT_MS = 6_000  # with a ZooKeeper beside us, where no network i
 _PORT_MAX = 65_535
 
 
-class MemberPlan(NamedTuple):
-    """One broker: its number and all its settings, as text by Kafka's names. `adopts`: it takes over what is in its
-    directories when it is begun for the first time."""
+class BrokerPlan(NamedTuple):
+    """One broker: its id and all its settings, as text by Kafka's names. `adopts`: it takes over the data in its
+    directories when it is started for the first time."""
 
     broker_id: int
     properties: Mapping[str, str]
@@ -36,36 +36,36 @@ class MemberPlan(NamedTuple):
 
 
 class ClusterPlan(NamedTuple):
-    """`directory` has what is common to all. `connect` is the ZooKeeper that was named, empty if none was."""
+    """`directory` has the files that all share. `connect` is the ZooKeeper that was named, empty if none was."""
 
-    members: tuple[MemberPlan, ...]
+    brokers: tuple[BrokerPlan, ...]
     directory: str
     connect: str
 
 
 def plan(properties: Mapping[str, str], count: int, *, adopts: bool = False) -> ClusterPlan:
-    """The brokers that `properties`, which are meant for one, make of themselves. With `adopts` those that have data
-    take them over. Raises ConfigError."""
+    """Plans `count` brokers from `properties`, which are meant for one. With `adopts` the brokers whose directories
+    have data take them over. Raises ConfigError."""
     if not 1 <= count <= BROKERS_MAX:
         raise ConfigError(f"-n {count} must be from 1 to {BROKERS_MAX} brokers")
     config = BrokerConfig.load(properties)
     first_id = max(0, config.broker_id)
-    members = tuple(MemberPlan(first_id + i, _of_member(properties, config, first_id + i, i)) for i in range(count))
+    brokers = tuple(BrokerPlan(first_id + i, _properties_of(properties, config, first_id + i, i)) for i in range(count))
     if adopts:
-        members = tuple(member._replace(adopts=_has_data(member)) for member in members)
-        if not any(member.adopts for member in members):
+        brokers = tuple(broker._replace(adopts=_has_data(broker)) for broker in brokers)
+        if not any(broker.adopts for broker in brokers):
             raise ConfigError(
-                f"--adopt: there is nothing to take over in {members[0].properties['log.dirs']} and further brokers' "
+                f"--adopt: there is nothing to take over in {brokers[0].properties['log.dirs']} and further brokers' "
                 f"directories; move that of a single broker to {config.data_dirs[0]}/broker{first_id}"
             )
-    _check_ports([BrokerConfig.load(member.properties) for member in members])
-    return ClusterPlan(members, config.data_dirs[0], properties.get("zookeeper.connect", "").strip())
+    _check_ports([BrokerConfig.load(broker.properties) for broker in brokers])
+    return ClusterPlan(brokers, config.data_dirs[0], properties.get("zookeeper.connect", "").strip())
 
 
-def with_zookeeper(member: MemberPlan, connect: str) -> MemberPlan:
-    """The same broker on a ZooKeeper of our own."""
-    own = {"zookeeper.session.timeout.ms": str(OWN_SESSION_TIMEOUT_MS), **member.properties}
-    return member._replace(properties={**own, "zookeeper.connect": connect})
+def with_zookeeper(broker: BrokerPlan, connect: str) -> BrokerPlan:
+    """The same broker with a ZooKeeper of our own."""
+    own = {"zookeeper.session.timeout.ms": str(OWN_SESSION_TIMEOUT_MS), **broker.properties}
+    return broker._replace(properties={**own, "zookeeper.connect": connect})
 
 
 def check_directory(directory: str) -> None:
@@ -73,7 +73,7 @@ def check_directory(directory: str) -> None:
     try:
         names = os.listdir(directory)
     except OSError:
-        return  # not there yet; or whoever wants to write there says what is wrong
+        return  # not there yet; or the first attempt to write there says what is wrong
     if META_PROPERTIES in names and not any(name.startswith("broker") for name in names):
         raise ConfigError(
             f"{directory} holds the data of a single broker; give several brokers another --data-dir. How a single "
@@ -91,11 +91,11 @@ def check_is_not_of_several(directory: str) -> None:
         )
 
 
-def _has_data(member: MemberPlan) -> bool:
-    return any(os.path.exists(os.path.join(one, META_PROPERTIES)) for one in member.properties["log.dirs"].split(","))
+def _has_data(broker: BrokerPlan) -> bool:
+    return any(os.path.exists(os.path.join(one, META_PROPERTIES)) for one in broker.properties["log.dirs"].split(","))
 
 
-def _of_member(properties: Mapping[str, str], config: BrokerConfig, broker_id: int, step: int) -> dict[str, str]:
+def _properties_of(properties: Mapping[str, str], config: BrokerConfig, broker_id: int, step: int) -> dict[str, str]:
     own = {name: text for name, text in properties.items() if name not in ("node.id", "log.dir")}
     own["broker.id"] = str(broker_id)
     own["log.dirs"] = ",".join(os.path.join(directory, f"broker{broker_id}") for directory in config.data_dirs)
@@ -103,7 +103,7 @@ def _of_member(properties: Mapping[str, str], config: BrokerConfig, broker_id: i
     if config.advertised_listeners:
         own["advertised.listeners"] = _counted_up(config.advertised_listeners, step)
     else:
-        own.pop("advertised.listeners", None)  # it told nothing that a client does not know
+        own.pop("advertised.listeners", None)  # it is empty
     if config.metrics_listener:
         own["metrics.listener"] = _step(metrics_listener(config.metrics_listener), step).address
     return own
@@ -122,8 +122,8 @@ def _step(listener: ListenerConfig, step: int) -> ListenerConfig:
 def _check_ports(configs: Sequence[BrokerConfig]) -> None:
     taken: dict[int, int] = {}
     for config in configs:
-        told = [*config.listeners, *([metrics_listener(config.metrics_listener)] if config.metrics_listener else [])]
-        for port in {listener.port for listener in told} - {0}:
+        used = [*config.listeners, *([metrics_listener(config.metrics_listener)] if config.metrics_listener else [])]
+        for port in {listener.port for listener in used} - {0}:
             if port in taken:
                 raise ConfigError(
                     f"listeners: with {len(configs)} brokers every port is counted up, and {port} would be wanted by "

@@ -1,8 +1,8 @@
-"""One broker of several: `kafkalite serve` in a process of its own, from its beginning to its end.
+"""One broker of several: `kafkalite serve` in a process of its own, from its start to its end.
 
-Its settings come through a file that has no name any more, so that a password stands neither on a disk nor in the list
-of processes. It reads from a pipe whose other end is here, and stops in order when that end is gone: no broker is left
-behind, whatever ended the process that began it.
+Its settings come through a deleted file, so that a password is neither on a disk nor in the list of processes. The
+broker reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is gone: no broker is
+left behind, whatever ended the process that started it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.broker_plan import MemberPlan
+from kafkalite.local_cluster.broker_plan import BrokerPlan
 
 _READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster (\S+)")
 _STOP_LIMIT_S = 30.0
 
 
 class Ready(NamedTuple):
-    """What a broker says of itself when it serves."""
+    """The contents of the line that a broker prints when it serves."""
 
     bootstrap: str
-    place: str
+    data_dir: str
     cluster_id: str
 
 
 class BrokerProcess:
-    """Begun and ended by one event loop, as often as wanted.
+    """Started and stopped by one event loop, as often as wanted.
 
-    `lifeline` is the end of a pipe that it reads from; `keep_open` are descriptors that the process holds, too.
+    `lifeline` is the end of a pipe that the broker reads from; `keep_open` are descriptors that its process holds, too.
     """
 
-    def __init__(self, plan: MemberPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = ()) -> None:
+    def __init__(self, plan: BrokerPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = ()) -> None:
         self.plan = plan
         self.name = f"broker {plan.broker_id}"
         self.ready: Ready | None = None
@@ -47,14 +47,14 @@ class BrokerProcess:
         self._lifeline = lifeline
         self._keep_open = tuple(keep_open)
         self._process: asyncio.subprocess.Process | None = None
-        self._passing_on: asyncio.Future[None] | None = None
+        self._output: asyncio.Future[None] | None = None
 
     @property
     def pid(self) -> int:
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Returns when it serves. Raises ConfigError when it ends before that (it has said why by then), OSError."""
+        """Returns when the broker serves. Raises ConfigError when it ends before that, having printed why; OSError."""
         self.ready = None
         adopting = ("--adopt", self.plan.properties["log.dirs"]) if self._adopts else ()
         with tempfile.TemporaryFile("w+", encoding="utf-8") as settings:
@@ -66,7 +66,7 @@ class BrokerProcess:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 env=_environment(),
-                start_new_session=True,  # Ctrl-C is for whoever began it, who stops the brokers in order
+                start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers in order
                 pass_fds=(settings.fileno(), self._lifeline, *self._keep_open),
             )
             assert self._process.stdout is not None
@@ -81,18 +81,18 @@ class BrokerProcess:
                 self.kill()
                 raise
         if self.ready is None:
-            raise ConfigError(f"{self.name} {_how(await self._process.wait())} before it was ready")
-        self._adopts = False  # once, and not when it is begun again
-        self._passing_on = asyncio.ensure_future(self._pass_on(self._process.stdout))
+            raise ConfigError(f"{self.name} {describe_exit(await self._process.wait())} before it was ready")
+        self._adopts = False  # once, and not when it is restarted
+        self._output = asyncio.ensure_future(self._print_output(self._process.stdout))
 
     async def ended(self) -> str | None:
-        """Waits until it is no more. How it ended; None if in order: somebody told it to stop."""
+        """Waits until the process has ended; returns how. None: in order, because somebody told it to stop."""
         assert self._process is not None
         code = await self._process.wait()
-        return None if code == 0 else _how(code)
+        return None if code == 0 else describe_exit(code)
 
     async def stop(self) -> None:
-        """In order. Does nothing when it does not run."""
+        """Stop in order; kill the process if that takes too long. Does nothing when it does not run."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -104,19 +104,19 @@ class BrokerProcess:
             print(f"kafkalite: {self.name} did not stop within {_STOP_LIMIT_S:g} s, and is killed", file=sys.stderr)
             self.kill()
             await self._process.wait()
-        if self._passing_on is not None:
-            await self._passing_on
+        if self._output is not None:
+            await self._output
 
     def kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
-    async def _pass_on(self, stream: asyncio.StreamReader) -> None:
+    async def _print_output(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
             print(f"{self.name}: {line.decode(errors='replace')}", end="", flush=True)
 
 
-def _how(code: int) -> str:
+def describe_exit(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     try:
@@ -126,19 +126,19 @@ def _how(code: int) -> str:
     return f"was killed by signal {-code} ({name})"
 
 
-def _properties_text(plan: MemberPlan) -> str:
+def _properties_text(plan: BrokerPlan) -> str:
     return "".join(f"{_escaped(name)}={_escaped(text)}\n" for name, text in plan.properties.items())
 
 
 def _escaped(text: str) -> str:
-    """As Java's properties have it: whatever could end or join something, and what is not ASCII, by its number."""
+    """As in Java's properties: a character that is a separator there, or no ASCII, is written by its number."""
     units = text.encode("utf-16-be", "surrogatepass")
     numbers = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
     return "".join(chr(n) if 0x30 <= n < 0x7F and chr(n) not in "\\:=" else f"\\u{n:04x}" for n in numbers)
 
 
 def _environment() -> dict[str, str]:
-    """What the broker needs to find every module that this process finds; the settings in it were taken already."""
+    """An environment in which the broker finds every module that this process finds. Its settings are in the plan."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("KAFKA_")}
     paths = [os.path.abspath(path) for path in sys.path]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if os.pathsep not in path)

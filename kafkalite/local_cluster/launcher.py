@@ -1,15 +1,15 @@
 """`kafkalite serve -n 3`: several brokers on one machine, and a ZooKeeper of our own if none is named.
 
-Each is a process; this one begins them, watches them, and serves nobody.
+Each is a process; this one starts and supervises them, and serves no client.
 
-    a broker or our ZooKeeper dies     it is told, and begun again after 1 s, later ones of the kind up to 30 s apart
-    a broker is told to stop           (SIGTERM to that process) it stays away, the others go on
+    a broker or our ZooKeeper dies     that is logged, and it is restarted after 1 s, and later up to 30 s apart
+    a broker is told to stop           (SIGTERM to that process) it is not restarted, the others go on
     SIGTERM, Ctrl-C                    the brokers stop in order, side by side, then our ZooKeeper; a second one kills
-    this process dies                  the same, by themselves: each has a pipe that tells it
-    the same command again             waits for what is left of an earlier one, then finds the same data
+    this process dies                  they stop by themselves: each has a pipe whose end tells it
+    the same command again             waits for the processes of an earlier one, then finds the same data
 
-The lock on the directory is held by every process of the cluster, a second one by this process alone: so a start can
-tell a cluster that runs from one that is about to be gone.
+Every process of the cluster holds a lock on the directory, and this process alone a second one: so a start can tell a
+cluster that runs from one that is about to be gone.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from typing import Any, Protocol
 from kafkalite.common.errors import ConfigError
 from kafkalite.local_cluster.broker_plan import ClusterPlan, check_directory, plan, with_zookeeper
 from kafkalite.local_cluster.broker_process import BrokerProcess
-from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
 from kafkalite.log.storage.file_names import LOCK
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_AFTER_S_MIN = 1.0
-_AGAIN_AFTER_S_MAX = 30.0
-_LIVED_WELL_S = 60.0  # whoever dies after that much is begun again as if for the first time
-_LEFTOVERS_LIMIT_S = 20.0
+_RESTART_AFTER_S_MIN = 1.0
+_RESTART_AFTER_S_MAX = 30.0
+_LONG_LIFE_S = 60.0  # a process that dies after so long is restarted as if for the first time
+_EARLIER_LIMIT_S = 20.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve_cluster(properties: Mapping[str, str], count: int, log_level: str, *, adopts: bool = False) -> None:
-    """Run `count` brokers until a signal. With `adopts` those whose directories have data take them over, as with
+    """Run `count` brokers until a signal. With `adopts` the brokers whose directories have data take them over, as with
     --adopt for a single one. Raises ConfigError, OSError."""
     planned = plan(properties, count, adopts=adopts)
-    missing = None if planned.connect else what_is_missing()
+    missing = None if planned.connect else missing_requirement()
     if missing is not None:
         raise ConfigError(
             "several brokers need a ZooKeeper: name one (--override zookeeper.connect=HOST:2181), or let kafkalite "
@@ -56,28 +56,28 @@ def serve_cluster(properties: Mapping[str, str], count: int, log_level: str, *, 
 
 
 async def _serve(planned: ClusterPlan, log_level: str) -> None:
-    told_to_stop = asyncio.Event()
-    cluster: _Cluster | None = None
+    stop_requested = asyncio.Event()
+    cluster: _LocalCluster | None = None
     loop = asyncio.get_running_loop()
 
     def on_signal(number: signal.Signals) -> None:
-        if told_to_stop.is_set():
+        if stop_requested.is_set():
             if cluster is not None:
                 cluster.kill()
             for each in _SIGNALS:
                 loop.remove_signal_handler(each)
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        told_to_stop.set()
+        stop_requested.set()
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
-    waiting = asyncio.ensure_future(told_to_stop.wait())
+    waiting = asyncio.ensure_future(stop_requested.wait())
     try:
         with _locked(Path(planned.directory)) as lock, _pipe() as lifeline:
-            if not await _alone(lock, planned.directory, waiting):
+            if not await _wait_for_earlier(lock, planned.directory, waiting):
                 return
-            cluster = _Cluster(planned, log_level, lock, lifeline)
+            cluster = _LocalCluster(planned, log_level, lock, lifeline)
             try:
                 await cluster.run(waiting)
             finally:
@@ -86,8 +86,8 @@ async def _serve(planned: ClusterPlan, log_level: str) -> None:
         waiting.cancel()
 
 
-class _Kept(Protocol):
-    """A process that is kept going."""
+class _Supervised(Protocol):
+    """A process that is restarted when it dies."""
 
     @property
     def name(self) -> str: ...
@@ -99,7 +99,7 @@ class _Kept(Protocol):
     def kill(self) -> None: ...
 
 
-class _Cluster:
+class _LocalCluster:
     """The ZooKeeper, if it is our own, and the brokers."""
 
     def __init__(self, planned: ClusterPlan, log_level: str, lock: int, lifeline: int) -> None:
@@ -108,64 +108,64 @@ class _Cluster:
         self._lock = lock
         self._lifeline = lifeline
         self._zookeeper: ZooKeeperProcess | None = None
-        self._members: list[BrokerProcess] = []
-        self._keeping: list[asyncio.Future[Any]] = []
+        self._brokers: list[BrokerProcess] = []
+        self._supervisors: list[asyncio.Future[Any]] = []
 
-    async def run(self, told_to_stop: asyncio.Future[Any]) -> None:
-        """Returns when it is told to stop, or every broker was. Raises ConfigError if one cannot start."""
+    async def run(self, stop_requested: asyncio.Future[Any]) -> None:
+        """Returns when a stop is requested or every broker was told to stop. Raises ConfigError if one cannot start."""
         starting: asyncio.Future[Any] = asyncio.ensure_future(self._start())
-        await asyncio.wait({starting, told_to_stop}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({starting, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.wait({starting})
         if starting.cancelled():
             return
         starting.result()  # raises what went wrong
-        self._tell()
-        brokers = [asyncio.ensure_future(self._keep(member)) for member in self._members]
-        self._keeping = [*brokers]
+        self._report_ready()
+        brokers = [asyncio.ensure_future(self._supervise(broker)) for broker in self._brokers]
+        self._supervisors = [*brokers]
         if self._zookeeper is not None:
-            self._keeping.append(asyncio.ensure_future(_keep(self._zookeeper)))
+            self._supervisors.append(asyncio.ensure_future(_supervise(self._zookeeper)))
         none_left: asyncio.Future[Any] = asyncio.ensure_future(asyncio.wait(brokers))
-        await asyncio.wait({none_left, told_to_stop}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({none_left, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
         if none_left.done():
-            for keeping in brokers:
-                keeping.result()
+            for supervisor in brokers:
+                supervisor.result()
             logger.info("every broker was told to stop")
         none_left.cancel()
 
     async def stop(self) -> None:
-        for task in self._keeping:
+        for task in self._supervisors:
             task.cancel()
-        if self._keeping:
-            await asyncio.wait(self._keeping)
-        await asyncio.gather(*(member.stop() for member in self._members))
+        if self._supervisors:
+            await asyncio.wait(self._supervisors)
+        await asyncio.gather(*(broker.stop() for broker in self._brokers))
         if self._zookeeper is not None:
             await self._zookeeper.stop()
 
     def kill(self) -> None:
-        for each in (*self._members, self._zookeeper):
+        for each in (*self._brokers, self._zookeeper):
             if each is not None:
                 each.kill()
 
     async def _start(self) -> None:
-        plans = self._planned.members
+        plans = self._planned.brokers
         if not self._planned.connect:
             directory = Path(self._planned.directory) / "zookeeper"
             self._zookeeper = ZooKeeperProcess(directory, keep_open=[self._lock])
             await self._zookeeper.start()
-            plans = tuple(with_zookeeper(member, self._zookeeper.connect) for member in plans)
-        self._members = [BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
-        for adopts in (True, False):  # whose data are taken over also brings the cluster's id
-            await _together([member for member in self._members if member.plan.adopts is adopts])
+            plans = tuple(with_zookeeper(broker, self._zookeeper.connect) for broker in plans)
+        self._brokers = [BrokerProcess(each, self._log_level, self._lifeline, [self._lock]) for each in plans]
+        for adopts in (True, False):  # a broker whose data are taken over also brings the cluster id
+            await _together([broker for broker in self._brokers if broker.plan.adopts is adopts])
 
-    def _tell(self) -> None:
+    def _report_ready(self) -> None:
         """One line on stdout, like a single broker's."""
-        ready = [member.ready for member in self._members if member.ready is not None]
-        for member in self._members:
-            if member.ready is not None:
-                where, place = member.ready.bootstrap, member.ready.place
-                logger.info("%s (process %d) serves on %s, data in %s", member.name, member.pid, where, place)
+        ready = [broker.ready for broker in self._brokers if broker.ready is not None]
+        for broker in self._brokers:
+            if broker.ready is not None:
+                where, data_dir = broker.ready.bootstrap, broker.ready.data_dir
+                logger.info("%s (process %d) serves on %s, data in %s", broker.name, broker.pid, where, data_dir)
         path = Path(self._planned.directory)
         place = str(path) if path.is_absolute() else f"./{path}"
         connect = self._planned.connect or (self._zookeeper.connect if self._zookeeper is not None else "")
@@ -175,14 +175,14 @@ class _Cluster:
             flush=True,
         )
 
-    async def _keep(self, member: BrokerProcess) -> None:
-        await _keep(member)
-        logger.info("%s was told to stop, and stays away", member.name)
+    async def _supervise(self, broker: BrokerProcess) -> None:
+        await _supervise(broker)
+        logger.info("%s was told to stop, and stays away", broker.name)
 
 
-async def _together(members: Sequence[BrokerProcess]) -> None:
+async def _together(brokers: Sequence[BrokerProcess]) -> None:
     """Start all of them side by side, none without the others. Raises ConfigError, OSError."""
-    starting = [asyncio.ensure_future(member.start()) for member in members]
+    starting = [asyncio.ensure_future(broker.start()) for broker in brokers]
     try:
         await asyncio.gather(*starting)
     except BaseException:
@@ -192,28 +192,28 @@ async def _together(members: Sequence[BrokerProcess]) -> None:
         raise
 
 
-async def _keep(kept: _Kept) -> None:
-    """Begin it again whenever it dies. Returns when it has ended in order."""
-    again_after_s = _AGAIN_AFTER_S_MIN
+async def _supervise(process: _Supervised) -> None:
+    """Restart it whenever it dies. Returns when it has ended in order."""
+    restart_after_s = _RESTART_AFTER_S_MIN
     while True:
         since = time.monotonic()
-        pid = kept.pid
-        how = await kept.ended()
+        pid = process.pid
+        how = await process.ended()
         if how is None:
             return
-        if time.monotonic() - since > _LIVED_WELL_S:
-            again_after_s = _AGAIN_AFTER_S_MIN
+        if time.monotonic() - since > _LONG_LIFE_S:
+            restart_after_s = _RESTART_AFTER_S_MIN
         while True:
-            logger.error("%s (process %d) %s; it is begun again in %g s", kept.name, pid, how, again_after_s)
-            await asyncio.sleep(again_after_s)
-            again_after_s = min(_AGAIN_AFTER_S_MAX, 2 * again_after_s)
+            logger.error("%s (process %d) %s; it is restarted in %g s", process.name, pid, how, restart_after_s)
+            await asyncio.sleep(restart_after_s)
+            restart_after_s = min(_RESTART_AFTER_S_MAX, 2 * restart_after_s)
             try:
-                await kept.start()
+                await process.start()
             except (ConfigError, OSError) as error:
                 how = f"could not start: {error}"
-                pid = kept.pid
+                pid = process.pid
                 continue
-            logger.info("%s (process %d) serves again", kept.name, kept.pid)
+            logger.info("%s (process %d) serves again", process.name, process.pid)
             break
 
 
@@ -233,21 +233,21 @@ def _locked(directory: Path) -> Iterator[int]:
         os.close(lock)
 
 
-async def _alone(lock: int, directory: str, told_to_stop: asyncio.Future[Any]) -> bool:
-    """Wait for processes that an earlier one has left; False if told to stop meanwhile. Raises ConfigError."""
-    deadline = time.monotonic() + _LEFTOVERS_LIMIT_S
-    has_said_so = False
-    while not told_to_stop.done():
+async def _wait_for_earlier(lock: int, directory: str, stop_requested: asyncio.Future[Any]) -> bool:
+    """Wait for processes of an earlier cluster; False if a stop is requested meanwhile. Raises ConfigError."""
+    deadline = time.monotonic() + _EARLIER_LIMIT_S
+    is_logged = False
+    while not stop_requested.done():
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # children keep it for as long as one of them lives
             return True
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise ConfigError(_in_use(directory)) from None
-        if not has_said_so:
-            has_said_so = True
+        if not is_logged:
+            is_logged = True
             logger.info("waiting for what is left of an earlier cluster in %s", directory)
-        await asyncio.wait({told_to_stop}, timeout=0.1)
+        await asyncio.wait({stop_requested}, timeout=0.1)
     return False
 
 
@@ -257,7 +257,7 @@ def _in_use(directory: Path | str) -> str:
 
 @contextlib.contextmanager
 def _pipe() -> Iterator[int]:
-    """The reading end of a pipe that nobody writes to. Its other end is closed at the end, or with this process."""
+    """The reading end of a pipe without data. Its other end is closed when this process leaves the block, or ends."""
     reading, writing = os.pipe()
     try:
         yield reading

@@ -1,14 +1,15 @@
-"""A small ZooKeeper of our own, for whoever wants several brokers on one machine and has no ZooKeeper.
+"""A small ZooKeeper of our own, for several brokers on one machine without a ZooKeeper.
 
-It is the real one, out of the jars that PySpark brings along, in a process of its own; it needs a Java runtime. It
-listens on the loopback only, on a port that was free, and keeps its data in a directory that is given:
+It is the real one, from the jars that PySpark brings along, in a process of its own; it needs a Java runtime. It
+listens on the loopback only, on a port that was free, and keeps its data in a given directory:
 
     zoo.cfg          written anew at each start
-    zookeeper.out    what it said, since its last start
-    version-2/       its data: snapshots and transaction logs, the old ones cleared away by itself
+    zookeeper.out    its output since its last start
+    version-2/       its data: snapshots and transaction logs; it removes the old ones itself
 
-Nothing of it outlives the process that began it, whatever ended that: a shell beside it reads from a pipe whose other
-end is here, and ends it when that end is gone. It lets the brokers, which notice the same, sign off first.
+It does not outlive the process that started it, whatever ended that: a shell beside it reads from a pipe, its lifeline,
+whose other end is here, and ends it when that end is gone. The shell lets the brokers, which notice the same, sign off
+first.
 Source: org.apache.zookeeper.server.quorum.QuorumPeerMain, QuorumPeerConfig.
 """
 
@@ -26,6 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.local_cluster.broker_process import describe_exit
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +37,11 @@ START_LIMIT_S = 60.0
 _STOP_LIMIT_S = 10.0
 _ASK_LIMIT_S = 2.0
 _PORTS_MAX = 5  # tried in turn: what was free a moment ago may be taken
-_LAST_WORDS_BYTES = 4096
+_OUTPUT_BYTES = 4096
 _HEAP = "-Xmx256m"
 _BUFFER_BYTES_MAX = 16 << 20  # of one request: a topic of a hundred thousand partitions is a node of 2 MB
 
-# A line from the pipe: the server has ended. The end of the pipe: whoever was to end the server is no more.
+# A line from the pipe: the server has ended. The end of the pipe: the process that was to end the server is gone.
 _GUARDED = 'exec 3<&0 </dev/null; { read -r told <&3 || { sleep 2; kill $$; }; } & exec "$@" 3<&-'
 
 
@@ -59,8 +61,8 @@ def find_jars() -> Path | None:
     return next((place for place in places if any(place.glob("zookeeper-[0-9]*.jar"))), None)
 
 
-def what_is_missing() -> str | None:
-    """What a ZooKeeper of our own lacks on this machine; None if it can be."""
+def missing_requirement() -> str | None:
+    """The reason why a ZooKeeper of our own cannot run on this machine; None if it can."""
     if find_java() is None:
         return "no Java here (8 or newer; neither JAVA_HOME nor PATH leads to one)"
     if find_jars() is None:
@@ -69,10 +71,10 @@ def what_is_missing() -> str | None:
 
 
 def command(config: Path) -> list[str]:
-    """What runs a ZooKeeper with this configuration. Raises ConfigError saying what is missing."""
+    """The command that runs a ZooKeeper with this configuration. Raises ConfigError with what is missing."""
     java, jars = find_java(), find_jars()
     if java is None or jars is None:
-        raise ConfigError(f"a ZooKeeper of our own cannot run here: {what_is_missing()}")
+        raise ConfigError(f"a ZooKeeper of our own cannot run here: {missing_requirement()}")
     options = [
         _HEAP,
         "-XX:+UseSerialGC",
@@ -84,12 +86,12 @@ def command(config: Path) -> list[str]:
 
 
 class ZooKeeperProcess:
-    """Begun and ended by one event loop, as often as wanted; its address stays the same."""
+    """Started and stopped by one event loop, as often as wanted; its address stays the same."""
 
     name = "ZooKeeper"
 
     def __init__(self, directory: Path, *, keep_open: Sequence[int] = ()) -> None:
-        """`keep_open`: descriptors that the process holds, too; a lock on the directory, for instance."""
+        """`keep_open`: descriptors that the process holds, too, such as a lock on the directory."""
         self.directory = directory
         self.port = 0
         self._keep_open = tuple(keep_open)
@@ -98,7 +100,7 @@ class ZooKeeperProcess:
 
     @property
     def connect(self) -> str:
-        """For zookeeper.connect. Valid when it has been started."""
+        """The value for zookeeper.connect. Valid after `start`."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -106,14 +108,14 @@ class ZooKeeperProcess:
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Returns when it serves. Raises ConfigError saying what it said when it does not, OSError."""
+        """Returns when it serves. Raises ConfigError with its last line of output if it does not; OSError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for attempt in range(_PORTS_MAX):
-            chosen = not self.port  # the first time; brokers know it from then on
+            is_first = not self.port  # brokers know the port from then on
             self.port = self.port or _free_port()
-            await self._begin()
+            await self._launch()
             try:
-                serves = await self._comes_to_serve()
+                serves = await self._wait_until_serving()
             except BaseException:
                 await self._end(signal.SIGKILL)
                 raise
@@ -121,29 +123,29 @@ class ZooKeeperProcess:
                 logger.info("ZooKeeper (process %d) serves on %s, data in %s", self.pid, self.connect, self.directory)
                 return
             await self._end(signal.SIGKILL)
-            said = self._last_words()
-            if "BindException" not in self._said() or attempt + 1 == _PORTS_MAX:
+            last_line = self._last_line()
+            if "BindException" not in self._end_of_output() or attempt + 1 == _PORTS_MAX:
                 break
-            self.port = 0 if chosen else self.port
-        raise ConfigError(f"the ZooKeeper of our own did not start; {self._output} ends with: {said}")
+            self.port = 0 if is_first else self.port
+        raise ConfigError(f"the ZooKeeper of our own did not start; {self._output} ends with: {last_line}")
 
     async def ended(self) -> str | None:
-        """Waits until it is no more. How it ended; it never does so unasked, so there is always something to say."""
+        """Waits until the process has ended; returns how. It never ends in order unasked."""
         assert self._process is not None
         code = await self._process.wait()
-        self._let_go()
-        return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        self._release()
+        return describe_exit(code)
 
     async def stop(self) -> None:
-        """In order, its data on the disk. Does nothing when it does not run."""
+        """Stop in order, with its data on the disk. Does nothing when it does not run."""
         await self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        if self._lives():
+        if self._is_running():
             assert self._process is not None
             self._process.kill()
 
-    async def _begin(self) -> None:
+    async def _launch(self) -> None:
         config = self.directory.resolve() / "zoo.cfg"
         settings = {
             "dataDir": self.directory.resolve(),
@@ -158,16 +160,16 @@ class ZooKeeperProcess:
             "4lw.commands.whitelist": "srvr,ruok,mntr",
         }
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        theirs, self._lifeline = os.pipe()
+        reading_end, self._lifeline = os.pipe()
         try:
             with self._output.open("wb") as output:
                 self._process = await asyncio.create_subprocess_exec(
                     *("/bin/sh", "-c", _GUARDED, "kafkalite-zookeeper", *command(config)),
-                    stdin=theirs,
+                    stdin=reading_end,
                     stdout=output,
                     stderr=output,
                     cwd=self.directory,
-                    start_new_session=True,  # Ctrl-C is for whoever began it, who stops the brokers first
+                    start_new_session=True,  # Ctrl-C is for the process that started it, which stops the brokers first
                     pass_fds=self._keep_open,
                 )
         except BaseException:
@@ -175,15 +177,15 @@ class ZooKeeperProcess:
             self._lifeline = -1
             raise
         finally:
-            os.close(theirs)
+            os.close(reading_end)
 
-    async def _comes_to_serve(self) -> bool:
-        """Waits for it. False when it has ended, or does not get there."""
+    async def _wait_until_serving(self) -> bool:
+        """False when the process ends before it serves, or takes too long."""
         assert self._process is not None
         ending = asyncio.ensure_future(self._process.wait())
         try:
             async with asyncio.timeout(START_LIMIT_S):
-                while not await self._serves():
+                while not await self._is_serving():
                     await asyncio.wait({ending}, timeout=0.05)
                     if ending.done():
                         return False
@@ -193,7 +195,7 @@ class ZooKeeperProcess:
         finally:
             ending.cancel()
 
-    async def _serves(self) -> bool:
+    async def _is_serving(self) -> bool:
         try:
             async with asyncio.timeout(_ASK_LIMIT_S):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -205,7 +207,7 @@ class ZooKeeperProcess:
         except (OSError, TimeoutError):
             return False
 
-    def _lives(self) -> bool:
+    def _is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
     async def _end(self, how: signal.Signals) -> None:
@@ -220,13 +222,13 @@ class ZooKeeperProcess:
             logger.warning("ZooKeeper (process %d) did not end within %g s, and is killed", self.pid, _STOP_LIMIT_S)
             self.kill()
             await self._process.wait()
-        self._let_go()
+        self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._process = None
         if self._lifeline >= 0:
             with contextlib.suppress(OSError):
-                os.write(self._lifeline, b"gone\n")  # the shell beside it is to end nobody
+                os.write(self._lifeline, b"gone\n")  # so that the shell ends no other process of that number
             os.close(self._lifeline)
             self._lifeline = -1
 
@@ -234,13 +236,13 @@ class ZooKeeperProcess:
     def _output(self) -> Path:
         return self.directory / "zookeeper.out"
 
-    def _said(self) -> str:
+    def _end_of_output(self) -> str:
         with self._output.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_WORDS_BYTES))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _OUTPUT_BYTES))
             return file.read().decode(errors="replace")
 
-    def _last_words(self) -> str:
-        lines = [line.strip() for line in self._said().splitlines() if line.strip()]
+    def _last_line(self) -> str:
+        lines = [line.strip() for line in self._end_of_output().splitlines() if line.strip()]
         return next((line for line in reversed(lines) if not line.startswith("at ")), "(nothing)")
 
 

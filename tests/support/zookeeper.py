@@ -18,13 +18,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, missing_requirement
 from tests.support.wait import DEADLINE_S
 
 TICK_MS = 100  # sessions from 200 ms on
 START_LIMIT_S = 60.0
 
-without_zookeeper = what_is_missing
+without_zookeeper = missing_requirement
 
 
 def free_port() -> int:

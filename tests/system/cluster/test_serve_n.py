@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.local_cluster.zookeeper_process import what_is_missing
+from kafkalite.local_cluster.zookeeper_process import missing_requirement
 from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG
@@ -28,7 +28,7 @@ READY = re.compile(
     r"kafkalite is ready on (?P<bootstrap>[\d.:,]+), data in (?P<place>\S+), cluster (?P<cluster>[\w-]{22}), "
     r"ZooKeeper (?P<zookeeper>127\.0\.0\.1:\d+)\n"
 )
-needs_java = pytest.mark.skipif(what_is_missing() is not None, reason=f"{what_is_missing()}")
+needs_java = pytest.mark.skipif(missing_requirement() is not None, reason=f"{missing_requirement()}")
 
 
 class Served:
@@ -138,11 +138,11 @@ def test_a_broker_that_dies_is_begun_again_and_one_that_is_told_to_stop_is_not(t
         create(served.bootstrap, "kept", 3)
         (pid,) = served.pids("broker 1")
         os.kill(pid, signal.SIGKILL)
-        until(lambda: served.pids("broker 1")[-1] != pid, "broker 1 to be begun again")
-        assert f"broker 1 (process {pid}) was killed by signal 9 (SIGKILL); it is begun again in 1 s" in served.said()
+        until(lambda: served.pids("broker 1")[-1] != pid, "broker 1 to be restarted")
+        assert f"broker 1 (process {pid}) was killed by signal 9 (SIGKILL); it is restarted in 1 s" in served.said()
         (keeper,) = served.pids("ZooKeeper")
         os.kill(keeper, signal.SIGKILL)
-        until(lambda: served.pids("ZooKeeper")[-1] != keeper, "our ZooKeeper to be begun again")
+        until(lambda: served.pids("ZooKeeper")[-1] != keeper, "our ZooKeeper to be restarted")
         write(served.bootstrap, "kept", range(3))
         until(lambda: creates(served.bootstrap, f"new-{uuid.uuid4().hex[:8]}"), "a topic to be created again")
         os.kill(served.pids("broker 2")[-1], signal.SIGTERM)

@@ -11,7 +11,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties
 from kafkalite.local_cluster.broker_plan import (
     BROKERS_MAX,
-    MemberPlan,
+    BrokerPlan,
     check_directory,
     check_is_not_of_several,
     plan,
@@ -21,7 +21,7 @@ from kafkalite.local_cluster.broker_process import _properties_text
 
 
 def configs(properties: dict[str, str], count: int = 3) -> list[BrokerConfig]:
-    return [BrokerConfig.load(member.properties) for member in plan(properties, count).members]
+    return [BrokerConfig.load(broker.properties) for broker in plan(properties, count).brokers]
 
 
 def test_numbers_ports_and_directories_are_counted_up() -> None:
@@ -32,7 +32,7 @@ def test_numbers_ports_and_directories_are_counted_up() -> None:
     assert told[2].data_dirs == ("/data/one/broker2", "/data/two/broker2")
     planned = plan({"log.dirs": "/data/one,/data/two", "zookeeper.connect": "there:2181/x"}, 2)
     assert (planned.directory, planned.connect) == ("/data/one", "there:2181/x")
-    assert planned.members[1].properties["zookeeper.connect"] == "there:2181/x"
+    assert planned.brokers[1].properties["zookeeper.connect"] == "there:2181/x"
 
 
 def test_what_is_configured_is_where_counting_begins() -> None:
@@ -73,9 +73,9 @@ def test_what_cannot_be_is_told(properties: dict[str, str], count: int, complain
 
 
 def test_a_zookeeper_of_our_own_has_shorter_sessions_unless_somebody_chose() -> None:
-    member = MemberPlan(0, {"broker.id": "0"})
-    assert with_zookeeper(member, "127.0.0.1:1").properties["zookeeper.session.timeout.ms"] == "6000"
-    chosen = MemberPlan(0, {"zookeeper.session.timeout.ms": "9000"})
+    broker = BrokerPlan(0, {"broker.id": "0"})
+    assert with_zookeeper(broker, "127.0.0.1:1").properties["zookeeper.session.timeout.ms"] == "6000"
+    chosen = BrokerPlan(0, {"zookeeper.session.timeout.ms": "9000"})
     assert with_zookeeper(chosen, "127.0.0.1:1").properties["zookeeper.session.timeout.ms"] == "9000"
 
 
@@ -105,7 +105,7 @@ def test_the_directory_of_several_is_not_for_one(tmp_path: os.PathLike[str]) -> 
 
 def test_settings_reach_the_broker_as_they_are() -> None:
     settings = {"a.b": " lead and trail ", "sasl": "x=y:z\\#!\t\n\r\f", "wide": "ä€😀", "empty": "", "spa ce": "1"}
-    assert parse_properties(_properties_text(MemberPlan(0, settings))) == settings
+    assert parse_properties(_properties_text(BrokerPlan(0, settings))) == settings
 
 
 def test_only_what_has_data_is_taken_over(tmp_path: os.PathLike[str]) -> None:
@@ -114,5 +114,5 @@ def test_only_what_has_data_is_taken_over(tmp_path: os.PathLike[str]) -> None:
     os.mkdir(f"{tmp_path}/broker0")
     with open(f"{tmp_path}/broker0/meta.properties", "w"):
         pass
-    assert [member.adopts for member in plan({"log.dirs": f"{tmp_path}"}, 2, adopts=True).members] == [True, False]
-    assert not any(member.adopts for member in plan({"log.dirs": f"{tmp_path}"}, 2).members)
+    assert [broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2, adopts=True).brokers] == [True, False]
+    assert not any(broker.adopts for broker in plan({"log.dirs": f"{tmp_path}"}, 2).brokers)

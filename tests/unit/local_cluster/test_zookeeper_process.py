@@ -14,11 +14,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, command, find_jars, what_is_missing
+from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, command, find_jars, missing_requirement
 from tests.support.places import ROOT
 from tests.support.wait import until
 
-needs_java = pytest.mark.skipif(what_is_missing() is not None, reason=f"{what_is_missing()}")
+needs_java = pytest.mark.skipif(missing_requirement() is not None, reason=f"{missing_requirement()}")
 
 
 @needs_java
@@ -46,9 +46,9 @@ def test_it_does_not_outlive_whoever_began_it(tmp_path: Path) -> None:
     script = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from kafkalite.local_cluster.zookeeper_process import OwnZooKeeper\n"
+        "from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess\n"
         "async def story():\n"
-        "    zookeeper = OwnZooKeeper(Path(sys.argv[1]), keep_open=[int(sys.argv[2])])\n"
+        "    zookeeper = ZooKeeperProcess(Path(sys.argv[1]), keep_open=[int(sys.argv[2])])\n"
         "    await zookeeper.start()\n"
         "    print(zookeeper.pid, flush=True)\n"
         "    await zookeeper.ended()\n"
@@ -84,7 +84,7 @@ def is_free(lock: int) -> bool:
 def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert "no Java" in str(what_is_missing())
+    assert "no Java" in str(missing_requirement())
     with pytest.raises(ConfigError, match="no Java"):
         command(tmp_path)
 
