@@ -1,1 +1,1 @@
-"""The broker that is elected to decide who leads which partition of a cluster, and its fenced writes. Imports zk, metadata."""
+"""The elected broker that decides who leads which partition, and its fenced writes. Imports zk, metadata."""

@@ -1,10 +1,10 @@
-"""One partition as its leader sees it: the log, the leader epoch, the high watermark, and those who wait for more.
+"""A partition on its leader: the log, the leader epoch, the high watermark, and the operations that wait for it.
 
-A fetch that found too little leaves a `DelayedOperation` here; an append tells every waiter how many bytes came, and a
-waiter that has enough is woken once, from the event loop rather than from inside the append. With one replica a record
-is committed as soon as the log says so: at once, or, where flush.messages asks for it, when it is on the disk. Until
-then nobody reads it, and its producer waits (`when_committed`). Source: kafka.cluster.Partition,
-kafka.server.DelayedFetch, kafka.server.DelayedProduce.
+A fetch that found too little leaves a `DelayedOperation` here. An append adds its size to every one of them, and one
+that has enough is woken once, from the event loop rather than from inside the append. With one replica a record is
+committed as soon as the log acknowledges it: at once, or, where flush.messages asks for it, when it is on the disk.
+Until then no client reads it, and its producer waits (`when_committed`).
+Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 _NO_OFFSET = -2  # no client asks for it
-_ENOUGH_BYTES = 1 << 40  # for whoever waits: of what was appended under another leader epoch nobody knows the size
+_ENOUGH_BYTES = 1 << 40  # wakes any operation: the size of an append under an earlier leader epoch is not known
 
 
 class CallSoon(Protocol):
-    """What a waiter needs of the event loop."""
+    """The method of the event loop that a delayed operation uses."""
 
     def __call__(self, callback: Callable[[], None], /) -> object: ...
 
 
 class DelayedOperation:
-    """Somebody who waits for `missing_bytes` more in any of some partitions.
+    """An operation that waits for `missing_bytes` more in all of its partitions together.
 
-    `wake` runs at most once, in a turn of the loop of its own. Invariant: it is registered with exactly `partitions`
-    until `withdraw`.
+    The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it is one of
+    the `waiters` of exactly `partitions`.
     """
 
     __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "woken")
@@ -54,13 +54,13 @@ class DelayedOperation:
         self.partitions.append(partition)
 
     def arrived(self, size_bytes: int) -> None:
-        """`size_bytes` more can be read somewhere."""
+        """`size_bytes` more can be read in one of the partitions."""
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
             self.wake()
 
     def wake(self) -> None:
-        """Stop waiting, whatever is there: time is up, or a partition went away."""
+        """Stop waiting, however much is missing: time is up, or a partition went away."""
         if not self.woken:
             self.woken = True
             self._call_soon(self._wake)
@@ -72,11 +72,11 @@ class DelayedOperation:
 
 
 class Partition:
-    """Leader of one partition. Fields: `leader_epoch` stamps every batch; `high_watermark` is the first offset that is
-    not committed. Invariant: start_offset <= high_watermark <= end_offset."""
+    """A partition that this broker leads. `leader_epoch` is stamped on every batch; `high_watermark` is the first
+    offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset."""
 
     __slots__ = (
-        "_unanswered",
+        "_delayed_acks",
         "_uncommitted",
         "high_watermark",
         "index",
@@ -95,16 +95,16 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.high_watermark = log.ack_offset
         self.waiters: dict[DelayedOperation, None] = {}
-        self._uncommitted: deque[tuple[int, int]] = deque()  # (offset behind it, size in bytes) of each batch
+        self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, size in bytes) of each batch
         if log.end_offset > log.ack_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
-        self._unanswered: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # with the offset they wait for
-        log.flusher.on_ack = self._committed
+        self._delayed_acks: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # (last offset, callback)
+        log.flusher.on_ack = self._on_ack
         log.on_new_start = self.wake_all
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a read_committed fetch ends. Without open transactions that is the high watermark."""
+        """The end of a read_committed fetch: the high watermark, as long as there are no transactions."""
         return self.high_watermark
 
     def append(self, records: memoryview, now_ms: int, produce_version: int, *, trusted: bool = False) -> AppendResult:
@@ -139,37 +139,35 @@ class Partition:
                 waiter.arrived(size_bytes)
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
-        """Have `tell` called when everything up to `last_offset` is committed, or with the reason why it will not be.
+        """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
+        be. Invariant: `last_offset` is not committed yet."""
+        self._delayed_acks.append((last_offset, tell))
 
-        Not for what is committed already.
-        """
-        self._unanswered.append((last_offset, tell))
-
-    def _committed(self, error: KafkaError | None) -> None:
-        """The log has committed more, or cannot, or was cut."""
+    def _on_ack(self, error: KafkaError | None) -> None:
+        """The log has acknowledged more, or cannot, or was truncated."""
         end_offset = self.log.end_offset
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[-1][0] > end_offset:
             uncommitted.pop()
         if self.log.ack_offset != self.high_watermark:
             self._advance(0)
-        unanswered, self._unanswered = self._unanswered, []
-        for last_offset, tell in unanswered:
+        delayed_acks, self._delayed_acks = self._delayed_acks, []
+        for last_offset, tell in delayed_acks:
             if last_offset < self.high_watermark:
                 tell(None)
             elif error is not None:
                 tell(error)
-            elif last_offset >= end_offset:  # and what may stand there by and by is not its batch
+            elif last_offset >= end_offset:  # another batch may come to stand there
                 tell(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed"))
             else:
-                self._unanswered.append((last_offset, tell))
+                self._delayed_acks.append((last_offset, tell))
 
     def read(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
-        """Committed bytes from `offset` on, None where there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+        """Committed bytes from `offset` on, None if there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
         return self.log.read(offset, max_bytes, self.high_watermark, min_one)
 
     def check_epoch(self, known_by_client: int) -> None:
-        """KIP-320: refuse a client whose idea of the leader is older (74) or newer (75) than ours; -1 skips."""
+        """KIP-320: refuse a client that knows an older (74) or a newer (75) leader epoch; -1 skips the check."""
         if known_by_client < 0 or known_by_client == self.leader_epoch:
             return
         if known_by_client < self.leader_epoch:
@@ -205,18 +203,18 @@ class Partition:
         return self.log.start_offset
 
     def retire(self, error: KafkaError | None = None) -> None:
-        """The partition is going away: everyone who waits looks again, and learns it; producers are told `error`."""
-        self._committed(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        """The partition is going away: delayed operations are woken and find that; producers get `error`."""
+        self._on_ack(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Whoever waits for more may wait for what is gone, or never comes: let them look. Producers go on waiting."""
+        """Wake all delayed operations: their records may be gone, or never come. Producers go on waiting."""
         for waiter in tuple(self.waiters):
             waiter.wake()
 
 
 class OfflinePartition(Partition):
-    """A partition whose data directory has failed: there until the next start, and every question ends in StorageError.
+    """A partition whose data directory has failed: until the next start every use of it raises StorageError.
     Source: kafka.server.HostedPartition.Offline."""
 
     __slots__ = ()
@@ -235,4 +233,4 @@ class OfflinePartition(Partition):
         raise StorageError(f"{self.log.failure}")
 
     def retire(self, error: KafkaError | None = None) -> None:
-        """Nobody waits here."""
+        """No operation waits here."""

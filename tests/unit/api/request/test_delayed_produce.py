@@ -280,7 +280,7 @@ def test_a_producer_that_leaves_is_forgotten_and_its_batch_is_not(beside: Callab
         await until(lambda: server.connection_count == 1)
         gate.open()
         await until(lambda: partition.high_watermark == 3)
-        assert not partition._unanswered
+        assert not partition._delayed_acks
 
     beside(story)
 
@@ -328,7 +328,7 @@ def test_a_batch_that_comes_again_while_it_waits_is_answered_once_more(beside: C
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
         gate.close()
         first, again = crowd.begin(produce(records=known)), crowd.begin(produce(records=known))
-        await until(lambda: len(partition._unanswered) == 2)
+        await until(lambda: len(partition._delayed_acks) == 2)
         assert partition.log.end_offset == 1
         gate.open()
         assert outcome(await first) == outcome(await again) == (0, 0)
