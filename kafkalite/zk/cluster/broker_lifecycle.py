@@ -30,7 +30,7 @@ from kafkalite.zk.cluster import topic_ids
 from kafkalite.zk.cluster.broker_registration import BrokerRegistration
 from kafkalite.zk.cluster.cluster_id import read_cluster_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.cluster.view_loader import ViewReader
+from kafkalite.zk.cluster.view_reader import ViewReader
 
 logger = logging.getLogger(__name__)
 
