@@ -23,7 +23,7 @@ from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
 from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
-from kafkalite.cleaner.compaction.legacy_messages import LegacyCleaner
+from kafkalite.cleaner.compaction.legacy_messages import clean_legacy
 from kafkalite.cleaner.compaction.retained_records import RetainedRecords
 from kafkalite.cleaner.compaction.transaction_metadata import TransactionMetadata
 from kafkalite.log.segment.cleaned_segment import SourceSegment
@@ -227,9 +227,10 @@ class SegmentCleaner:
         return found
 
     def _clean_legacy(self, piece: LegacyPiece, keeps_tombstones: bool, writer: CleanedSegmentWriter) -> None:
-        cleaner = LegacyCleaner(piece, self._retained, keeps_tombstones, self._context.stats)
-        data, size, last, latest = cleaner.clean()
-        writer.record_count += cleaner.kept
+        stats = self._context.stats
+        kept_before = stats.records_kept
+        data, size, last, latest = clean_legacy(piece, self._retained, keeps_tombstones, stats)
+        writer.record_count += stats.records_kept - kept_before
         self._write(writer, data, size, last, latest)
 
     def _write(self, writer: CleanedSegmentWriter, data: memoryview, size: Array, last: Array, latest: Array) -> None:

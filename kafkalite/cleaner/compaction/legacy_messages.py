@@ -83,58 +83,47 @@ def rewrite(entry: Entry, kept: list[Record]) -> bytes:
     )
 
 
-class LegacyCleaner:
-    """Cleans the messages of one piece. `keeps_tombstones`: tombstones of its segment are retained for now. `kept`: the
-    number of retained messages."""
+def clean_legacy(
+    piece: LegacyPiece, retained: RetainedRecords, keeps_tombstones: bool, stats: CleanStats
+) -> tuple[memoryview, Array, Array, Array]:
+    """The cleaned messages of a piece; size, last offset and largest timestamp of each entry in them.
+    `keeps_tombstones`: tombstones of its segment are retained for now. Raises CleaningFailed."""
+    parts: list[bytes | memoryview] = []
+    headers: list[BatchHeader] = []
+    for start, end in piece.entries:
+        entry = read_entry(piece, start, end)
+        kept = _keep(entry.records, retained, keeps_tombstones, stats)
+        stats.records_read += len(entry.records)
+        stats.records_kept += len(kept)
+        if not kept:
+            continue
+        if len(kept) == len(entry.records) and not entry.is_mixed:
+            parts.append(piece.data[start:end])
+            headers.append(entry.header)
+        else:
+            parts.append(rewrite(entry, kept))
+            headers.append(entry_header(parts[-1]))
+    return (
+        memoryview(b"".join(parts)),
+        np.array([header.size_bytes for header in headers], np.int64),
+        np.array([header.base_offset for header in headers], np.int64),
+        np.array([header.max_timestamp for header in headers], np.int64),
+    )
 
-    def __init__(
-        self, piece: LegacyPiece, retained: RetainedRecords, keeps_tombstones: bool, stats: CleanStats
-    ) -> None:
-        self._piece = piece
-        self._retained = retained
-        self._keeps_tombstones = keeps_tombstones
-        self._stats = stats
-        self.kept = 0
 
-    def clean(self) -> tuple[memoryview, Array, Array, Array]:
-        """The cleaned data; size, last offset and largest timestamp of each entry in it. Raises CleaningFailed."""
-        parts: list[bytes | memoryview] = []
-        headers: list[BatchHeader] = []
-        for start, end in self._piece.entries:
-            entry = read_entry(self._piece, start, end)
-            kept = self._keep(entry.records)
-            self._stats.records_read += len(entry.records)
-            self.kept += len(kept)
-            if not kept:
-                continue
-            if len(kept) == len(entry.records) and not entry.is_mixed:
-                parts.append(self._piece.data[start:end])
-                headers.append(entry.header)
-            else:
-                parts.append(rewrite(entry, kept))
-                headers.append(entry_header(parts[-1]))
-        self._stats.records_kept += self.kept
-        return (
-            memoryview(b"".join(parts)),
-            np.array([header.size_bytes for header in headers], np.int64),
-            np.array([header.base_offset for header in headers], np.int64),
-            np.array([header.max_timestamp for header in headers], np.int64),
+def _keep(records: list[Record], retained: RetainedRecords, keeps_tombstones: bool, stats: CleanStats) -> list[Record]:
+    retained.reach(records[0].offset)
+    beyond = [record for record in records if record.offset > retained.latest_offset]
+    keyed = [record for record in records if record.offset <= retained.latest_offset and record.key is not None]
+    if len(beyond) + len(keyed) < len(records):
+        stats.keyless_dropped += sum(
+            record.key is None and record.offset < retained.first_dirty_offset for record in records
         )
-
-    def _keep(self, records: list[Record]) -> list[Record]:
-        retained = self._retained
-        retained.reach(records[0].offset)
-        beyond = [record for record in records if record.offset > retained.latest_offset]
-        keyed = [record for record in records if record.offset <= retained.latest_offset and record.key is not None]
-        if len(beyond) + len(keyed) < len(records):
-            self._stats.keyless_dropped += sum(
-                record.key is None and record.offset < retained.first_dirty_offset for record in records
-            )
-        if not keyed:
-            return beyond
-        data, start, end, offset, is_tombstone = keys_of(keyed)
-        keep = retained.look_up(data, RecordKeys(start, end, is_tombstone), offset)
-        if not self._keeps_tombstones:
-            self._stats.tombstones_dropped += int(np.count_nonzero(keep & is_tombstone))
-            keep &= ~is_tombstone
-        return [record for record, stays in zip(keyed, keep.tolist(), strict=True) if stays] + beyond
+    if not keyed:
+        return beyond
+    data, start, end, offset, is_tombstone = keys_of(keyed)
+    keep = retained.look_up(data, RecordKeys(start, end, is_tombstone), offset)
+    if not keeps_tombstones:
+        stats.tombstones_dropped += int(np.count_nonzero(keep & is_tombstone))
+        keep &= ~is_tombstone
+    return [record for record, stays in zip(keyed, keep.tolist(), strict=True) if stays] + beyond

@@ -31,7 +31,6 @@ class CleanJob(NamedTuple):
     partition: int
     directory: str
     segments: tuple[SourceSegment, ...]
-    start_offset: int  # of the log: records before it may not be read any more
     first_dirty_offset: int
     first_uncleanable_offset: int
     last_records: Mapping[int, LastRecord]  # by producer id
@@ -40,7 +39,6 @@ class CleanJob(NamedTuple):
     segment_bytes: int
     segment_index_bytes: int  # the largest size of an index
     index_interval_bytes: int
-    max_message_bytes: int
     dedupe_buffer_bytes: int  # of one worker
     io_buffer_bytes: int
     load_factor: float

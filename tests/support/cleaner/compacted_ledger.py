@@ -79,7 +79,7 @@ class CompactedLedger(Ledger):
     """Fields beyond those of a log's ledger: `puts` is what was acknowledged, in order; `tried` what may be behind it
     after a crash. `doubtful` are producers whose last batches were lost: those before may be compacted already, and
     then nothing is known of them, or only what came before. `stays_until_ms` says until when a tombstone can be seen,
-    by its offset, once a pass has met it; `retention_ms` is the shortest delete.retention.ms of any pass."""
+    by its offset, once a cleaning has met it; `retention_ms` is the shortest delete.retention.ms of any cleaning."""
 
     def __init__(self) -> None:
         super().__init__()

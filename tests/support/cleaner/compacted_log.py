@@ -77,7 +77,7 @@ class Log:
     def path(self, base: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base:020d}{suffix}"
 
-    # a pass
+    # a cleaning
 
     def job(self, dirty: int = 0, **other: object) -> CleanJob:
         segments = []
@@ -85,8 +85,8 @@ class Log:
             stat = self.path(base).stat()
             segments.append(SourceSegment(base, end, stat.st_size, 0, 0, stat.st_mtime_ns))
         job = CleanJob(
-            "orders", 0, str(self.directory), tuple(segments), 0, dirty, self.end_offset, self.lasts, NOW_MS, DAY_MS,
-            1 << 30, 10 << 20, 4096, 1 << 20, 1 << 20, 1, 0.9,
+            "orders", 0, str(self.directory), tuple(segments), dirty, self.end_offset, self.lasts, NOW_MS, DAY_MS,
+            1 << 30, 10 << 20, 4096, 1 << 20, 1, 0.9,
         )  # fmt: skip
         return job._replace(**other)  # type: ignore[arg-type]
 

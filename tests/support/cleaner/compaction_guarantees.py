@@ -1,4 +1,4 @@
-"""What compaction promises whatever the cleaner: held against what was in a log before a pass and after it.
+"""What compaction promises whatever the cleaner: held against what was in a log before a cleaning and after it.
 
     - what is left stands at its offset, unchanged, in order
     - the last value of every key is there; once only, as far as the log is clean
@@ -67,7 +67,7 @@ class Contents:
 
 
 def check_promises(job: CleanJob, end_offset: int, before: Contents, after: Contents, keys: set[bytes]) -> None:
-    """`keys` are those in the first reading's map."""
+    """`keys` are those in the offset map."""
     for offset, (header, record) in after.records.items():
         assert offset in before.records, f"offset {offset} was not there"
         assert record == before.records[offset][1], f"{before.records[offset][1]} became {record}"

@@ -1,7 +1,7 @@
 """Random histories of one compacted log on a disk that forgets: as `history`, with keys, transactions, the
 cleaner's passes in between and all that may happen during one.
 
-A pass is what the broker makes of one: its plan and its job, the worker's function in this process, and the swap of
+A cleaning is what the broker makes of one: its plan and its job, the worker's function in this process, and the swap of
 each group by the log.
 """
 
@@ -227,7 +227,7 @@ class CompactedHistory(LogHistory):
     # the cleaner
 
     def clean(self, random: Random) -> None:
-        """A pass over the log, if there is anything to do."""
+        """A cleaning over the log, if there is anything to do."""
         self.keep_up()
         if random.random() < 0.5:
             self.roll(random)

@@ -1,4 +1,4 @@
-"""One partition's directory as the cleaner meets it and leaves it: a job made of its files, the pass, what is in it.
+"""One partition's directory before and after a cleaning: a job made of its files, the cleaning, the records in it.
 
 No broker and no log: the segments are what lies there, and a swap is the renames alone, so that what `clean` wrote
 stands by itself. `contents` is what two cleaners must agree upon: every field of every batch's header, every record,
@@ -32,7 +32,6 @@ DEFAULTS: dict[str, Any] = {
     "segment_bytes": 1 << 30,
     "segment_index_bytes": 10 << 20,
     "index_interval_bytes": 4096,
-    "max_message_bytes": 1 << 20,
     "dedupe_buffer_bytes": 1 << 20,
     "io_buffer_bytes": 512 << 10,
     "load_factor": 0.9,
@@ -59,7 +58,6 @@ def clean_job(directory: Path, plan: Mapping[str, Any], now_ms: int, **settings:
         partition=int(partition),
         directory=str(directory),
         segments=tuple(segments),
-        start_offset=plan["start"],
         first_dirty_offset=plan["first_dirty"],
         first_uncleanable_offset=plan["first_uncleanable"],
         last_records={int(number): LastRecord(*last) for number, last in plan["producers"].items()},
@@ -69,7 +67,7 @@ def clean_job(directory: Path, plan: Mapping[str, Any], now_ms: int, **settings:
 
 
 def run(job: CleanJob) -> CleanResult:
-    """One pass, swapped in at once."""
+    """One cleaning, swapped in at once."""
     directory = Path(job.directory)
 
     def swap(cleaned: CleanedSegment) -> bool:

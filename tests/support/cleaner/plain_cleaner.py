@@ -3,10 +3,10 @@
 It takes the bytes of the segments and gives back the batches of each new one; no files, no columns, keys as they are
 instead of their hashes. It is the oracle of the tests of `clean_log`.
 
-    first reading   key -> the last offset that has it, from the first dirty offset on, without markers and what was
+    offset map      key -> the last offset that has it, from the first dirty offset on, without markers and what was
                     aborted; it ends before the first record with a new key for which the map has no room
     grouping        neighbours that fit into one segment together
-    rewriting       of each batch those records stay that are the last of their key, or lie behind the first reading;
+    rewriting       of each batch those records stay that are the last of their key, or lie behind the offset map;
                     a batch that keeps all of them, and needs no delete horizon, stays as it is, byte for byte
 
 Source: kafka.log.LogCleaner (buildOffsetMap, groupSegmentsBySize, cleanInto, shouldRetainRecord,
@@ -55,7 +55,7 @@ class PlainGroup:
 
 @dataclass
 class PlainResult:
-    """`last_of_keys` is the map of the first reading; the log is clean below `end_offset`."""
+    """`last_of_keys` is the offset map; the log is clean below `end_offset`."""
 
     end_offset: int
     is_complete: bool
@@ -100,7 +100,7 @@ def records_of(header: BatchHeader, batch: bytes) -> list[Record]:
     return _read(batch, header.magic)
 
 
-@lru_cache(512)  # each batch is looked at several times in a pass
+@lru_cache(512)  # each batch is looked at several times in a cleaning
 def _read(batch: bytes, magic: int) -> list[Record]:
     if magic == MAGIC:
         return read_records(batch, _ANY_SIZE, _ANY_SIZE)

@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 class Batch:
     """`count` records drawn with `seed`: keys out of `key_range`, and shares (of 10) of tombstones and null keys.
 
-    `holes` is the share that an earlier pass took out; `horizon_hours` that it promised tombstones until then.
+    `holes` is the share that an earlier cleaning took out; `horizon_hours` that it promised tombstones until then.
     """
 
     count: int
@@ -72,7 +72,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class Emptied:
-    """The header that an earlier pass left of a producer's last batch."""
+    """The header that an earlier cleaning left of a producer's last batch."""
 
     producer: int
     transactional: bool = False
@@ -179,7 +179,7 @@ class RandomLog:
         self._put(data, event.count, is_old=True)
 
     def marker(self, event: Marker) -> None:
-        """Also without data before it: an earlier pass may have taken them."""
+        """Also without data before it: an earlier cleaning may have taken them."""
         producer = event.producer
         epoch = self._epochs.get(producer, 0)
         key = struct.pack(">hh", 0, int(event.commits))

@@ -280,7 +280,7 @@ def test_old_records_go_where_delete_stands_beside_compact(tmp_path: Path) -> No
 
 
 class TestUnderWay:
-    """A pass that is kept waiting by its throttle, so that something may come between."""
+    """A cleaning that is kept waiting by its throttle, so that something may come between."""
 
     SLOWLY: ClassVar = {"log_cleaner_io_max_bytes_per_second": 1}
 
@@ -309,7 +309,7 @@ class TestUnderWay:
         assert [path.name for path in (tmp_path / "t-0").iterdir() if ".cleaned" in path.name] == []
         tell(tmp_path, after)
 
-    def test_a_worker_that_is_killed_is_followed_by_another_and_then_the_log_is_set_aside(
+    def test_a_worker_that_is_killed_is_followed_by_another_and_then_the_log_is_uncleanable(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         async def story(scene: Scene) -> None:

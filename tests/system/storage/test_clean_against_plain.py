@@ -214,12 +214,12 @@ def make_job(log: RandomLog, one: Pass, setting: Setting, dirty_from: int) -> Cl
     start = segments[0].base_offset + int((upto - segments[0].base_offset) * setting.start)
     first_dirty = dirty_from if one.goes_on else int(upto * one.first_dirty)
     return CleanJob(
-        topic="orders", partition=0, directory=str(log.directory), segments=tuple(sealed), start_offset=start,
+        topic="orders", partition=0, directory=str(log.directory), segments=tuple(sealed),
         first_dirty_offset=min(max(first_dirty, start), upto), first_uncleanable_offset=upto,
         last_records={p: last for p, last in log.lasts.items() if p not in setting.expired},
         now_ms=log.now_ms, delete_retention_ms=10 * HOUR_MS, segment_bytes=setting.segment_bytes,
         segment_index_bytes=log.config.segment_index_bytes, index_interval_bytes=log.config.index_interval_bytes,
-        max_message_bytes=1 << 20, dedupe_buffer_bytes=24 * setting.slots, io_buffer_bytes=1 << 19,
+        dedupe_buffer_bytes=24 * setting.slots, io_buffer_bytes=1 << 19,
         load_factor=0.9,
     )  # fmt: skip
 

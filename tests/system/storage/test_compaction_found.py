@@ -69,7 +69,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_a_pass_waits_while_the_disk_refuses_the_names_of_the_last_one(world: World) -> None:
-    """Under the live name stands what was replaced: a pass would read that, and records would be gone."""
+    """Under the live name stands what was replaced: a cleaning would read that, and records would be gone."""
     for number in range(3):
         world.put("a" if number < 2 else "b", str(number))
     world.log.roll(NOW_MS)

@@ -1,8 +1,8 @@
 """After any history of writes, passes of the cleaner, crashes and starts, a compacted log keeps what it promised.
 
-Some histories each time, and 20,000 in the long form, eight parts that may run side by side; a pass that ends at every
-one of its calls to the disk; and the same steps as a state machine, for which hypothesis looks for short failures. A
-history that fails is told in its shortest form, and can be played again by its number.
+Some histories each time, and 20,000 in the long form, eight parts that may run side by side; a cleaning that ends at
+every one of its calls to the disk; and the same steps as a state machine, for which hypothesis looks for short
+failures. A history that fails is told in its shortest form, and can be played again by its number.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def test_twenty_thousand_histories(part: int, memory_disk: str) -> None:
     play(memory_disk, range(1000 + part * count, 1000 + (part + 1) * count))
 
 
-# a pass that ends at any of its calls
+# a cleaning that ends at any of its calls
 
 
 class _Ending(CompactedHistory):
-    """Ends at call `at` of a pass, starts again, and must have everything."""
+    """Ends at call `at` of a cleaning, starts again, and must have everything."""
 
     at = 0
     by: type[Ended] = PowerCut
@@ -120,7 +120,7 @@ def test_every_call_of_a_pass_may_be_the_last(
             try:
                 history = run(ending, memory_disk, seed, steps_of(seed))
             except Exception as error:
-                raise AssertionError(f"seed {seed}, ended at call {at} of the pass: {error}") from error
+                raise AssertionError(f"seed {seed}, ended at call {at} of the cleaning: {error}") from error
             assert isinstance(history, _Ending)
             was_reached = history.was_reached
 

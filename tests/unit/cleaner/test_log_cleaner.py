@@ -555,7 +555,7 @@ class TestSomebodyAsks:
         assert scene.run_now("orders")[0].error == "it is not compacted: its cleanup.policy is delete"
 
     def test_while_it_is_compacted_already(self, scene: Scene) -> None:
-        """The pass under way does not know what was sealed for this one."""
+        """The cleaning under way does not know what was sealed for this one."""
         log = scene.make()
         scene.fill(log)
         scene.staff.is_lazy = True
@@ -627,7 +627,7 @@ class TestTheCheckpoint:
 
 
 class TestItNeverStopsUnseen:
-    def test_a_fault_in_a_look(
+    def test_a_fault_in_a_scan(
         self, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         scene.fill(scene.make())
@@ -680,7 +680,7 @@ class TestItNeverStopsUnseen:
         assert [row.runs for row in scene.cleaner.status()] == [1, 1]
 
 
-def test_a_look_at_many_logs_is_taken_in_turns(scene: Scene) -> None:
+def test_a_scan_of_many_logs_is_taken_in_turns(scene: Scene) -> None:
     for number in range(600):
         scene.make(f"topic-{number}")
     turns = 0

@@ -1,4 +1,4 @@
-"""One pass over small logs, rule by rule: which offsets are left, and in which batches."""
+"""One cleaning over small logs, rule by rule: which offsets are left, and in which batches."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_what_kafka_left_of_it(name: str, tmp_path: Path) -> None:
 
 
 def test_there_is_something_to_clean(tmp_path: Path) -> None:
-    """Every kind of thing that a pass may drop or keep is in the cases."""
+    """Every kind of thing that a cleaning may drop or keep is in the cases."""
     cases = [Case(name, tmp_path / name) for name in CASES]
     before = [each for case in cases for each in batches(case.log)]
     after = [each for case in cases for each in batches(case.theirs)]

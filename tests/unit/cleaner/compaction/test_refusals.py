@@ -1,4 +1,4 @@
-"""What a pass refuses rather than guess, and what it does not believe: offsets, checksums, transaction indexes."""
+"""What a cleaning refuses rather than guess, and what it does not believe: offsets, checksums, transaction indexes."""
 
 from __future__ import annotations
 

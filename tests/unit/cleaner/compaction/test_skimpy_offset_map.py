@@ -278,7 +278,7 @@ def test_the_old_table_is_gone_before_the_larger_one_is_there() -> None:
     finally:
         tracemalloc.stop()
     assert offsets.table_bytes > 10 * small_bytes
-    # what was set aside, and columns of a block
+    # the entries that were copied out, and columns of a block
     assert peak_bytes < offsets.table_bytes + small_bytes
     assert get(offsets, first + more) == list(range(90_000))
 

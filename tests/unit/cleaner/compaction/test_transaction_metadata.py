@@ -1,4 +1,4 @@
-"""Transactions and producers in a pass: which data and markers go, and whose header stays."""
+"""Transactions and producers in a cleaning: which data and markers go, and whose header stays."""
 
 from __future__ import annotations
 

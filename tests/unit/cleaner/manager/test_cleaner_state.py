@@ -47,7 +47,7 @@ class TestALogThatIsGone:
         assert list(scene.cleaner._states) == [] and not scene.cleaner.is_busy(("orders", 0))
 
     def test_does_not_speak_for_the_one_that_has_its_name(self, scene: Scene) -> None:
-        """The new log is set aside; the old one's pass ends after that."""
+        """The new log has a state of its own; the old one's cleaning ends after that."""
         scene.staff.is_lazy, scene.staff.obeys = True, False
         scene.fill(scene.make())
         scene.pass_time()
@@ -55,10 +55,10 @@ class TestALogThatIsGone:
         scene.logs.delete("orders", 0)
         log = scene.make()
         scene.fill(log)
-        standing = scene.cleaner._states.of(log)
+        state = scene.cleaner._states.of(log)
         worker.hear(CleanResult(15, True))
-        assert scene.cleaner._states.of(log) is standing
-        assert standing.last_run_ms == -1 and scene.row().runs == 0
+        assert scene.cleaner._states.of(log) is state
+        assert state.last_run_ms == -1 and scene.row().runs == 0
 
 
 class TestAFaultOfOurOwn:
@@ -94,7 +94,7 @@ class TestAFaultOfOurOwn:
         monkeypatch.undo()
         assert scene.run_now("orders")[0].stats is not None
 
-    def test_is_over_when_a_look_went_well(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_is_over_after_a_scan_without_one(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         """Although there is nothing to compact for weeks."""
 
         def fail() -> None:
@@ -165,7 +165,7 @@ class TestASystemThatRefuses:
 
 
 class TestSettings:
-    def test_that_change_again_and_again_do_not_put_off_the_look(self, scene: Scene) -> None:
+    def test_that_change_again_and_again_do_not_put_off_the_scan(self, scene: Scene) -> None:
         scene.fill(scene.make())
         for _ in range(4):
             scene.pass_time(BACKOFF_MS - 1000)
@@ -211,7 +211,7 @@ class TestManyPartitions:
 
 class TestWhatAPassReliesOn:
     """It forgets old records because there are newer ones. These must not be lost, should the power fail; and a start
-    after a kill must not begin its reading where the pass has removed what it would have to read there."""
+    after a kill must not begin its reading where the cleaning has removed what it would have to read there."""
 
     def test_is_on_the_disk_and_written_down_before(self, scene: Scene) -> None:
         log = scene.make()
@@ -313,7 +313,7 @@ def test_a_log_line_says_what_was_refused_in_the_systems_words(scene: Scene, cap
     assert line == f"cannot compact orders-0: {where}: No space left on device; it is tried again later"
 
 
-def test_the_dirtiest_go_first_also_where_their_footing_is_seen_to(
+def test_the_dirtiest_go_first_also_where_they_are_flushed_before(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting: list[Callable[[], None]] = []
@@ -343,17 +343,17 @@ def test_many_that_somebody_asks_for_have_their_turns(scene: Scene) -> None:
     for partition in range(70):
         scene.fill(scene.make("orders", partition, segment_bytes=100), 2)
     scene.staff.clean = in_full
-    looks = 0
+    scans = 0
     scan_began = scene.cleaner._health.scan_began
 
     def count() -> None:
-        nonlocal looks
-        looks += 1
+        nonlocal scans
+        scans += 1
         scan_began()
 
     scene.cleaner._health.scan_began = count  # type: ignore[method-assign]
     outcomes = scene.run_now("orders")
     scene.pass_time(0)
-    assert looks <= 3, "not one after each pass"
+    assert scans <= 3, "not one after each cleaning"
     assert len(outcomes) == 70 and all(one.stats is not None for one in outcomes)
     assert len(scene.staff.begun) == 1

@@ -51,10 +51,10 @@ def job_in(directory: Path, *, rate_of_keys: int = 2) -> CleanJob:
     )
     (directory / "00000000000000000000.log").write_bytes(data)
     return CleanJob(
-        topic="orders", partition=0, directory=str(directory), start_offset=0, first_dirty_offset=0,
+        topic="orders", partition=0, directory=str(directory), first_dirty_offset=0,
         segments=(SourceSegment(0, 10, len(data), 0, 0, 1_000_000_000),), first_uncleanable_offset=10,
         last_records={}, now_ms=10_000, delete_retention_ms=1000, segment_bytes=1 << 20,
-        segment_index_bytes=1 << 20, index_interval_bytes=4096, max_message_bytes=1 << 20,
+        segment_index_bytes=1 << 20, index_interval_bytes=4096,
         dedupe_buffer_bytes=1 << 20, io_buffer_bytes=1 << 16, load_factor=0.9,
     )  # fmt: skip
 
