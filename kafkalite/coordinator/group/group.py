@@ -159,8 +159,8 @@ class Group:
         # SessionDeadlines.renew in line, without a call: a group does little else all day
         member.session_deadline_ms = deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < rebalance.sessions.timer_ms:
-            return rebalance.heartbeat_error, rebalance.sessions.watch(deadline_ms)
-        return rebalance.heartbeat_error, ()
+            return rebalance.heartbeat_result[0], rebalance.sessions.watch(deadline_ms)
+        return rebalance.heartbeat_result
 
     def leave(
         self, identities: Sequence[tuple[str, str | None]], now: Moment

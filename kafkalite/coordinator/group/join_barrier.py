@@ -44,7 +44,7 @@ class JoinBarrier:
         return now_ms + self._delay_ms
 
     def is_complete(self, members: Members) -> bool:
-        """Whether the group waits for nobody. The initial delay is waited out regardless."""
+        """Whether all members have joined and no id is pending. The initial delay is waited out regardless."""
         return self._remaining_ms is None and len(self.waiters) == len(members) and not members.pending
 
     def end(self, members: Members) -> list[Member]:

@@ -54,9 +54,7 @@ class Member:
         self.assignment = assignment  # opaque bytes that the leader computed
         self.sync_waiter: SyncWaiter | None = None
         self.session_deadline_ms = NEVER_MS  # of the monotonic clock
-        self.is_new = (
-            False  # its first join is still unanswered: it cannot heartbeat, and a waiting join proves no life
-        )
+        self.is_new = False  # its first join is not answered yet: until then it cannot heartbeat
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """The member's metadata for `protocol_name`; empty if it does not support that protocol."""

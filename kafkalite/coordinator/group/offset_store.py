@@ -45,9 +45,6 @@ class OffsetStore:
         self._pending: dict[TopicPartition, int] = {}  # the number of pending commits
         self._next_order = 1
 
-    def __len__(self) -> int:
-        return sum(map(len, self.by_topic.values()))
-
     def __iter__(self) -> Iterator[TopicPartition]:
         return ((topic, index) for topic, partitions in self.by_topic.items() for index in partitions)
 
@@ -102,7 +99,7 @@ class OffsetStore:
                 del self.by_topic[topic]
 
     def known(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those of `partitions` that have an offset or a pending commit."""
+        """The given partitions, without those that have neither an offset nor a pending commit."""
         return [each for each in partitions if each in self._pending or self.get(*each) is not None]
 
     def of_topic(self, topic: str) -> list[TopicPartition]:

@@ -57,7 +57,7 @@ class Rebalance:
         "barrier",
         "commit_error",
         "generation_id",
-        "heartbeat_error",
+        "heartbeat_result",
         "members",
         "protocol_name",
         "protocol_type",
@@ -101,7 +101,7 @@ class Rebalance:
             assert self.state in ENTERED_FROM[state], f"{self._group_id}: {self.state} -> {state}"
             self.state_since_ms = wall_ms
         self.state = state
-        self.heartbeat_error = HEARTBEAT_ERROR[state]
+        self.heartbeat_result = HEARTBEAT_ERROR[state], ()  # made here, once: a heartbeat almost never has effects
         self.commit_error = COMMIT_ERROR[state]
 
     # --- the join phase

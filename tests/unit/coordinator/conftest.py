@@ -214,21 +214,9 @@ class World:
         request = LeaveGroupRequest(group_id=group, member_id=members[0].member_id, members=members)
         return self.handle(group_membership.leave_group, request, version)
 
-    def commit(
-        self,
-        offsets,
-        member_id="",
-        generation=-1,
-        *,
-        group="g",
-        instance=None,
-        metadata="",
-        version=7,
-        retention_ms=-1,
-        epoch=-1,
-    ):
+    def commit(self, offsets, member_id="", generation=-1, **changes):
         """`offsets` maps (topic, partition) to an offset. The codes come back in the same order."""
-        call = self.commits(offsets, member_id, generation, group, instance, metadata, version, retention_ms, epoch)
+        call = self.commits(offsets, member_id, generation, **changes)
         return [ErrorCode(each.error_code) for topic in call.answer.topics for each in topic.partitions]
 
     def commits(
@@ -236,6 +224,7 @@ class World:
         offsets,
         member_id="",
         generation=-1,
+        *,
         group="g",
         instance=None,
         metadata="",
@@ -268,23 +257,18 @@ class World:
 
     def fetch(self, topics=None, *, group="g", version=7):
         """The raw response; `topics` maps names to partitions, None asks for all."""
-        if version >= 8:
-            asked = (
-                None
-                if topics is None
-                else [OffsetFetchRequestTopics(name=name, partition_indexes=list(i)) for name, i in topics.items()]
+        of_many = version >= 8
+        topic_type = OffsetFetchRequestTopics if of_many else OffsetFetchRequestTopic
+        asked = None
+        if topics is not None:
+            asked = [topic_type(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]
+        request = OffsetFetchRequest(group_id=group, topics=asked)
+        if of_many:
+            names = [group] if isinstance(group, str) else group
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=each, topics=asked) for each in names]
             )
-            groups = [
-                OffsetFetchRequestGroup(group_id=each, topics=asked)
-                for each in ([group] * isinstance(group, str) or group)
-            ]
-            return self.handle(group_offsets.offset_fetch, OffsetFetchRequest(groups=groups), version)
-        asked = (
-            None
-            if topics is None
-            else [OffsetFetchRequestTopic(name=name, partition_indexes=list(i)) for name, i in topics.items()]
-        )
-        return self.handle(group_offsets.offset_fetch, OffsetFetchRequest(group_id=group, topics=asked), version)
+        return self.handle(group_offsets.offset_fetch, request, version)
 
     def offsets(self, group="g"):
         """{(topic, partition): offset} of everything committed."""
