@@ -33,13 +33,29 @@ class LogOffsets(NamedTuple):
 
 
 class _Series:
-    """Numbers the successive states of some files: `taken` is the newest that was handed in, `written` the newest in
-    the files."""
+    """Successive states of some files, of which none overwrites a newer one. `taken` is the number of the newest state,
+    `written` that of the newest in the files."""
 
-    __slots__ = ("taken", "written")
+    __slots__ = ("_files", "_lock", "taken", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, files: Files, lock: threading.Lock) -> None:
+        self._files = files
+        self._lock = lock
         self.taken = self.written = 0
+
+    def take(self, contents: Mapping[str, bytes]) -> tuple[int, Job]:
+        """The number of a new state, and the job that writes it: `contents` by path."""
+        self.taken += 1
+        number = self.taken
+
+        def job() -> None:
+            with self._lock:
+                if number >= self.written:
+                    for path, content in contents.items():
+                        self._files.write_atomically(path, content)
+                    self.written = number
+
+        return number, job
 
 
 class OffsetCheckpoints:
@@ -60,10 +76,10 @@ class OffsetCheckpoints:
         self.recovery_points: Offsets = {}
         self._points_number = 0  # the number of the state that `recovery_points` are of
         self._named: set[TopicPartition] = set()
-        self._offset_series = _Series()
-        self._cleaner_series = _Series()
         # held by the job that writes: a `write` at once waits for that job only, not for all in the queue
-        self._writing = threading.Lock()
+        lock = threading.Lock()
+        self._offset_series = _Series(files, lock)
+        self._cleaner_series = _Series(files, lock)
 
     def create(self) -> None:
         """Writes an empty file in a new directory: a missing file means that offsets are lost. Raises OSError."""
@@ -81,43 +97,35 @@ class OffsetCheckpoints:
     def may_name(self, key: TopicPartition) -> bool:
         return key in self._named
 
-    def write(self, offsets: LogOffsets, *, durable: bool = True) -> list[str]:
-        """Writes the files at once and returns their paths. Jobs under way do not overwrite them. Raises OSError."""
-        job, written = self.write_later(offsets, durable=durable)
+    def write(self, offsets: LogOffsets) -> None:
+        """Writes the files at once. Jobs under way do not overwrite them. Raises OSError."""
+        job, written = self.write_later(offsets)
         job()
         written(None)
-        return self._paths.copy()
 
-    def write_later(self, offsets: LogOffsets, *, durable: bool = True) -> tuple[Job, Done]:
-        """Returns a job that writes the files, and a callback for its outcome. No state overwrites a newer one."""
-        series = self._offset_series
-        series.taken += 1
-        number = series.taken
+    def write_later(self, offsets: LogOffsets) -> tuple[Job, Done]:
+        """Returns a job that writes the files, and a callback for its outcome."""
         names = set().union(*offsets)
         self._named |= names
         contents = {path: encode_offsets(one) for path, one in zip(self._paths, offsets, strict=True)}
-        clean: tuple[Job, Done] | None = None
+        number, write = self._offset_series.take(contents)
+        cleaner: tuple[Job, Done] | None = None
         if not self._cleaner_offsets_are_written or not names.issuperset(self.cleaner_offsets):
             self.cleaner_offsets = {key: offset for key, offset in self.cleaner_offsets.items() if key in names}
-            clean = self._write_cleaner_offsets_later(durable=durable)
+            cleaner = self._write_cleaner_offsets_later()
 
         def job() -> None:
-            with self._writing:
-                if number < series.written:
-                    return
-                for path, content in contents.items():
-                    self._files.write_atomically(path, content, durable=durable)
-                series.written = number
-            if clean is not None:
-                clean[0]()
+            write()
+            if cleaner is not None:
+                cleaner[0]()
 
         def done(error: Exception | None) -> None:
-            if clean is not None:
-                clean[1](error)
+            if cleaner is not None:
+                cleaner[1](error)
             if error is None and number > self._points_number:  # a newer state was written otherwise
                 self._points_number = number
                 self.recovery_points = offsets.recovery_points
-            if error is None and number == series.taken and self._cleaner_offsets_are_written:
+            if error is None and number == self._offset_series.taken and self._cleaner_offsets_are_written:
                 self._named = names | self.cleaner_offsets.keys()
 
         return job, done
@@ -133,22 +141,12 @@ class OffsetCheckpoints:
         self._named.add(key)
         return self._write_cleaner_offsets_later()
 
-    def _write_cleaner_offsets_later(self, *, durable: bool = True) -> tuple[Job, Done]:
-        series = self._cleaner_series
-        series.taken += 1
-        number = series.taken
+    def _write_cleaner_offsets_later(self) -> tuple[Job, Done]:
+        number, job = self._cleaner_series.take({self._cleaner_path: encode_offsets(self.cleaner_offsets)})
         self._cleaner_offsets_are_written = False
-        content = encode_offsets(self.cleaner_offsets)
-
-        def job() -> None:
-            with self._writing:
-                if number < series.written:
-                    return
-                self._files.write_atomically(self._cleaner_path, content, durable=durable)
-                series.written = number
 
         def done(error: Exception | None) -> None:
-            if error is None and number == series.taken:
+            if error is None and number == self._cleaner_series.taken:
                 self._cleaner_offsets_are_written = True
 
         return job, done

@@ -185,12 +185,9 @@ class StartupLoading:
             for thread in ended:
                 thread.result()
             if threads:
-                logger.info(
-                    "recovering after an unclean stop: %d of %d logs done, %.1f MiB read so far",
-                    count,
-                    len(unclean),
-                    self.read_bytes / (1 << 20),
-                )
+                read_mib = self.read_bytes / (1 << 20)
+                progress = "recovering after an unclean stop: %d of %d logs done, %.1f MiB read so far"
+                logger.info(progress, count, len(unclean), read_mib)
                 self._checkpoint({one.directory.path: one.directory for one in unclean})
 
     def _recover_all(self, queue: deque[LogToLoad]) -> None:
