@@ -46,7 +46,7 @@ class CleanShutdownFile:
         return LastShutdown(clean=True, by_another=content != _CONTENT)
 
     def remove(self, *, takes_over: bool, durable: bool) -> None:
-        """From now on a stop counts as unclean until `write`.
+        """Marks the directory as in use: from now on a stop counts as unclean until `write`.
 
         Removed before any log changes and, where `durable`, on the disk by then: a file that a power cut brought back
         would spare torn records their check. `takes_over`: should this run be killed, the next start takes over, too,

@@ -184,7 +184,7 @@ class LogDirectories:
                 self.mark_offline(directory, error)
 
     def mark_unclean(self, *, takes_over: bool) -> None:
-        """From now on a stop counts as unclean. Raises StorageError when no directory is left."""
+        """Marks them as in use: from now on a stop counts as unclean. Raises StorageError when none is left."""
         for directory in self.online:
             try:
                 directory.mark_unclean(takes_over=takes_over)

@@ -110,7 +110,7 @@ class LogDirectory:
             self.meta = meta
 
     def mark_unclean(self, *, takes_over: bool) -> None:
-        """From now on a stop counts as unclean until `shut_down`. Raises OSError."""
+        """Marks the directory as in use: from now on a stop counts as unclean until `shut_down`. Raises OSError."""
         self._clean_shutdown_file.remove(takes_over=takes_over, durable=self.last_shutdown.clean)
 
     def end_takeover(self) -> None:
