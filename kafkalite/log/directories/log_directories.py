@@ -236,7 +236,7 @@ class LogDirectories:
         for directory in places:
             if directory is not right[0]:
                 path = directory.partitions.path(key)
-                _set_aside(directory, key)
+                _rename_to_stray(directory, key)
                 logger.warning("%s is set aside: the log of that topic is in %s", path, right[0].path)
         return right[0]
 
@@ -265,7 +265,7 @@ def _distinct(log_dirs: Sequence[str | Path]) -> list[str]:
     return list(paths.values())
 
 
-def _set_aside(directory: LogDirectory, key: TopicPartition) -> None:
+def _rename_to_stray(directory: LogDirectory, key: TopicPartition) -> None:
     try:
         directory.partitions.rename(key, STRAY_DIRECTORY)
     except OSError as error:
