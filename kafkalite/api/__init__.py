@@ -1,1 +1,1 @@
-"""What the broker does: one handler module per family of requests, named as its file in `protocol.messages`."""
+"""Request handling: the dispatcher, above the fast paths and the handlers. Imports coordinator and what is below it."""

@@ -50,7 +50,7 @@ class DelayedOperation:
         self._call_soon = call_soon
 
     def wait_on(self, partition: Partition) -> None:
-        partition.waiters[self] = None
+        partition.delayed_operations[self] = None
         self.partitions.append(partition)
 
     def arrived(self, size_bytes: int) -> None:
@@ -67,7 +67,7 @@ class DelayedOperation:
 
     def withdraw(self) -> None:
         for partition in self.partitions:
-            partition.waiters.pop(self, None)
+            partition.delayed_operations.pop(self, None)
         self.partitions.clear()
 
 
@@ -78,12 +78,12 @@ class Partition:
     __slots__ = (
         "_delayed_acks",
         "_uncommitted",
+        "delayed_operations",
         "high_watermark",
         "index",
         "leader_epoch",
         "log",
         "topic",
-        "waiters",
     )
 
     is_offline = False  # see OfflinePartition
@@ -94,7 +94,7 @@ class Partition:
         self.log: HostedLog = log
         self.leader_epoch = leader_epoch
         self.high_watermark = log.ack_offset
-        self.waiters: dict[DelayedOperation, None] = {}
+        self.delayed_operations: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, size in bytes) of each batch
         if log.end_offset > log.ack_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
@@ -119,7 +119,7 @@ class Partition:
         finally:
             ack_offset = log.flusher.ack_offset
             if ack_offset != self.high_watermark:
-                if self.waiters or self._uncommitted:  # 0.1 us less than calling it always
+                if self.delayed_operations or self._uncommitted:  # 0.1 us less than calling it always
                     self._advance(len(records))
                 else:
                     self.high_watermark = ack_offset
@@ -134,9 +134,9 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        if self.waiters:
-            for waiter in tuple(self.waiters):
-                waiter.arrived(size_bytes)
+        if self.delayed_operations:
+            for operation in tuple(self.delayed_operations):
+                operation.arrived(size_bytes)
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
         """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
@@ -209,8 +209,8 @@ class Partition:
 
     def wake_all(self) -> None:
         """Wake all delayed operations: their records may be gone, or never come. Producers go on waiting."""
-        for waiter in tuple(self.waiters):
-            waiter.wake()
+        for operation in tuple(self.delayed_operations):
+            operation.wake()
 
 
 class OfflinePartition(Partition):
@@ -227,7 +227,7 @@ class OfflinePartition(Partition):
         self.log = OfflineLog(topic, index, why)
         self.leader_epoch = leader_epoch
         self.high_watermark = _NO_OFFSET
-        self.waiters = {}
+        self.delayed_operations = {}
 
     def check_epoch(self, known_by_client: int) -> None:
         raise StorageError(f"{self.log.failure}")

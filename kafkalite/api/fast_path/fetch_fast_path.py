@@ -60,7 +60,7 @@ _read_int32 = Struct(">i").unpack_from
 
 
 class _KnownRequest:
-    """What a request wants, and its answer with room for the numbers.
+    """The wishes of a request, and its answer with room for the numbers.
 
     Invariant: the topic may be read in this version as long as the admission epoch is `epoch`, and `max_bytes` and
     `missing_bytes` follow from the settings until then.

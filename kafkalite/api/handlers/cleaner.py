@@ -1,7 +1,7 @@
 """RunCleaner, and what DescribeLogDirs tells of compaction: how `kafkalite cleaner` steers and sees it.
 
-Whoever waits for the end parks only its own connection; when it goes, what it asked for is done all the same. Nothing
-is begun unless all of the request is right, so a slip in a topic's name costs nothing.
+Only the connection that waits for the end is held up; if it closes, the cleaning goes on all the same. Nothing is begun
+unless all of the request is right, so a slip in a topic's name costs nothing.
 Source: none in Apache Kafka, whose cleaner can neither be asked nor told.
 """
 
@@ -94,7 +94,7 @@ def _refuse_offline(topic: Topic, partitions: Iterable[int]) -> None:
 
 
 class _Run:
-    """One request, until the cleaner is done with it; whoever asked may have had an answer, or have gone, before."""
+    """One request, until the cleaner is done with it. Its client may have been answered, or have gone, before."""
 
     def __init__(self, services: Services, request: RunCleanerRequest, partitions: list[int]) -> None:
         self._services = services

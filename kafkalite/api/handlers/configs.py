@@ -1,6 +1,6 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics and of this broker.
 
-A topic's settings are replaced as a whole in the registry and hold at once. A broker's are those that Kafka calls
+A topic's settings are replaced as a whole in the metadata and hold at once. A broker's are those that Kafka calls
 dynamic: mostly the defaults of topics.
 Source: kafka.server.ConfigHelper, kafka.server.ZkAdminManager, KIP-226, KIP-339.
 """
@@ -113,7 +113,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
 
 
 def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
-    """What was changed for all brokers, whatever this one has of its own."""
+    """The settings that were changed for all brokers, also where this one has its own."""
     changed = []
     for entry in entries:
         own = tuple(one for one in entry.synonyms if one.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

@@ -1,7 +1,7 @@
 """Fetch: regions of segment files for the partitions that a client reads, now or when enough has come.
 
-A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a waiter
-at its partitions and is read again when enough came or the time is up. Only this connection is parked meanwhile.
+A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a
+`DelayedOperation` at its partitions and is read again when enough came or the time is up. Only its connection waits.
 Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`), which takes a task.
 From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
 Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
@@ -75,7 +75,7 @@ def answer_now(
     wanted: WantedPartition,
     find: Callable[[int], BrokerEndpoint | None],
 ) -> FetchResponse:
-    """What there is for a fetch of one partition, without a session, however little."""
+    """The answer to a fetch of one partition, without a session, however few records there are."""
     context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
     reader = _Reader(services, request, context, version, find)
     return reader.response(reader.read()[0])
@@ -84,7 +84,7 @@ def answer_now(
 def _wait(
     services: Services, request: FetchRequest, reader: _Reader, partitions: list[Partition], missing_bytes: int
 ) -> DeferredResponse:
-    """The answer that comes when `missing_bytes` have, or after max_wait_ms."""
+    """The answer that is given when `missing_bytes` have come, or after max_wait_ms."""
 
     def answer() -> None:
         if not reply.settled:
@@ -97,37 +97,37 @@ def _wait(
 
     def withdraw() -> None:  # answered, or the client went away
         timer.cancel()
-        waiter.withdraw()
+        operation.withdraw()
 
     reply = DeferredResponse(withdraw)
-    waiter = DelayedOperation(missing_bytes, answer, services.runtime.loop.call_soon)
-    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    operation = DelayedOperation(missing_bytes, answer, services.runtime.loop.call_soon)
+    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     for partition in partitions:
-        waiter.wait_on(partition)
+        operation.wait_on(partition)
     return reply
 
 
 async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Reader, min_bytes: int) -> FetchResponse:
-    """What `fetch` answers where records are converted, which takes its time."""
+    """`fetch` for versions whose records are converted, which takes time."""
     woken: asyncio.Future[None] = services.runtime.loop.create_future()
 
     def wake() -> None:
         if not woken.done():
             woken.set_result(None)
 
-    waiter = DelayedOperation(min_bytes, wake, services.runtime.loop.call_soon)
-    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), waiter.wake)
+    operation = DelayedOperation(min_bytes, wake, services.runtime.loop.call_soon)
+    timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     try:
         for partition in reader.partitions():
-            waiter.wait_on(partition)  # from here on: what comes while others are converted is not missed
+            operation.wait_on(partition)  # from here on: what comes while others are converted is not missed
         found, size_bytes, urgent = await reader.read_converted()
         if not urgent and size_bytes < min_bytes:
-            waiter.arrived(size_bytes)  # some may be counted twice: rather a small answer than one that is late
+            operation.arrived(size_bytes)  # some may be counted twice: rather a small answer than one that is late
             await woken
             found, _, _ = await reader.read_converted()
     finally:
         timer.cancel()
-        waiter.withdraw()
+        operation.withdraw()
     return reader.response(found)
 
 
@@ -163,7 +163,7 @@ class _Reader:
                 wanted.topic_id = topic.topic_id  # the very same, so that `is` tells whether it still is that topic
 
     def partitions(self) -> list[Partition]:
-        """Those of the wanted partitions that exist."""
+        """The wanted partitions that exist."""
         find = self._services.topics.partition
         found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
         return [partition for partition in found if partition is not None]
@@ -192,7 +192,7 @@ class _Reader:
         return partitions
 
     def read(self) -> tuple[_Found, int, bool]:
-        """What is there now, its bytes, and whether it must go out at once (an error, a divergence)."""
+        """The data of now, its bytes, and whether it must be answered at once (an error, a divergence)."""
         budget = self.max_bytes
         min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
         size_bytes = 0
@@ -236,7 +236,7 @@ class _Reader:
         return found, size_bytes, urgent
 
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
-        """What there is of one partition, in at most `budget` bytes; None where there is no such partition."""
+        """One partition and its data, in at most `budget` bytes; None where there is no such partition."""
         topic = self._services.topics.by_name.get(wanted.topic)
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if topic is None or partition is None:

@@ -107,7 +107,7 @@ def _describe(
 
 
 def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
-    """What is known of the records; what is not is being found out, and known soon."""
+    """The record counts that are known; the missing ones are being counted."""
     partition = services.topics.partition(log.topic, log.partition)
     counts = log.counts()
     missing = COUNTING if counts.is_counting else UNCOUNTABLE

@@ -65,7 +65,7 @@ def metadata(
 def _by_id(
     services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], context: RequestContext
 ) -> MetadataResponse:
-    """What there is to say of the ids in a request; names beside them are passed over, as in Kafka."""
+    """The answer for the ids in a request; names beside them are ignored, as in Kafka."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
@@ -161,7 +161,7 @@ def _topic_operations(request: MetadataRequest) -> int:
 
 
 class _Describer:
-    """Tells one client of topics. What this broker leads is told as it is here, the rest as the registry has it."""
+    """Describes topics to one client: partitions that are led here as they are, the rest from the metadata."""
 
     def __init__(self, services: Services, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
         self._me = services.brokers.broker_id

@@ -72,7 +72,7 @@ async def create_topics(
 
 
 async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
-    """What comes of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
+    """The result of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
     KafkaError(REQUEST_TIMED_OUT), and what was begun may come to its end all the same."""
     if not services.metadata.is_shared:
         return await work
@@ -99,7 +99,7 @@ async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any
 async def _each(
     services: Services, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]
 ) -> list[_Done]:
-    """What `do` makes of each. In a cluster the controller has to see each change; several wait for that together."""
+    """The results of `do` for each. In a cluster the controller has to see each change; several wait together."""
     if not services.metadata.is_shared:
         return [await do(one) for one in all_of]
     done: list[_Done] = []
@@ -276,7 +276,7 @@ async def create_partitions(
 
 
 def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
-    """Those of each new partition; None if they are to be chosen."""
+    """The replicas of each new partition; None if they are to be chosen."""
     if wanted.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
     if wanted.assignments is None:

@@ -1,1 +1,1 @@
-"""What handlers share: context, fetch sessions, delayed produce, conversion. Imports coordinator, replication."""
+"""Parts that handlers share: services, context, admission, fetch sessions. Imports coordinator and replication."""

@@ -1,4 +1,4 @@
-"""What a client may do, as bit fields: without an authorizer, everything that the kind of resource knows.
+"""Operations that a client may do, as bit fields: without an authorizer, everything that the kind of resource knows.
 
 Source: org.apache.kafka.common.acl.AclOperation, kafka.security.authorizer.AclEntry, KIP-430.
 """

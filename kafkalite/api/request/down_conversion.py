@@ -1,8 +1,7 @@
-"""What a fetch of old is given: the stored batches as messages of format v0 (Fetch 0 and 1) or v1 (Fetch 2 and 3).
+"""Down-conversion for old fetches: the stored batches as messages of format v0 (Fetch 0 and 1) or v1 (Fetch 2 and 3).
 
 A quarter of a million records take 0.6 s, and batches that are not in memory take as long as their disk: a thread reads
-and converts them, and only this connection waits. What is in memory, not packed, and little of it is not worth the way
-there and back.
+and converts them, and only this connection waits. A few uncompressed records that are in memory are converted at once.
 They are read and converted when the answer is made, as many as the reader has room for, and never more than an answer
 may hold or takes `_WORK_MS_MAX` to make: what is missing comes with the next fetch. The first batch that leaves
 anything goes out whatever its size, though before version 3 as much of it only as was asked for. Where nothing is left
@@ -30,18 +29,18 @@ if TYPE_CHECKING:
 
 AT_ONCE_BYTES = 64 << 10
 AT_ONCE_RECORDS = 1000
-"""What is converted without asking a thread: 2 to 3 ms at most."""
+"""Regions up to these limits are converted on the event loop: 2 to 3 ms at most."""
 FIRST_VERSION_OF_BATCHES = 4
 _LAST_VERSION_OF_V0 = 1
 _LAST_VERSION_OF_PARTS = 2
 _WORK_MS_MAX = 250
 
 _Converted = tuple[list[bytes | memoryview], int]
-"""What fits of a region, converted, and where it ends."""
+"""The converted messages that fit, and the offset behind them."""
 
 
 class DownConversion:
-    """Of one answer. `left_bytes` is what it has room for yet."""
+    """The down-conversion of one answer, which has room for `left_bytes` more."""
 
     __slots__ = ("_clock", "_ends_ms", "_magic", "_may_cut", "_readers", "_used", "left_bytes")
 

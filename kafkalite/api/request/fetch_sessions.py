@@ -29,11 +29,11 @@ _UNTOLD = -1  # an offset that no partition has, so that the next answer has new
 
 
 Key = tuple[str | UUID, int]
-"""What a partition is known by in a session: its topic's name, or id, and its index."""
+"""The key of a partition in a session: its topic's name, or id, and its index."""
 
 
 class WantedPartition:
-    """What a client wants of one partition, and what it was last told of it.
+    """A client's wishes for one partition, and the offsets that it was last told.
 
     Asked for by id, `topic` is empty until a topic of that id is found, and stays its name from then on: who waits for
     a topic that is deleted meanwhile, and made again, hears of that (INCONSISTENT_TOPIC_ID).
@@ -121,7 +121,7 @@ class FetchSession:
                 partitions.pop((called, index), None)
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
-        """Those gave data: the others come first next time."""
+        """Move partitions that gave data to the end of the order, so that the others come first next time."""
         for wanted in partitions:
             key = wanted.key
             # forgotten or replaced while the request waited

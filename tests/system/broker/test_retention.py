@@ -77,7 +77,7 @@ class Scene:
 
         async def waits() -> bool:
             await self.start_of(topic)
-            return bool(partition.waiters)
+            return bool(partition.delayed_operations)
 
         await self.until(waits)
 

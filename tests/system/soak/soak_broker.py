@@ -56,7 +56,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
         "parked": sum(len(processor.pending_responses) for processor in processors),
         "requests": sum(processor.requests for processor in processors),
         "megabytes_in": sum(processor.bytes_in for processor in processors) >> 20,
-        "waiters": sum(len(partition.waiters) for partition in partitions),
+        "delayed_operations": sum(len(partition.delayed_operations) for partition in partitions),
         "group_timers": server.groups.timer_count,
         "groups": len(groups),
         "members": sum(len(group.members) for group in groups),

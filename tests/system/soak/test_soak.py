@@ -181,7 +181,14 @@ def test_half_an_hour_leaves_nothing_behind(
     pollers.stop()
     kinds.append(broker.ask("kinds"))
 
-    gone = {"connections": 0, "parked": 0, "waiters": 0, "members": 0, "group_timers": 0, "tasks": before["tasks"]}
+    gone = {
+        "connections": 0,
+        "parked": 0,
+        "delayed_operations": 0,
+        "members": 0,
+        "group_timers": 0,
+        "tasks": before["tasks"],
+    }
 
     def settled() -> bool:
         now = broker.ask("count")

@@ -43,13 +43,13 @@ def test_a_fetch_is_answered_when_enough_has_come(tell: Callable[..., None]) -> 
     async def story(asker: Any, broker: Any) -> None:
         partition = await make_topic(asker, broker)
         waiting = asyncio.ensure_future(asker.ask(fetch(min_bytes=500), 11))
-        await until(lambda: bool(partition.waiters))
+        await until(lambda: bool(partition.delayed_operations))
         append(partition, 200)
         assert not waiting.done()
         append(partition, 400)
         answer = (await waiting).responses[0].partitions[0]
         assert answer.high_watermark == 2 and len(answer.records) > 600
-        assert not partition.waiters
+        assert not partition.delayed_operations
 
     tell(story)
 
@@ -71,10 +71,10 @@ def test_a_client_that_leaves_leaves_no_waiter_behind(tell: Callable[..., None])
         for number in range(5):  # all at once; each is parked in its turn, also those that are read after the end
             writer.write(request_frame(fetch(), 11, number, "leaver"))
         await writer.drain()
-        await until(lambda: bool(partition.waiters))
+        await until(lambda: bool(partition.delayed_operations))
         writer.close()
         await until(lambda: broker._running.server.connection_count == 1)
-        await until(lambda: not partition.waiters)
+        await until(lambda: not partition.delayed_operations)
 
     tell(story)
 
@@ -85,7 +85,7 @@ def test_a_stop_does_not_wait_for_those_who_wait(tell: Callable[..., None]) -> N
     async def story(asker: Any, broker: Any) -> None:
         partition = await make_topic(asker, broker)
         waiting = asyncio.ensure_future(asker.ask(fetch(), 11))
-        await until(lambda: bool(partition.waiters))
+        await until(lambda: bool(partition.delayed_operations))
         started.append(time.monotonic())
         await broker.stop()
         assert (await waiting).responses[0].partitions[0].high_watermark == 0
@@ -98,7 +98,7 @@ def test_a_topic_that_is_deleted_wakes_its_readers(tell: Callable[..., None]) ->
     async def story(asker: Any, broker: Any) -> None:
         partition = await make_topic(asker, broker)
         waiting = asyncio.ensure_future(asker.ask(fetch(), 11))
-        await until(lambda: bool(partition.waiters))
+        await until(lambda: bool(partition.delayed_operations))
         await broker._running.topic_admin.delete("t")
         assert (await waiting).responses[0].partitions[0].error_code == 3
 

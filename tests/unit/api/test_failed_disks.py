@@ -167,7 +167,7 @@ def test_who_waits_for_it_is_told(live: Callable[..., None], tmp_path: Path) -> 
         await asyncio.sleep(0)
         partition = broker._running.topics.partition("t", 1)
         for _ in range(10_000):
-            if partition.waiters:
+            if partition.delayed_operations:
                 break
             await asyncio.sleep(0)
         await lose(broker, tmp_path, "b")

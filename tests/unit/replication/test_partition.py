@@ -67,7 +67,7 @@ def test_whoever_withdrew_is_not_woken() -> None:
     made, _, soon = waiter(1, one)
     made.withdraw()
     one.append(memoryview(bytes(100)), 0, 9)
-    assert soon == [] and not one.waiters
+    assert soon == [] and not one.delayed_operations
 
 
 def test_a_duplicate_wakes_nobody() -> None:

@@ -257,8 +257,8 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     for reply in replies:
         reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
     for index in (0, 1):
-        for waiter in tuple(broker._running.topics.partition("t", index).waiters):
-            waiter.wake()
+        for operation in tuple(broker._running.topics.partition("t", index).delayed_operations):
+            operation.wake()
     async with asyncio.timeout(DEADLINE_S):
         while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0)
@@ -274,7 +274,7 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
         veteran = Client(broker)
         veteran.ask(fetch(0), 12).cancel()
         waiting = veteran.ask(fetch(0), 12, 5)
-        assert isinstance(waiting, DeferredResponse) and len(partition.waiters) == 1
+        assert isinstance(waiting, DeferredResponse) and len(partition.delayed_operations) == 1
         heard: list[Any] = []
         waiting.on_answer = heard.append
         Client(broker).ask(produce(batch(b"news")), 9)
@@ -282,12 +282,12 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
             while not heard:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert joined(heard[0]) == Client(broker).ask(fetch(0), 12, 5)
-        assert not partition.waiters
+        assert not partition.delayed_operations
 
         left = veteran.ask(fetch(1), 12)
         left.on_answer = heard.append
         left.cancel()
-        assert not partition.waiters and len(heard) == 1
+        assert not partition.delayed_operations and len(heard) == 1
 
         orphan = veteran.ask(fetch(1), 12, 6)
         orphan.on_answer = heard.append

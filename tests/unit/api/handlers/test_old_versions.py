@@ -205,7 +205,7 @@ def test_a_producer_of_old_wakes_a_reader_of_today(tell: Callable[..., None]) ->
         await a_topic(asker)
         crowd = Crowd(broker)
         waiting = crowd.begin(fetch(0, max_wait_ms=10_000), 11)
-        await until(lambda: broker._running.topics.partition("t", 0).waiters)
+        await until(lambda: broker._running.topics.partition("t", 0).delayed_operations)
         answer = await asker.ask(produce(build_set([(0, NOW_MS, b"k", b"v")], 0)), 0)
         assert answer.responses[0].partition_responses[0].base_offset == 0
         (data,) = (await waiting).responses[0].partitions
@@ -318,7 +318,7 @@ def test_a_reader_of_old_is_woken_too(tell: Callable[..., None], gate: Gate) -> 
         partition = broker._running.topics.partition("t", 0)
         crowd = Crowd(broker)
         waiting = crowd.begin(fetch(max_wait_ms=60_000), 1)
-        await until(lambda: partition.waiters)
+        await until(lambda: partition.delayed_operations)
         await asker.ask(produce(LARGE), 9)
         (data,) = (await waiting).responses[0].partitions
         assert [record.offset for record in records_of(data.records)] == [0]
@@ -330,7 +330,7 @@ def test_a_reader_of_old_is_woken_too(tell: Callable[..., None], gate: Gate) -> 
         gate.open()
         (data,) = (await waiting).responses[0].partitions
         assert [record.offset for record in records_of(data.records)] == [0, 1]
-        assert not partition.waiters
+        assert not partition.delayed_operations
         crowd.leave()
 
     tell(story)

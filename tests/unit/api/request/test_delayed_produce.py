@@ -138,7 +138,7 @@ def beside(tell: Callable[..., None]) -> Callable[..., None]:
 def test_one_producer_waits_for_the_disk_and_nobody_else_does(beside: Callable[..., None], gate: Gate) -> None:
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
         waiting_fetch = crowd.begin(fetch(max_wait_ms=60_000), 11)
-        await until(lambda: partition.waiters)
+        await until(lambda: partition.delayed_operations)
         gate.close()
         parked = crowd.begin(produce())
         await until(lambda: partition.log.end_offset == 1)
@@ -400,7 +400,7 @@ def test_a_stop_waits_for_the_disk_as_its_producers_do(beside: Callable[..., Non
         parked = asyncio.ensure_future(asker.ask(produce(), 9))
         waiting = crowd.begin(fetch("u", max_wait_ms=60_000), 11)
         u: Any = broker._running.topics.partition("u", 0)  # type: ignore[union-attr]
-        await until(lambda: partition.log.end_offset == 1 and u.waiters)
+        await until(lambda: partition.log.end_offset == 1 and u.delayed_operations)
         stopping = asyncio.ensure_future(broker.stop())
         assert (await waiting).responses[0].partitions[0].error_code == 0  # has nothing to wait for any more
         assert not parked.done() and not stopping.done()
