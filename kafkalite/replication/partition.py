@@ -93,10 +93,10 @@ class Partition:
         self.index = index
         self.log: HostedLog = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.ack_offset
+        self.high_watermark = log.flusher.ack_offset
         self.delayed_operations: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, size in bytes) of each batch
-        if log.end_offset > log.ack_offset:
+        if log.end_offset > log.flusher.ack_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
         self._delayed_acks: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # (last offset, callback)
         log.flusher.on_ack = self._on_ack
@@ -149,7 +149,7 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[-1][0] > end_offset:
             uncommitted.pop()
-        if self.log.ack_offset != self.high_watermark:
+        if self.log.flusher.ack_offset != self.high_watermark:
             self._advance(0)
         delayed_acks, self._delayed_acks = self._delayed_acks, []
         for last_offset, tell in delayed_acks:

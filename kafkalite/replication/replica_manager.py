@@ -217,7 +217,7 @@ class ReplicaManager:
             self._set_aside_if_foreign(self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
         if self._metadata.is_shared and log.topic_id is None:  # of a time before there were ids
-            log.set_topic_id(topic.topic_id)
+            log.metadata.set_topic_id(topic.topic_id)
         epoch = max(leader_epoch, log.epochs.latest, 0)  # an epoch never goes back
         if key in self._truncated:
             self._truncated.discard(key)

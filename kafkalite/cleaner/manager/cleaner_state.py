@@ -130,7 +130,7 @@ class CleanerState:
         log = self.log
         try:
             config = log.config
-            stable_offset = log.ack_offset
+            stable_offset = log.flusher.ack_offset
             if log.producers.ongoing and (unstable_offset := log.producers.first_unstable_offset) is not None:
                 stable_offset = min(stable_offset, unstable_offset)
             if durable_offset is not None:

@@ -28,7 +28,7 @@ class DurabilityCheck:
     def durable_offset(self, log: PartitionLog) -> int:
         """All records below it are on the disk, and so is a recovery point at or above it. The log must be open."""
         key = log.topic, log.partition
-        return min(log.recovery_point, self._logs.directory_of(key).checkpoints.recovery_points.get(key, 0))
+        return min(log.flusher.recovery_point, self._logs.directory_of(key).checkpoints.recovery_points.get(key, 0))
 
     def flush(self, log: PartitionLog, offset: int, done: Callable[[str | None], None]) -> None:
         """Raise the durable offset to `offset`, the end of a sealed segment. `done` gets the reason if that fails, and

@@ -250,7 +250,7 @@ def flush_recovered(
 ) -> None:
     """Flushes recovered logs in the background, then checkpoints: without this, a broker that is killed again and again
     would read all of them again each time. `logs` may change meanwhile."""
-    ends = {key: log.end_offset for key, log in logs.items() if log.recovery_point < log.end_offset}
+    ends = {key: log.end_offset for key, log in logs.items() if log.flusher.recovery_point < log.end_offset}
     for key in ends:
         try:
             logs[key].flusher.flush_soon()
@@ -259,7 +259,9 @@ def flush_recovered(
 
     def check() -> None:
         flushing = [(logs.get(key), end) for key, end in ends.items()]
-        if any(log is not None and log.flusher.is_under_way and log.recovery_point < end for log, end in flushing):
+        if any(
+            log is not None and log.flusher.is_under_way and log.flusher.recovery_point < end for log, end in flushing
+        ):
             timers.call_later(_CHECK_FLUSHES_MS, check)
         else:
             checkpoint()

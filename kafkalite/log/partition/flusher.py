@@ -66,9 +66,9 @@ class Flusher:
         self.recovery_point = loaded.recovery_point
         self.ack_offset = loaded.end_offset
         self.flush_at = NEVER
-        self.on_ack: Callable[[StorageError | None], object] = _ignore_ack
+        self.on_ack: Callable[[StorageError | None], object] = lambda error: None
         self.failure: str | None = None
-        self.on_failure: Callable[[], None] = _ignore_failure
+        self.on_failure: Callable[[], None] = lambda: None
         self.is_under_way = False
         self.dirty_paths = dict.fromkeys(loaded.rewritten)
         self._location = location
@@ -312,14 +312,6 @@ def remember_failed_sync(files: Files, directory: str) -> None:
     data is gone from memory too."""
     with contextlib.suppress(OSError):
         files.create_empty(f"{directory}/{FAILED_SYNC}")
-
-
-def _ignore_ack(error: StorageError | None) -> None:
-    """The default `on_ack`."""
-
-
-def _ignore_failure() -> None:
-    """The default `on_failure`."""
 
 
 def _as_os_error(error: Exception) -> OSError:

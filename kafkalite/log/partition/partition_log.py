@@ -18,13 +18,14 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_location import LogLocation
-from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason, deletable
+from kafkalite.log.partition.partition_metadata import PartitionMetadata
+from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
@@ -32,8 +33,6 @@ from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
-from kafkalite.log.storage.checkpoint_file import encode_topic_id, read_topic_id
-from kafkalite.log.storage.file_names import PARTITION_METADATA
 from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
@@ -61,8 +60,8 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_config", "_context", "_location", "_rules", "_segment_bytes", "_topic_id", "directory", "end_offset",
-        "epochs", "files", "flusher", "lost_bytes", "on_new_start", "partition", "producers", "record_counts",
+        "_config", "_context", "_location", "_rules", "_segment_bytes", "directory", "end_offset", "epochs",
+        "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers", "record_counts",
         "segment_list", "start_offset", "swap", "topic",
     )  # fmt: skip
 
@@ -78,19 +77,19 @@ class PartitionLog:
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.lost_bytes = loaded.lost_bytes
-        self.on_new_start: Callable[[], None] = _ignore_new_start
+        self.on_new_start: Callable[[], None] = lambda: None
         self._context = context
         self._location = LogLocation(topic, partition, directory, context.files)
-        self._topic_id: uuid.UUID | None = None
         background = context.lane()
         self.flusher = Flusher(self._location, self._tail, context, background, loaded)
+        self.metadata = PartitionMetadata(self._location, self.flusher)
         self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
         self.segment_list = SegmentList(
             loaded.segments, self._location, config, context, background, self.flusher, self.producers,
             self.record_counts,
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
-        self.flusher.on_failure = self._close_writer
+        self.flusher.on_failure = self.segment_list.close_writer
         self.config = config
 
     def _tail(self) -> tuple[Sequence[Segment], int]:
@@ -120,7 +119,7 @@ class PartitionLog:
         log = None
         try:
             log = cls.open(topic, partition, directory, config, LoadOptions(clean=True), context)
-            log.set_topic_id(topic_id)
+            log.metadata.set_topic_id(topic_id)
         except BaseException:
             if log is not None:
                 log.abandon()
@@ -132,7 +131,7 @@ class PartitionLog:
         flusher = log.flusher
         flusher.mark_dirty(os.path.dirname(directory), directory)
         # it comes first: a crash must not leave a directory without its topic id
-        flusher.dirty_paths = {f"{directory}/{PARTITION_METADATA}": None} | flusher.dirty_paths
+        flusher.dirty_paths = {log.metadata.path: None} | flusher.dirty_paths
         return log
 
     def __repr__(self) -> str:
@@ -145,9 +144,9 @@ class PartitionLog:
     ) -> AppendResult:
         """Appends exactly one v2 batch, which is stamped in place. `trusted`: this broker made it, skip validation.
 
-        With flush.messages the batch may not be fsynced yet when this returns: see `ack_offset`. Raises KafkaError with
-        the code for the producer, and StorageError when the disk refuses; then nothing has changed, unless it was the
-        flush behind the batch that failed: then `end_offset` has moved.
+        With flush.messages the batch may not be fsynced yet when this returns (`Flusher.ack_offset`). Raises KafkaError
+        with the code for the producer, and StorageError when the disk refuses; then nothing has changed, unless it was
+        the flush behind the batch that failed: then `end_offset` has moved.
         """
         rules = self._rules
         header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
@@ -209,10 +208,8 @@ class PartitionLog:
         """
         end_offset = self.end_offset
         if offset < self.start_offset or offset > end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {offset} is not between {self.start_offset} and {end_offset} in {self.topic}-{self.partition}",
-            )
+            span = f"{self.start_offset} and {end_offset} in {self._location.name}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is not between {span}")
         if offset >= limit_offset or offset == end_offset:
             return None
         listed = self.segment_list
@@ -266,16 +263,6 @@ class PartitionLog:
         return self.segment_list.size_bytes
 
     @property
-    def ack_offset(self) -> int:
-        """Everything below it is as durable as the topic's settings ask."""
-        return self.flusher.ack_offset
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below it is fsynced."""
-        return self.flusher.recovery_point
-
-    @property
     def failure(self) -> str | None:
         """The reason why the log takes no more records; None for a healthy one."""
         return self.flusher.failure
@@ -295,20 +282,7 @@ class PartitionLog:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """From partition.metadata, read when it is needed first."""
-        if self._topic_id is None:
-            self._topic_id = read_topic_id(self.files, f"{self.directory}/{PARTITION_METADATA}")
-        return self._topic_id
-
-    def set_topic_id(self, topic_id: uuid.UUID) -> None:
-        """Raises StorageError."""
-        path = f"{self.directory}/{PARTITION_METADATA}"
-        try:
-            self.files.write_atomically(path, encode_topic_id(topic_id), durable=False)
-        except OSError as error:
-            raise self._location.refusal(f"cannot write {path}", error) from error
-        self._topic_id = topic_id
-        self.flusher.mark_dirty(path)
+        return self.metadata.topic_id
 
     def counts(self) -> LogCounts:
         """The records and bytes of each segment. A number that has to be read from the file is None in this answer; a
@@ -326,39 +300,17 @@ class PartitionLog:
     # look-up
 
     def batches(self, from_offset: int) -> Iterator[memoryview]:
-        """Every whole batch from the one that holds `from_offset` to the end as it is now.
-
-        If compaction replaces segments meanwhile, the iteration goes on with the remaining batches. Raises
-        StorageError.
-        """
-        listed = self.segment_list
-        end_offset = self.end_offset
-        offset = from_offset
-        try:
-            while True:
-                at = listed.index_of(offset)
-                segment = listed.segments[at]
-                next_offset = listed.bases[at + 1] if at + 1 < len(listed.bases) else end_offset
-                found = segment.find(offset)
-                if found is not None:
-                    for _, header, batch in segment.iter_batches(found[0], segment.size_bytes):
-                        if header.last_offset >= end_offset:
-                            return
-                        yield batch
-                offset = next_offset
-                if offset >= end_offset:
-                    return
-        except (OSError, Malformed) as error:
-            raise self._location.unreadable(error) from error
+        """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
+        return self.segment_list.batches(from_offset, self.end_offset)
 
     def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup:
         """Looks for the first record at or after `timestamp_ms`, if it lies below `limit_offset`."""
-        searches = first_at_or_after(self.segment_list.segments, timestamp_ms, self.start_offset)
+        searches = first_at_or_after(self.segments, timestamp_ms, self.start_offset)
         return TimeLookup(searches, limit_offset, self._location.unreadable)
 
     def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup:
         """Looks for the first record that has the latest timestamp of all, if it lies below `limit_offset`."""
-        searches = latest(self.segment_list.segments, self.start_offset)
+        searches = latest(self.segments, self.start_offset)
         return TimeLookup(searches, limit_offset, self._location.unreadable)
 
     # growth and deletion
@@ -400,19 +352,9 @@ class PartitionLog:
         that could not be removed; the others are removed all the same.
         """
         listed = self.segment_list
-        fault: OSError | None = None
         start_offset = self.start_offset
         try:
-            reasons = deletable(
-                listed.facts(self.end_offset), len(listed.segments), listed.size_bytes, start_offset,
-                self.flusher.ack_offset, self._config, now_ms, most,
-            )  # fmt: skip
-            if reasons and len(reasons) == len(listed.segments) and self.flusher.failure is None:
-                try:
-                    listed.roll(self.end_offset, now_ms)
-                except OSError as error:  # a full disk has no room for a new segment; the old ones go all the same
-                    fault = error
-            removed = listed.remove_first(min(len(reasons), len(listed.segments) - 1))
+            reasons, fault = listed.remove_old(start_offset, self.flusher.ack_offset, self.end_offset, now_ms, most)
         except OSError as error:
             raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
         finally:
@@ -421,7 +363,7 @@ class PartitionLog:
                 self._start_moved()
         if fault is not None:
             raise self._location.refusal(f"cannot begin a new segment of {self._location.name}", fault) from fault
-        return reasons[:removed]
+        return reasons
 
     def _start_moved(self) -> None:
         try:
@@ -460,9 +402,6 @@ class PartitionLog:
             self.producers.apply(parse_header(batch), batch)
 
     # the end
-
-    def _close_writer(self) -> None:
-        self.segment_list.active.close_writer()  # the next append asks the flusher before it opens
 
     def shut(self) -> list[str]:
         """Brings every file into its final form without an fsync; the paths that a clean stop must fsync.
@@ -506,10 +445,6 @@ class PartitionLog:
         """Gives every descriptor and timer back and leaves the files as they are, as after a crash or a deletion."""
         self.segment_list.close()
         self.swap.close()
-
-
-def _ignore_new_start() -> None:
-    """The default `on_new_start`."""
 
 
 _result = tuple.__new__  # 0.15 us less than AppendResult(...)

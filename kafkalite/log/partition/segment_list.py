@@ -25,7 +25,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_location import LogLocation
-from kafkalite.log.partition.retention_policy import SegmentFacts
+from kafkalite.log.partition.retention_policy import Reason, SegmentFacts, deletable
 from kafkalite.log.segment.record_counts import RecordCounts
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.state.producer_state import ProducerState
@@ -67,7 +67,7 @@ class SegmentList:
     ) -> None:
         self.background = background
         self.counts = counts
-        self.pinned_from: Callable[[], int] = _pinned_nowhere
+        self.pinned_from: Callable[[], int] = lambda: NEVER
         self.waits_for_disk = False
         self.location = location
         self.context = context
@@ -103,10 +103,29 @@ class SegmentList:
         """The index of the segment that `offset` belongs to; 0 for an offset before the first one."""
         return max(0, bisect_right(self.bases, offset) - 1)
 
-    def facts(self, end_offset: int) -> Iterator[SegmentFacts]:
-        """What retention decides on, the oldest segment first."""
-        for segment, next_offset in zip(self.segments, (*self.bases[1:], end_offset), strict=True):
-            yield SegmentFacts(next_offset, segment.size_bytes, segment.largest_timestamp_ms)
+    def batches(self, from_offset: int, end_offset: int) -> Iterator[memoryview]:
+        """Every whole batch from the one that holds `from_offset` up to `end_offset`.
+
+        If compaction replaces segments meanwhile, the iteration goes on with the remaining batches. Raises
+        StorageError.
+        """
+        offset = from_offset
+        try:
+            while True:
+                at = self.index_of(offset)
+                segment = self.segments[at]
+                next_offset = self.bases[at + 1] if at + 1 < len(self.bases) else end_offset
+                found = segment.find(offset)
+                if found is not None:
+                    for _, header, batch in segment.iter_batches(found[0], segment.size_bytes):
+                        if header.last_offset >= end_offset:
+                            return
+                        yield batch
+                offset = next_offset
+                if offset >= end_offset:
+                    return
+        except (OSError, Malformed) as error:
+            raise self.location.unreadable(error) from error
 
     # growth
 
@@ -161,7 +180,32 @@ class SegmentList:
             self._unwanted.delete_files()
             self._unwanted = None
 
+    def close_writer(self) -> None:
+        """Makes the next append open the active segment again, which it does only if no fsync has failed."""
+        self.active.close_writer()
+
     # removal
+
+    def remove_old(
+        self, start_offset: int, ack_offset: int, end_offset: int, now_ms: int, most: int
+    ) -> tuple[list[Reason], OSError | None]:
+        """Removes the first segments that retention selects, at most `most`: the reason for each of them, and the error
+        of a roll that failed. Raises OSError, StorageError for segments that could not be removed."""
+        ends = (*self.bases[1:], end_offset)
+        facts = (
+            SegmentFacts(end, segment.size_bytes, segment.largest_timestamp_ms)
+            for segment, end in zip(self.segments, ends, strict=True)
+        )
+        count = len(self.segments)
+        reasons = deletable(facts, count, self.size_bytes, start_offset, ack_offset, self._config, now_ms, most)
+        fault: OSError | None = None
+        if len(reasons) == count and self.flusher.failure is None:
+            try:
+                self.roll(end_offset, now_ms)
+            except OSError as error:  # a full disk has no room for a new segment; the old ones go all the same
+                fault = error
+        removed = self.remove_first(min(len(reasons), len(self.segments) - 1))
+        return reasons[:removed], fault
 
     def remove_first(self, count: int) -> int:
         """Removes up to `count` of the oldest segments, as far as the directory entry of the next one is fsynced;
@@ -300,7 +344,3 @@ class SegmentList:
             for segment in retired:
                 segment.abandon()
         self._timers.clear()
-
-
-def _pinned_nowhere() -> int:
-    return NEVER

@@ -45,15 +45,16 @@ class Segment:
     """Fields: `fd` is the .log file open for appending, else -1. `max_timestamp_ms` is the latest in the segment and
     `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are looked up.
     `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a later timestamp, a later time of day or a higher
-    last offset begins a new segment. `roll_offset` is -1 when an index is full.
+    last offset begins a new segment. `roll_offset` is -1 when an index is full. `is_touched`: the segment was opened
+    for appending since its files were last in their final form.
 
     Invariant: `size_bytes` bytes of the file are whole batches, but for a torn end that recovery has not seen yet.
     """
 
     __slots__ = (
-        "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_preallocated", "_pwrite",
-        "_roll_age_ms", "_tail_ends", "_tail_positions", "_unindexed_bytes", "base_offset", "created_ms", "directory",
-        "fd", "file", "index_interval_bytes", "max_timestamp_ms", "max_timestamp_offset", "offset_index", "path",
+        "_closed", "_files", "_first_timestamp_ms", "_indexed_timestamp_ms", "_jitter_ms", "_pwrite", "_roll_age_ms",
+        "_tail_ends", "_tail_positions", "_unindexed_bytes", "base_offset", "created_ms", "directory", "fd", "file",
+        "index_interval_bytes", "is_touched", "max_timestamp_ms", "max_timestamp_offset", "offset_index", "path",
         "roll_offset", "roll_timestamp_ms", "roll_wall_ms", "size_bytes", "tail_from", "tally", "time_index",
         "txn_index", "used",
     )  # fmt: skip
@@ -92,7 +93,7 @@ class Segment:
         self.tail_from = NEVER  # offsets from here on are in the tail
         self._files = files
         self._pwrite = files.pwrite
-        self._preallocated = False
+        self.is_touched = False
         self._closed = False
 
     @classmethod
@@ -114,7 +115,7 @@ class Segment:
             self._files.create_empty(path)
         if config.preallocate:
             self._files.truncate_path(self.path, config.segment_bytes)
-            self._preallocated = True
+            self.is_touched = True
         self.offset_index.entries = self.time_index.entries = 0
         self.max_timestamp_ms = self._first_timestamp_ms = -1
         self.max_timestamp_offset = self.base_offset
@@ -127,10 +128,8 @@ class Segment:
     def append(
         self, records: memoryview, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> None:
-        """Writes `size` bytes, one stamped batch. Raises OSError; then nothing has changed.
-
-        The segment must be open for appending (`fd` >= 0).
-        """
+        """Writes `size` bytes, one stamped batch; the segment must be open for appending (`fd` >= 0). Raises OSError;
+        then nothing has changed."""
         position = self.size_bytes
         try:
             written = self._pwrite(self.fd, records, position)
@@ -198,10 +197,11 @@ class Segment:
         tally = self.tally
         if tally.uncounted_bytes and tally.uncounted_bytes == self.size_bytes and tally.identity is None:
             tally.identity = identity_of(os.fstat(file.fd))
-        self._preallocated = True
+        self.is_touched = True
         self.offset_index.open_writable()
         self.time_index.open_writable()
-        self._know_max_timestamp()
+        if self.max_timestamp_ms == -2:
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
             self._first_timestamp_ms = self._read_first_timestamp(file.fd)
@@ -223,11 +223,9 @@ class Segment:
             self.roll_wall_ms = self.created_ms + age_ms - self._jitter_ms
 
     def seal(self) -> None:
-        """Ends the appends: adds the largest timestamp to the time index and cuts every file to its size.
-
-        Raises OSError; the segment can still be appended to then.
-        """
-        if not self._preallocated:
+        """Ends the appends: adds the largest timestamp to the time index and cuts every file to its size. Raises
+        OSError; the segment can still be appended to then."""
+        if not self.is_touched:
             return
         if self.fd < 0:
             self.open_for_append()
@@ -239,12 +237,7 @@ class Segment:
         self.fd = -1  # appending begins with opening the indexes again
         self.offset_index.trim()
         self.time_index.trim()
-        self._preallocated = False
-
-    @property
-    def is_touched(self) -> bool:
-        """Whether it was opened for appending since its files were last in their final form."""
-        return self._preallocated
+        self.is_touched = False
 
     def abandon(self) -> None:
         """Closes the segment for good; the files stay as a killed process would leave them."""
@@ -358,13 +351,9 @@ class Segment:
 
     def _look_up_max_timestamp(self) -> None:
         if self.max_timestamp_ms == -2:
-            self._know_max_timestamp()
+            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
             if self.file is None:
                 self.time_index.release()  # the descriptor cache does not know it
-
-    def _know_max_timestamp(self) -> None:
-        if self.max_timestamp_ms == -2:
-            self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
 
     def _read_first_timestamp(self, fd: int) -> int:
         head = os.pread(fd, min(HEADER_BYTES, self.size_bytes), 0)
@@ -422,7 +411,7 @@ class Segment:
         for _, header, _ in self.iter_batches(after):
             if header.max_timestamp > self.max_timestamp_ms:
                 self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
-        self._preallocated = True  # so that sealing writes the last time index entry
+        self.is_touched = True  # so that sealing writes the last time index entry
 
     # its files
 

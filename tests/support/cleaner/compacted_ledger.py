@@ -158,7 +158,7 @@ class CompactedLedger(Ledger):
         promised = min(self.end, self.cutting_at) if everything else self.promised
         end = max(self.end, log.segments[-1].base_offset)  # what lay before that may all be gone
         assert promised <= log.end_offset <= end, f"it ends at {log.end_offset}, not in {promised}..{end}"
-        assert log.recovery_point <= log.end_offset
+        assert log.flusher.recovery_point <= log.end_offset
         start = log.start_offset
         asked = self.start_asked
         if forgets_names and not everything and self.promised <= asked:

@@ -151,7 +151,7 @@ class DirectoryHistory(LogHistory):
         for name, topic in self.topics.items():
             log = self.manager.get(name, 0)
             if log is not None:
-                topic.ledger.promised = max(topic.ledger.promised, log.recovery_point)
+                topic.ledger.promised = max(topic.ledger.promised, log.flusher.recovery_point)
 
     # the ends, and the starts behind them
 
@@ -202,7 +202,7 @@ class DirectoryHistory(LogHistory):
             if log is None:
                 assert not everything and not topic.ledger.promised, f"{name} is gone, promised {topic.ledger.promised}"
                 continue
-            topic.committed_before = log.ack_offset
+            topic.committed_before = log.flusher.ack_offset
             self._turn_to(name)
             self.ledger.reopened(log, everything=everything, forgets_names=not self.files.ordered)
             if power_was_cut:

@@ -167,7 +167,7 @@ class LogHistory:
         except StorageError:
             return
         self.ledger.promised = self.ledger.end
-        assert self.log.recovery_point == self.log.end_offset
+        assert self.log.flusher.recovery_point == self.log.end_offset
 
     def work(self, random: Random) -> None:
         """The other hand carries out some of its jobs."""
@@ -272,7 +272,7 @@ class LogHistory:
     def configure(self, random: Random) -> None:
         self.files.heal()
         self.config = self.log.config = self._config(random)
-        self.committed_before = self.log.ack_offset
+        self.committed_before = self.log.flusher.ack_offset
         self._heed()
 
     def end_soon(self, random: Random) -> None:
@@ -354,7 +354,7 @@ class LogHistory:
                 self.files = self.files.kill()
             kept = self.kept = LoadOptions(False, kept.recovery_point, kept.start_offset)
         self._open_anew()
-        self.committed_before = self.log.ack_offset
+        self.committed_before = self.log.flusher.ack_offset
         self.ledger.reopened(self.log, everything=everything, forgets_names=not self.files.ordered)
         if not kept.clean and random.random() < 0.3:
             self._opens_the_same(random)
@@ -389,11 +389,11 @@ class LogHistory:
     def _heed(self) -> None:
         """What the log says of itself is a promise, and so is an acknowledgement where each one is flushed."""
         log = self.log
-        assert log.recovery_point <= log.end_offset == max(self.ledger.end, log.segments[-1].base_offset)
-        assert log.ack_offset <= log.end_offset
-        self.ledger.promised = max(self.ledger.promised, log.recovery_point)
-        if log.ack_offset > self.committed_before:
-            unflushed = log.ack_offset - log.recovery_point
+        assert log.flusher.recovery_point <= log.end_offset == max(self.ledger.end, log.segments[-1].base_offset)
+        assert log.flusher.ack_offset <= log.end_offset
+        self.ledger.promised = max(self.ledger.promised, log.flusher.recovery_point)
+        if log.flusher.ack_offset > self.committed_before:
+            unflushed = log.flusher.ack_offset - log.flusher.recovery_point
             assert unflushed < self.config.flush_messages, f"{unflushed} records are committed and not flushed"
 
 

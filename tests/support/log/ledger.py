@@ -200,7 +200,7 @@ class Ledger:
             end = log.segments[-1].base_offset  # nothing is left of what lay before it
         assert log.end_offset == end, f"the log ends at {log.end_offset}, its batches at {end}"
         assert log.end_offset >= promised, f"the log ends at {log.end_offset}, promised up to {promised}"
-        assert log.recovery_point <= log.end_offset
+        assert log.flusher.recovery_point <= log.end_offset
         first = path[0].base if path else log.end_offset
         left = [w for w in self.chain if w.last < first or (w.last < end and w.data in self.gone)]
         self.chain = sorted([*left, *path], key=lambda written: written.base)

@@ -123,7 +123,7 @@ class Disk:
     def kill(self) -> None:
         self.log.abandon()
         self.work()
-        self.options = LoadOptions(False, self.log.recovery_point, self.log.start_offset)
+        self.options = LoadOptions(False, self.log.flusher.recovery_point, self.log.start_offset)
         self.log = self._open()
 
     @property

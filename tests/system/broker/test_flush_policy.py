@@ -133,7 +133,7 @@ def test_flush_ms_brings_to_the_disk_what_nobody_waits_for(broker: Broker, syncs
     producer.produce("t", b"value")
     producer.flush(PATIENCE_SECONDS)
     log: Any = broker._running.topics.partition("t", 0).log  # type: ignore[union-attr]
-    until(lambda: log.recovery_point == 1)
+    until(lambda: log.flusher.recovery_point == 1)
     assert syncs.bytes["t-0"] == log.size_bytes
 
 

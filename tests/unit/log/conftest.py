@@ -107,7 +107,7 @@ class Disk:
     def kill(self, log: Log, **settings: object) -> Log:
         """Stop without a warning, and start: what was written is there, what is only in memory is not."""
         log.log.abandon()
-        return self.open(clean=False, recovery_point=log.log.recovery_point, **settings)
+        return self.open(clean=False, recovery_point=log.log.flusher.recovery_point, **settings)
 
     def file(self, base: int, suffix: str = ".log") -> Path:
         return self.directory / f"{base:020d}{suffix}"

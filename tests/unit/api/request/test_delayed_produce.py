@@ -442,9 +442,9 @@ def test_flush_ms_is_looked_at_by_the_scheduler(beside: Callable[..., None], gat
         log = broker._running.topics.partition("u", 0).log  # type: ignore[union-attr]
         assert outcome(await crowd.ask(produce("u"))) == (0, 0)
         clock.advance(999)
-        assert log.recovery_point == 0
+        assert log.flusher.recovery_point == 0
         clock.advance(100)
-        await until(lambda: log.recovery_point == 1)
+        await until(lambda: log.flusher.recovery_point == 1)
 
     beside(story, clock=clock, log_flush_interval_ms=1000, log_flush_scheduler_interval_ms=50)
 

@@ -249,12 +249,12 @@ class TestWhatAPassReliesOn:
 
         monkeypatch.setattr(Files, "sync_all", refuse)
         scene.fill(log)
-        assert log.recovery_point == 0
+        assert log.flusher.recovery_point == 0
         assert scene.run_now("orders")[0].error is not None and scene.staff.begun == []
         monkeypatch.setattr(Files, "sync_all", sync_all)
         expected = values(log)
         assert scene.run_now("orders")[0].stats is not None
-        assert log.recovery_point > 0 and values(log) == expected
+        assert log.flusher.recovery_point > 0 and values(log) == expected
 
     def test_a_topic_that_goes_meanwhile_is_no_trouble(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         waiting: list[Callable[[], None]] = []

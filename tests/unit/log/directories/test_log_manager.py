@@ -114,7 +114,7 @@ def test_everything_is_there_after_a_restart(start: Start, clock: ManualClock) -
     manager = start()
     log = manager.get("orders", 0)
     assert log is not None
-    assert (log.start_offset, log.end_offset, log.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
+    assert (log.start_offset, log.end_offset, log.flusher.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
     assert manager.high_watermarks == {("orders", 0): 2}
     assert manager.directories.stored_cluster_id == CLUSTER
     assert manager.get("orders", 1) is None
@@ -144,7 +144,7 @@ def test_the_checkpoint_outlives_a_kill(start: Start, tmp_path: Path) -> None:
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     manager = start()
     log = manager.logs["orders", 0]
-    assert (log.start_offset, log.recovery_point, log.end_offset) == (2, 4, 4)
+    assert (log.start_offset, log.flusher.recovery_point, log.end_offset) == (2, 4, 4)
     assert manager.high_watermarks == {("orders", 0): 1}
 
 
@@ -220,10 +220,10 @@ def test_old_logs_are_flushed_when_their_time_has_come(start: Start, clock: Manu
     write(never, "a")
     clock.advance(999)
     manager.flush_if_due()
-    assert due.recovery_point == 0
+    assert due.flusher.recovery_point == 0
     clock.advance(1)
     manager.flush_if_due()
-    assert (due.recovery_point, never.recovery_point) == (1, 0)
+    assert (due.flusher.recovery_point, never.flusher.recovery_point) == (1, 0)
 
 
 class TestANameThatIsUsedAgain:
@@ -409,7 +409,7 @@ def test_an_orderly_stop_waits_for_what_an_unclean_start_made(start: Start, sync
         manager.checkpoint()
     kill(manager)
     manager = start()
-    assert manager.logs["orders", 0].recovery_point == 1, "what was recovered is brought to the disk at once"
+    assert manager.logs["orders", 0].flusher.recovery_point == 1, "what was recovered is brought to the disk at once"
     manager.close()
     assert {f"orders-0/{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(synced)
     assert {"orders-0", "orders-0/00000000000000000001.snapshot", "orders-0/leader-epoch-checkpoint"} <= set(synced)
@@ -438,7 +438,7 @@ def test_after_an_fsync_that_found_no_room_no_stop_is_clean(
             bad.flusher.flush()
     clock.advance(1000)
     manager.flush_if_due()
-    assert (bad.recovery_point, good.recovery_point) == (0, 2), "the others are flushed all the same"
+    assert (bad.flusher.recovery_point, good.flusher.recovery_point) == (0, 2), "the others are flushed all the same"
     write(good, "c")
     manager.close()
     data = tmp_path / "data"
@@ -459,7 +459,7 @@ def test_slow_work_goes_to_the_hand_that_was_given(tmp_path: Path, clock: Manual
             write(log, value)
         manager.checkpoint()
         manager._executor.wait()
-        assert log.recovery_point == 3
+        assert log.flusher.recovery_point == 3
         manager.close()
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 4\n"
 

@@ -520,7 +520,7 @@ class KeptHistory(LogHistory):
 
     def retain(self, random: Random) -> None:
         log = self.log
-        end, committed = log.end_offset, max(log.ack_offset, log.start_offset)
+        end, committed = log.end_offset, max(log.flusher.ack_offset, log.start_offset)
         self.ledger.start_asked = max(self.ledger.start_asked, committed)
         with contextlib.suppress(StorageError):
             log.delete_old_segments(self.clock.wall_ms() + random.choice((0, 600, 1 << 33)), random.choice((1, 3, 100)))

@@ -255,6 +255,6 @@ def test_flush_ms_flushes_by_another_hand_and_nobody_waits(disk: Disk) -> None:
     slow.append()
     assert slow.offsets() == (2, 2) and len(slow.jobs) == 1
     slow.flush()
-    assert slow.log.recovery_point == 1
+    assert slow.log.flusher.recovery_point == 1
     slow.log.flusher.flush_if_due(disk.clock.wall_ms() + 999)
     assert not slow.jobs

@@ -159,7 +159,7 @@ def test_a_full_segment_is_followed_by_the_next(disk: Disk) -> None:
         assert disk.file(following, ".snapshot").exists()
     assert disk.file(found[-1], ".index").stat().st_size == 4096, "the active one is preallocated"
     assert log.read_all() == values
-    assert log.log.recovery_point == found[-1], "what is sealed was flushed"
+    assert log.log.flusher.recovery_point == found[-1], "what is sealed was flushed"
     for offset in range(60):
         assert log.records(offset)[0].offset == offset
 
@@ -456,13 +456,13 @@ def test_a_damaged_disk_is_a_storage_error_not_a_crash(disk: Disk, log: Log) -> 
 def test_every_so_many_records_are_forced_to_disk(disk: Disk) -> None:
     log = disk.open(flush_messages=3)
     log.write("a", "b")
-    assert log.log.recovery_point == 0
+    assert log.log.flusher.recovery_point == 0
     log.write("c")
-    assert log.log.recovery_point == 3
+    assert log.log.flusher.recovery_point == 3
     log.write("d", "e")
-    assert log.log.recovery_point == 3
+    assert log.log.flusher.recovery_point == 3
     log.log.flusher.flush()
-    assert log.log.recovery_point == 5
+    assert log.log.flusher.recovery_point == 5
 
 
 def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_path: Path) -> None:
@@ -484,18 +484,18 @@ def test_a_rolled_segment_is_flushed_by_another_hand(disk: Disk) -> None:
     log = disk.open(segment_bytes=100)
     for value in "abc":
         log.write(value)
-    assert (len(jobs), log.log.recovery_point) == (2, 0)
+    assert (len(jobs), log.log.flusher.recovery_point) == (2, 0)
     for job, done in jobs:
         job()
         done(None)
-    assert log.log.recovery_point == 2
+    assert log.log.flusher.recovery_point == 2
     log.write("d")
     log.write("e")
     log.log.truncate_to(1)
     for job, done in jobs[2:]:
         job()
         done(None)
-    assert log.log.recovery_point == 1, "what was flushed is not what is there now"
+    assert log.log.flusher.recovery_point == 1, "what was flushed is not what is there now"
 
 
 def test_a_failed_flush_is_tried_again_with_the_next(disk: Disk) -> None:
@@ -505,12 +505,12 @@ def test_a_failed_flush_is_tried_again_with_the_next(disk: Disk) -> None:
     log.write("a")
     log.write("b")
     jobs.pop()[1](OSError("the disk is gone"))
-    assert log.log.recovery_point == 0
+    assert log.log.flusher.recovery_point == 0
     log.write("c")
     job, done = jobs.pop()
     job()
     done(None)
-    assert log.log.recovery_point == 2
+    assert log.log.flusher.recovery_point == 2
 
 
 def broken(fd: int) -> None:
@@ -534,7 +534,7 @@ def test_after_an_fsync_that_failed_the_log_takes_no_more(disk: Disk, monkeypatc
         log.log.flusher.flush,
         log.log.close,
     ):
-        assert log.log.recovery_point == 2
+        assert log.log.flusher.recovery_point == 2
         assert code_of(attempt) == ErrorCode.KAFKA_STORAGE_ERROR
         if attempt != log.log.close:
             assert log.read_all() == ["a", "b", "c", "d"]
@@ -552,12 +552,12 @@ def test_a_flush_that_could_not_open_a_file_is_made_up_for(disk: Disk, monkeypat
     monkeypatch.setattr(Files, "sync_all", none_left)
     with pytest.raises(StorageError, match="too many open files"):
         log.write("a", **send)
-    assert (log.log.end_offset, log.log.recovery_point) == (1, 0)
+    assert (log.log.end_offset, log.log.flusher.recovery_point) == (1, 0)
     with pytest.raises(StorageError):
         log.write("a", **send)
     monkeypatch.undo()
     assert log.write("a", **send).duplicate
-    assert log.log.recovery_point == 1
+    assert log.log.flusher.recovery_point == 1
 
 
 def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None:
@@ -574,7 +574,7 @@ def test_a_flush_asks_whether_another_hand_met_a_broken_disk(disk: Disk) -> None
     heard.append(lambda: jobs.pop()[1](SyncFailed(5, "Input/output error")))
     with pytest.raises(StorageError, match="takes no more records"):
         log.log.flusher.flush()
-    assert log.log.recovery_point == 0
+    assert log.log.flusher.recovery_point == 0
     with pytest.raises(StorageError):
         log.write("c")
 

@@ -81,7 +81,7 @@ def test_a_roll_that_was_cut_short_at_the_recovery_point_costs_no_time(
     with pytest.raises(KeyboardInterrupt):
         log.write("b", timestamp=2000)
     monkeypatch.undo()
-    assert disk.file(3).exists() and log.log.recovery_point == 3
+    assert disk.file(3).exists() and log.log.flusher.recovery_point == 3
     log = disk.kill(log)
     assert [segment.base_offset for segment in log.log.segments] == [0, 3]
     assert log.log.lookup_of_timestamp(1002, 3).answer() == (1002, 2, 0)

@@ -1,0 +1,41 @@
+"""The topic id of a partition, kept in its file partition.metadata.
+
+Source: org.apache.kafka.storage.internals.checkpoint.PartitionMetadataFile, KIP-516.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from kafkalite.log.partition.flusher import Flusher
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.storage.checkpoint_file import encode_topic_id, read_topic_id
+from kafkalite.log.storage.file_names import PARTITION_METADATA
+
+
+class PartitionMetadata:
+    """Fields: `path` is that of the file."""
+
+    __slots__ = ("_flusher", "_location", "_topic_id", "path")
+
+    def __init__(self, location: LogLocation, flusher: Flusher) -> None:
+        self.path = f"{location.directory}/{PARTITION_METADATA}"
+        self._location = location
+        self._flusher = flusher
+        self._topic_id: uuid.UUID | None = None
+
+    @property
+    def topic_id(self) -> uuid.UUID | None:
+        """Read from the file when it is needed first; None without one."""
+        if self._topic_id is None:
+            self._topic_id = read_topic_id(self._location.files, self.path)
+        return self._topic_id
+
+    def set_topic_id(self, topic_id: uuid.UUID) -> None:
+        """Writes the file; the next flush fsyncs it. Raises StorageError."""
+        try:
+            self._location.files.write_atomically(self.path, encode_topic_id(topic_id), durable=False)
+        except OSError as error:
+            raise self._location.refusal(f"cannot write {self.path}", error) from error
+        self._topic_id = topic_id
+        self._flusher.mark_dirty(self.path)
