@@ -189,6 +189,8 @@ class Rebalance:
             return
         silent = sorted(self._pending_sync)
         for member_id in silent:
+            if (member := self.members.by_id.get(member_id)) is not None:  # a static one may wait to be stored
+                self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             self.forget(member_id)
         self.prepare(now, f"{len(silent)} members did not ask for their assignment in time")
 

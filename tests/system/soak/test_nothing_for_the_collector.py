@@ -76,7 +76,11 @@ VISITORS = [
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafkalite.Broker]:
     directory: Path = tmp_path_factory.mktemp("broker")
-    with kafkalite.Broker(data_dir=directory, port=0, group_initial_rebalance_delay_ms=0) as broker:
+    settings = {
+        "group_initial_rebalance_delay_ms": 0,
+        "log_cleaner_enable": False,
+    }  # whose scan would count its logs meanwhile
+    with kafkalite.Broker(data_dir=directory, port=0, **settings) as broker:
         with wire.Connection(broker.bootstrap_servers) as connection:
             connection.create_topic("written", 2)
             connection.create_topic("silent")

@@ -141,3 +141,19 @@ def test_a_return_that_is_still_being_stored_when_the_group_moves_on(world):
     assert one_joins.answer.generation_id == back.answer.generation_id == generation + 1
     world.log_answers()
     assert world.state() == "CompletingRebalance"
+
+
+def test_who_comes_back_and_is_expelled_before_it_is_stored_is_answered(world):
+    one = world.join(instance="i1").answer.member_id
+    two_joins = world.join(instance="i2")
+    generation = world.join(one, instance="i1").answer.generation_id
+    world.sync(one, generation, {one: b"1", two_joins.answer.member_id: b"2"}, instance="i1")
+    world.dawdles = True
+    back = world.join(instance="i2")
+    assert back.waits
+    while back.waits and world.state() == "Stable":  # i2 never asked for its assignment
+        world.passes(1_000)
+        world.heartbeat(one, generation, instance="i1")
+    assert back.error == ErrorCode.UNKNOWN_MEMBER_ID
+    world.log_answers()
+    assert world.state() == "PreparingRebalance"
