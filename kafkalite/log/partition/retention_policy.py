@@ -32,7 +32,7 @@ class Reason(Enum):
 
 
 class SegmentFacts(NamedTuple):
-    """What decides about a segment. `end_offset` is the next one's base, or the end of the log. The largest timestamp
+    """The facts of a segment. `end_offset` is the next one's base, or the end of the log. The largest timestamp
     is asked for only where it decides: to find it may take a look at the disk (OSError)."""
 
     end_offset: int

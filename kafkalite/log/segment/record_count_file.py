@@ -1,4 +1,4 @@
-"""What is noted of the records in the sealed segments of a log, so that a restart need not count them again.
+"""The file of the record counts of sealed segments, which saves a restart from counting them again.
 
 A file of our own in the partition's directory, `kafkalite-record-counts`. Apache Kafka passes over files the suffixes
 of which it does not know, and takes them along when it renames or deletes the directory.
@@ -36,7 +36,7 @@ _STALE_ENTRIES_MAX = 64  # besides as many as there are segments
 
 
 class Identity(NamedTuple):
-    """What tells a file, with its content, from every other: see above."""
+    """Identifies a file with its content."""
 
     size_bytes: int
     mtime_ns: int
@@ -55,7 +55,7 @@ def encode_entry(base_offset: int, identity: Identity, tally: Tally) -> bytes:
 
 
 def decode_entries(data: bytes) -> dict[int, tuple[Identity, Tally]]:
-    """What the file says of each segment, by base offset. What is no whole and sound entry says nothing."""
+    """The noted count of each segment, by base offset. Torn and damaged entries are skipped."""
     found: dict[int, tuple[Identity, Tally]] = {}
     for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = data[at : at + _ENTRY.size]
@@ -66,7 +66,7 @@ def decode_entries(data: bytes) -> dict[int, tuple[Identity, Tally]]:
 
 
 def read_noted(files: Files, directory: str) -> dict[int, tuple[Identity, Tally]]:
-    """What is noted in a partition's directory; nothing if that cannot be read."""
+    """The noted counts of a partition's directory; none if the file cannot be read."""
     try:
         return decode_entries(files.read(f"{directory}/{RECORD_COUNTS}"))
     except FileNotFoundError:

@@ -126,7 +126,7 @@ class RecordCounts:
         self._is_closed = False
 
     def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
-        """What is known now. What is not has been given to another hand when this returns."""
+        """The known counts. For the unknown ones a background job has been started when this returns."""
         self.count_appended(segments[-1], end_offset)
         self._find_out(segments, start_offset, end_offset)
         found = []

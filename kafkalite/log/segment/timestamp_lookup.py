@@ -20,7 +20,7 @@ from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import message_times
 from kafkalite.record.record import record_times
 
-# what looking for a time may unpack of one batch: a quarter of a second at worst, far above what producers send
+# limits of what a look-up unpacks of one batch: a quarter of a second at worst, far above the batches of producers
 _LOOKUP_BYTES_MAX = 16 << 20
 _LOOKUP_RECORDS_MAX = 250_000
 
@@ -53,7 +53,7 @@ class TimeLookup:
     def __init__(
         self, searches: Iterator[_Search], limit_offset: int, refusal: Callable[[OSError | Malformed], KafkaError]
     ) -> None:
-        """What is found at or behind `limit_offset` does not count. `refusal`: what is told of a log that cannot be
+        """A record at or behind `limit_offset` does not count. `refusal` makes the error for a log that cannot be
         read."""
         self.found: TimestampOffset | None = None
         self._searches = searches
@@ -111,7 +111,7 @@ def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offs
         # nothing before this position is as late as `timestamp_ms` and at or past `start_offset`
         before = segment.time_index.offset_before(timestamp_ms)
         position = segment.offset_index.position_of(max(before, start_offset))
-        # what it has of that time may have been deleted with the records before the start: then the next one has it
+        # its records of that time may have been deleted with those before the start: then the next segment has one
         yield _first_from(segment.open_file(), position, segment.size_bytes, timestamp_ms, start_offset)
 
 
