@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -48,11 +49,12 @@ class ThreeBrokers:
             self.brokers[number] = Broker(data_dir=directory / f"broker-{number}", **values)
 
     async def start(self, number: int) -> None:
-        """Started, and known to all that run: a broker is ready before the others have heard of it."""
+        """Started, and known to all that reach ZooKeeper: a broker is ready before the others have heard of it."""
         await self.brokers[number].start()
         self.crowds[number] = Crowd(self.brokers[number])
-        running = {self.server(each).broker_id for each in self.crowds}
-        await self.until(lambda: all(running <= self.metadata(each).brokers.keys() for each in self.crowds))
+        members = [each for each in self.crowds if self.metadata(each).registration_state is RegistrationState.MEMBER]
+        ids = {self.server(each).broker_id for each in members}
+        await self.until(lambda: all(ids <= self.metadata(each).brokers.keys() for each in members))
 
     async def stop(self, number: int) -> None:
         crowd = self.crowds.pop(number, None)
