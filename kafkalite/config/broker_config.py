@@ -91,7 +91,9 @@ class BrokerConfig(Settings):
     listener_security_protocol_map: Mapping[str, str] = string(",".join(f"{p}:{p}" for p in PROTOCOLS), "The security protocol of each listener's name; only PLAINTEXT is spoken so far.", convert=parse_protocol_map)
     inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
     num_network_threads: int = integer(3, "Processors that share the connections.", at_least=1)
-    socket_send_buffer_bytes: int = integer(102_400, "Send buffer of a socket; -1 leaves it to the system.", at_least=-1)
+    # Kafka has 100 KiB; with 256 KiB a reader of 1 and 8 MiB gets 1.3 times as much, and a slow one holds 0.5 MiB of kernel
+    # memory at most. 1 MiB is no faster on loopback (docs/performance.md)
+    socket_send_buffer_bytes: int = integer(262_144, "Send buffer of a socket; -1 leaves it to the system.", at_least=-1)
     socket_receive_buffer_bytes: int = integer(102_400, "Receive buffer of a socket; -1 leaves it to the system.", at_least=-1)
     socket_request_max_bytes: int = integer(100 * _MIB, "Largest request; a larger one closes its connection.", at_least=1)
     socket_listen_backlog_size: int = integer(50, "Connections that may wait to be accepted.", at_least=1)

@@ -31,7 +31,7 @@ class NetworkLimits:
     queued_max_request_bytes: int = -1
     """Of large requests that have come in part; negative: `REQUEST_MEMORY_BYTES`, or one request if that is more."""
     socket_receive_buffer_bytes: int = 100 * 1024
-    socket_send_buffer_bytes: int = 100 * 1024
+    socket_send_buffer_bytes: int = 256 * 1024
     socket_listen_backlog_size: int = 50
 
     @classmethod

@@ -227,11 +227,14 @@ class SegmentReplacement:
 
     def retry(self) -> None:
         """Tries again the step that the disk refused. Raises OSError if it is refused again."""
+        if self._stage is SWITCHED:
+            self.settle()
+            return
         if self._stage is READY:
             self._step_back()
-            self._give_up(ReplacementRefused("the disk had refused it"))
-        else:
-            self.settle()
+        else:  # undone, but the disk does not know it yet
+            self._files.sync(self._location.directory)
+        self._give_up(ReplacementRefused("the disk had refused it"))
 
     def close(self) -> None:
         """Leaves every file as it is: the next start completes the replacement, or undoes it."""

@@ -6,7 +6,7 @@ import json
 
 from kafkalite.common.names import random_uuid
 from kafkalite.controller import pending_changes
-from kafkalite.controller.election import LeaderAndIsr
+from kafkalite.controller.leader_election import LeaderAndIsr
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths

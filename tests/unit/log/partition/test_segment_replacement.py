@@ -453,6 +453,21 @@ def test_an_undoing_that_fails_is_tried_again(world: World) -> None:
     assert world.offsets() == [0, 1, 2]
 
 
+def test_an_undoing_that_the_disk_does_not_know_is_tried_again(world: World) -> None:
+    cleaned = world.write_cleaned([2, 4], [3])
+    world.files.fail("fsync", "orders-0", times=2, after=1)
+    world.log.swap.replace(cleaned, world.ends.append)
+    world.work()
+    assert isinstance(world.ends[0], StorageError) and world.log.swap.is_under_way
+    world.files.heal()
+    with pytest.raises(StorageError, match="not over yet"):
+        world.log.swap.clean_sources(8)
+    world.work()
+    assert not world.log.swap.is_under_way and not {".swap", ".cleaned"} & world.suffixes()
+    world.kill()
+    assert world.offsets() == list(range(10))
+
+
 def test_what_a_cleaner_left_behind_that_died_is_in_nobodys_way(world: World) -> None:
     """A start would think that a .swap behind the .cleaned is not complete."""
     world.files.write_new(f"{world.log.directory}/{0:020d}.log.cleaned", b"half of it")
