@@ -19,7 +19,13 @@ from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.leader_election import (LeaderAndIsr, LiveBrokers, initial_leader, next_leader, preferred_leader)
+from kafkalite.controller.leader_election import (
+    LeaderAndIsr,
+    LiveBrokers,
+    initial_leader,
+    next_leader,
+    preferred_leader,
+)
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths

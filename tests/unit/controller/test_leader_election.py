@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.leader_election import (LeaderAndIsr, initial_leader, next_leader, preferred_leader)
+from kafkalite.controller.leader_election import LeaderAndIsr, initial_leader, next_leader, preferred_leader
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 AT = 100  # the transaction that wrote the state
