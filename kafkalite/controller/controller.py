@@ -1,10 +1,10 @@
 """The controller: the broker that is elected to decide who leads which partition, and writes that to ZooKeeper.
 
-Each broker runs one. It takes part in an election when the broker registers, and whenever /controller goes; the elected
-one checks everything once, and then all that changes. A single task writes: changes that come while it writes are
-collected (`_changed_topics`) and checked in one go afterwards, so that 3,333 partitions of a dead broker are a handful
-of transactions. It decides from a view that has seen its own last write (`pending_changes`), and writes with
-`controller_store`; what is refused, because others wrote meanwhile, is checked again after a pause.
+Each broker runs one. It takes part in an election when the broker registers, and whenever /controller is deleted. After
+its election it checks everything once, then only what changes. A single task writes: changes that come while it writes
+are collected (`_changed_topics`) and checked in one go afterwards, so that 3,333 partitions of a dead broker are a
+handful of transactions. It decides from a view that has seen its own last write (`pending_changes`), and writes with
+`controller_store`; a change that is refused, because others wrote meanwhile, is checked again after a pause.
 
     woken -> elected? -> view up to date -> topic ids -> states -> deletions -> notifications, requests of old tools
 

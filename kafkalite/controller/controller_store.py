@@ -47,7 +47,7 @@ _ELECTION_ATTEMPTS = 5
 
 
 class ControllerMoved(Exception):
-    """Another broker is, or was, the controller since: what this one knows no longer counts."""
+    """Another broker has been elected since; this controller's knowledge is stale."""
 
 
 class Step(NamedTuple):
@@ -57,8 +57,11 @@ class Step(NamedTuple):
 
 
 async def elect(session: ZooKeeperSession, broker_id: int, controller_json: bytes) -> ControllerStore | None:
-    """Become the controller: the store to write with, or None if another broker is. Raises Unavailable (this broker may
-    have been elected then, and the next call finds that), and ValueError if the epoch so far is no number."""
+    """Take part in the election. Returns the store to write with, or None if another broker is the controller.
+
+    Raises Unavailable, after which the election may have succeeded; calling again finds out. Raises ValueError if the
+    stored epoch is no number.
+    """
     for _ in range(_ELECTION_ATTEMPTS):
         controller, epoch_node = await session.read([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH])
         try:

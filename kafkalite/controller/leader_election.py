@@ -5,13 +5,13 @@ the in-sync replicas stay as they are, for one of them has to come back. When on
 one step of the leader epoch. Kafka's NewPartition (no state node yet), OnlinePartition (led) and OfflinePartition are
 read off the state node; the controller keeps no states of its own.
 
-A leader that went and came back without anybody seeing it (it "bounced") is found by ZooKeeper's transaction ids: the
-state that names it was written before it registered. So it is also found by a controller that was elected in between.
-Kafka's cannot, because it compares with the broker's epoch that it remembers.
+A leader that restarted unnoticed (it "bounced") is found by ZooKeeper's transaction ids: its state node is older than
+its registration. So a controller that was elected in between finds it, too. Kafka's cannot, because it compares with
+the broker epoch that it remembers.
 
 Differences from Kafka, because nobody copies records yet:
- * the in-sync replicas after an election are the leader alone. Others that stand there were in sync once and get
-   nothing any more; to keep them would be to lose records when one of them is elected.
+ * the in-sync replicas after an election are the leader alone. Other listed replicas no longer receive records;
+   electing one would lose records, so they are dropped.
  * a dead replica that was in sync but did not lead stays in the list until then: Kafka takes it out at once.
  * a bounced leader gets one new epoch. Kafka gives it two, one for going and one for coming.
  * an unclean election writes no leader_recovery_state: the new leader has nothing to recover.

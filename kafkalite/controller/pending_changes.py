@@ -4,10 +4,12 @@ All of it is read off the nodes and nothing is remembered: a newly elected contr
 the one before it, and none when it has written them. Each change is bound to the version of the node that was read, so
 one that rests on an old view is refused, and found again when the view is up to date.
 
-A topic that is to be deleted has no other pending changes, and has to wait until every broker with a replica lives: one
-that is away would come back with records of a topic that nobody knows any more. (So it is in Kafka, which calls such a
-topic ineligible for deletion. Partitions that are added to a topic under deletion go with it; Kafka takes them back
-first.)
+A topic that is to be deleted has no other pending changes, and its deletion waits until every broker with a replica
+lives: an absent one would come back with records of a topic that is in the metadata no longer. Kafka calls such a topic
+ineligible for deletion.
+
+Differences from Kafka: partitions that are added to a topic under deletion are deleted with it; Kafka first takes them
+out of the topic again.
 Source: kafka.controller.KafkaController (processTopicIds, onNewPartitionCreation, onBrokerFailure, onBrokerStartup,
 fetchTopicDeletionsInProgress), TopicDeletionManager.
 """

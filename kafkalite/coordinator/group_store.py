@@ -108,7 +108,8 @@ class GroupStore:
         return None, self.unknown_group_error(group_id, may_be_empty=may_be_empty)
 
     def unknown_group_error(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
-        """The error for a group that is not known here; NONE if it would be if it existed."""
+        """The error for a group that is not in `groups`: NONE if this broker owns the group's partition, so that the
+        group simply does not exist."""
         if not (group_id or may_be_empty) or not fits_string(group_id):
             return ErrorCode.INVALID_GROUP_ID
         if self.is_closed:

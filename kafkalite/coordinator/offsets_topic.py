@@ -116,7 +116,7 @@ class OffsetsTopic:
             return
         self._update_partition_count()
         store.add_loading_partition(partition.index)
-        if partition.is_offline:  # loading for good, so that no client is told that its group has no offsets
+        if partition.is_offline:  # stays "loading" for ever: better than telling clients there are no offsets
             logger.error("%s-%d is offline, and its groups with it", partition.topic, partition.index)
             return
         self._unread[partition.index] = partition

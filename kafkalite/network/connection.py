@@ -34,8 +34,7 @@ from kafkalite.network.sender import TURN_BYTES, Sender
 HELD_BYTES_MAX = LARGE_FRAME_BYTES
 TURN_FRAMES = 64
 TURN_SECONDS = 0.005
-"""A turn ends with the request that has taken it beyond this: 64 of those that unpack a batch to look into it would
-take seconds, in which nobody else is served."""
+"""A turn stops after the request that exceeds this time; 64 requests that decompress would block others for seconds."""
 COALESCED_BYTES = 64 * 1024
 
 _log = logging.getLogger("kafkalite.network")
@@ -257,7 +256,7 @@ class Connection:
                     self._cut = True
                     self._loop.call_soon(self._continue)
                     break
-        finally:  # what was answered goes out, also before a request that waits or fails
+        finally:  # send the answers so far, also before a request that waits or fails
             processor.requests += count
             processor.bytes_out += sent_bytes + out_bytes
             if out:

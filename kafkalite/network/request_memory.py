@@ -3,8 +3,8 @@
 A connection may send 99 of the 100 MB that it announced and then be silent; a thousand connections may. All partial
 requests together get `bytes_max`. Beyond that one connection is closed: the longest silent among those that have been
 silent for `SILENT_S` or hold more than `FAIR_BYTES`. A few hundred producers that all send a megabyte at once are
-neither, and may have `BUSY_FACTOR` times as much. Apache Kafka's queued.max.request.bytes stops reading from all
-clients instead, until a request is complete.
+neither silent nor large, and may have `BUSY_FACTOR` times as much. Apache Kafka's queued.max.request.bytes stops
+reading from all clients instead, until a request is complete.
 Source: org.apache.kafka.common.memory.SimpleMemoryPool, KIP-72, for the setting.
 """
 

@@ -1,8 +1,8 @@
 """Applies the cluster metadata to this broker: performs the effects of `reconciliation.decide`.
 
-Leadership that is lost is given up in the turn of the loop in which the change is heard. Leadership that is won waits
+Leadership that is lost is given up in the turn of the loop in which the change arrives. Leadership that is won waits
 for the logs: names of topics stand in a queue, each at most once, and a task reconciles one after another. So changes
-may come in any order and any number; the metadata as it is in the end counts.
+may come in any order and any number; only the latest metadata matters.
 Source: kafka.server.ReplicaManager, which gets it from the controller's LeaderAndIsr and StopReplica.
 """
 
@@ -132,12 +132,12 @@ class MetadataApplier:
     # One topic
 
     def has_elections(self, name: str) -> bool:
-        """Whether there are partitions that this broker is to lead and does not yet."""
+        """Whether this broker has been elected for partitions that it does not lead yet."""
         return _has(BecomeLeader, self._decide(name, self._replicas.by_name.get(name)))
 
     def release_leadership(self, name: str) -> list[Effect]:
-        """Perform, in this turn of the loop, every effect that needs no log to be opened: give up the leadership that
-        is lost, let go of the topic if it is gone, take over its new settings and epochs. Returns the other effects."""
+        """Perform, in this turn of the loop, every effect that needs no log to be opened: give up lost leadership,
+        remove a deleted topic, apply new settings and leader epochs. Returns the other effects."""
         topic = self._replicas.by_name.get(name)
         effects = self._decide(name, topic)
         if topic is not None:
@@ -188,7 +188,8 @@ class MetadataApplier:
     async def _become_leader(
         self, topic: Topic, effects: Sequence[Effect]
     ) -> tuple[list[Partition], StorageError | None]:
-        """Open the partitions that are to be led and are not yet. Returns them, and why some of them are offline."""
+        """Open the partitions that this broker was elected for and does not lead yet. Returns them, and the first error
+        of those that are offline."""
         led: list[Partition] = []
         fault: StorageError | None = None
         while not _has(RemoveTopic, effects):

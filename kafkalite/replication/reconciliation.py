@@ -71,7 +71,7 @@ class BecomeLeader(NamedTuple):
 
 
 class WriteLeaderEpoch(NamedTuple):
-    """The log knows a later epoch than the metadata, which is to learn it: an epoch never goes back."""
+    """The log has a later epoch than the metadata, so the metadata must be updated: an epoch never goes back."""
 
     partition: int
     leader_epoch: int
@@ -83,8 +83,8 @@ Effect = RemoveTopic | Resign | RaiseLeaderEpoch | Configure | BecomeLeader | Wr
 def decide(
     record: TopicRecord | None, local: LocalTopic | None, role: Role, *, is_deletion_ordered: bool = True
 ) -> list[Effect]:
-    """The effects that make `local` agree with `record`; None: there is no such topic here, or in the metadata. What
-    follows a `RemoveTopic` is of the new topic of that name."""
+    """The effects that make `local` agree with `record`. `local` None: the topic is not on this broker; `record` None:
+    it is not in the metadata. Effects after `RemoveTopic` concern the new topic of the same name."""
     effects: list[Effect] = []
     if local is not None and (record is None or record.topic_id != local.topic_id):
         effects.append(RemoveTopic(keeps_logs=not is_deletion_ordered))

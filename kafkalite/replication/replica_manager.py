@@ -54,8 +54,8 @@ class Topic:
 
 
 class ReplicaManager:
-    """All topics, by name and by id. Invariant: both hold the same topics; a topic in them has the logs open of all the
-    partitions that this broker led when it was added or last reconciled.
+    """All topics, by name and by id. Invariant: both hold the same topics; for each listed topic, the logs of all
+    partitions that this broker led at its last reconciliation are open.
 
     `on_election` and `on_resignation` are called with each partition, `when_deleted` with a topic's name, in the turn
     of the loop in which it happens.
@@ -66,7 +66,7 @@ class ReplicaManager:
         self._metadata = metadata
         self._logs = logs
         self._broker_id = broker_id
-        self._opening: dict[str, Topic] = {}  # not to be seen yet, but their first logs are there
+        self._opening: dict[str, Topic] = {}  # being created: hidden from clients until all logs are open
         self._offline: dict[TopicPartition, str] = {}  # logs in directories that failed, and why those did
         self._truncated: set[TopicPartition] = set()  # logs that lost bytes, until they are led under a new epoch
         self._unresolved: set[str] = set()  # topics with logs here, whose settings the metadata does not tell yet

@@ -106,8 +106,8 @@ class ClusterMember:
         self._controller.config = config
 
     async def claim(self) -> None:
-        """Before the directories are anybody's: check that no other broker has this one's id, and adopt if that was
-        asked for. Raises ConfigError."""
+        """Before the directories are marked as belonging to this cluster: check that no other broker has this one's id,
+        and adopt if that was asked for. Raises ConfigError."""
         ports = {listener.name: listener.port for listener in self._config.listeners}
         await self.metadata.check_is_free(await advertised_endpoints(self._config, ports))
         if self._adopts:

@@ -1,9 +1,9 @@
 """The fast path of a produce: parts of requests that repeat are decoded once and compared from then on.
 
 A client that sends one batch a request (librdkafka always, others with one busy partition) repeats itself: two requests
-to one topic differ in the correlation id, the partition and the batch, and their answers in the first two and three
-numbers. `ProduceFastPath` remembers, for one connection, the bytes before the partition in each request that was
-admitted. Equal bytes mean an equal request; any other request takes the long way.
+to one topic differ in the correlation id, the partition and the batch, and their answers in correlation id, partition
+and three offsets/times. `ProduceFastPath` remembers, for one connection, the bytes before the partition in each request
+that was admitted. Equal bytes mean an equal request; any other request takes the long way.
 
     key, version | correlation id | rest of the header, acks, timeout, topic | partition | length | batch (| tags)
     ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ compared
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from kafkalite.replication.partition import Partition
 
 VERSION_MIN = 5
-"""The first version whose answer has a log start offset. Older ones are rare and take the long way. Topics have names
-up to 11, the last version that is listed; 10 and 11 add to the answer only with an error (KIP-951)."""
+"""The first version whose answer has a log start offset. Older ones are rare and take the long way. Version 11 is the
+newest served; up to it, topics are named and not given by id. 10 and 11 add to the answer only with an error (KIP-951).
+"""
 
 _KNOWN_MAX = 128  # of a connection, so that a thousand connections cannot take gigabytes
 _ENVELOPE_BYTES_MAX = 512

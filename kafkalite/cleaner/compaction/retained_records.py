@@ -2,8 +2,8 @@
 
 In the dirty range they are known by the map's offsets, which are those of the last record of each key. The offsets are
 sorted once, in the memory of the map, and two searches find the retained records of a batch without decompressing it.
-Only records before the dirty range, and those in the same pieces, are looked up by key: one is retained unless a later
-one of its key is in the map.
+Only records before the dirty range, and dirty records read in the same piece as them, are looked up by key: a record is
+retained unless a later one of its key is in the map.
 Records past the end of the map are retained.
 Source: kafka.log.Cleaner.shouldRetainRecord.
 """

@@ -1,8 +1,8 @@
 """The memory of the cleaner about each compacted log: its state, its last plan, and how its cleanings ended.
 
-A log that a cleaning refused for its data is uncleanable until a request, new settings or the next start; one at which
-worker processes died, which may be the machine's lack of memory, also for an hour only. If the system refused (no
-space, no memory), the log is tried again after a growing pause.
+A log whose data a cleaning refused is uncleanable until a request, new settings or the next start. A log at which
+workers died is uncleanable for one hour at most, since memory may have been short. If the system refused (no space, no
+memory), the log is tried again after a growing pause.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _UNCLEANABLE_MS_AFTER_DEATHS = 3_600_000
 
 
 class CleanerState:
-    """The state of one log. `plan` is the last that was made, and `unplanned` why there is no newer one; `uncleanable`
-    is the reason, if so, also while an hourly try is QUEUED or CLEANING."""
+    """The state of one log. `plan` is the latest plan, and `unplanned` the reason why no newer one could be made.
+    `uncleanable` is the reason, or None; it is kept during the hourly retry (QUEUED, CLEANING)."""
 
     __slots__ = (
         "_facts", "_failed_config", "_pause", "current", "deaths", "error", "key", "last", "last_run_ms", "log",

@@ -13,7 +13,7 @@ from kafkalite.common.names import TopicPartition
 
 class QueueEntry:
     """`requests` wait for the outcome of this entry's cleaning; a later request gets an entry of its own. `is_durable`:
-    it is back from FLUSHING."""
+    its dirty range has been flushed."""
 
     __slots__ = ("dirty_ratio", "is_durable", "key", "requests")
 

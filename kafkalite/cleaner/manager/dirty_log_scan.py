@@ -28,8 +28,9 @@ _WORK_OF_A_LOG = 4
 
 
 class DirtyLogScan:
-    """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. A fault of this
-    program with one log is reported to `health`, and the scan goes on. Logs that are being cleaned are passed over."""
+    """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. An
+    unexpected exception (a bug) at one log is reported to `health`, and the scan goes on. Logs that are being cleaned
+    are passed over."""
 
     def __init__(
         self,

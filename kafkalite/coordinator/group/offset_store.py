@@ -29,10 +29,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ExpirationCondition(NamedTuple):
-    """The moment from which the retention time counts; None: each offset's own commit."""
+    """Retention counts from `since_ms`; if None, from each offset's commit time."""
 
     since_ms: int | None
-    subscribed_topics: frozenset[str] = NO_TOPICS  # whose offsets do not expire
+    subscribed_topics: frozenset[str] = NO_TOPICS  # their offsets do not expire
 
 
 class OffsetStore:

@@ -1,7 +1,7 @@
 """Session deadlines of a group's members and pending ids, watched by one timer.
 
-A deadline is written on each sign of life. The timer is set to the earliest deadline; when it fires, it is set again to
-the deadline that is earliest by then. So a heartbeat sets no timer of its own, which would double its 0.9 us.
+A heartbeat, and any other request of the member, moves its deadline. The timer is set to the earliest deadline; when it
+fires, it is re-armed for the then earliest deadline. A timer per heartbeat would double its cost of 0.9 us.
 Source: kafka.coordinator.group.{DelayedHeartbeat, GroupCoordinator} (3.9); KIP-394 (pending ids).
 """
 

@@ -23,8 +23,8 @@ class Severity(StrEnum):
 class Fault(NamedTuple):
     """`severity` and `restart` (what a restart does) are given where no dry run is needed to know them.
 
-    `restart` alone is what it means when the fault stays. `position` is a byte of the file, -1 where there is none to
-    name. `unwritten`: nothing that was ever acknowledged, as zeros, or a batch that was not written to its end.
+    `restart` without `severity`: the consequence if the restart leaves the fault. `position` is a byte of the file, or
+    -1. `unwritten`: the bytes were never acknowledged: zeros, or a batch that was not written to its end.
     """
 
     path: str

@@ -33,8 +33,8 @@ class LogOffsets(NamedTuple):
 
 
 class _Series:
-    """Successive states of some files, of which none overwrites a newer one. `taken` is the number of the newest state,
-    `written` that of the newest in the files."""
+    """Successive, numbered states of some files; no state overwrites a newer one. `taken` is the number of the newest
+    state, `written` the number of the newest state written."""
 
     __slots__ = ("_files", "_lock", "taken", "written")
 

@@ -2,8 +2,8 @@
 
 One 8-byte entry per `index.interval.bytes` of log: relative offset (i4), position (i4), big-endian, both ascending.
 The offset is the last one of an append, the position is where that append begins, so a reader takes the entry at or
-below its offset and scans on from there. A lost entry costs a longer scan, a wrong one costs correctness; so an entry
-follows the bytes it points to.
+below its offset and scans on from there. Write the bytes first, then the entry: a missing entry is harmless (a longer
+scan), a wrong one is not.
 Source: org.apache.kafka.storage.internals.log.OffsetIndex.
 """
 

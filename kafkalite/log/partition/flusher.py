@@ -39,11 +39,11 @@ LogTail = Callable[[], tuple[Sequence[Segment], int]]
 
 class Flusher:
     """Fields: everything below `recovery_point` is fsynced. `ack_offset` is the end offset, unless flush.messages holds
-    it back; then `on_ack` is called when it moves, when the log is truncated (None), or when it will not move (the
-    error). An append that reaches `flush_at` needs a flush. `failure` is the reason why the log takes no more records;
-    `on_failure` is called when it is set. `is_under_way`: a `flush_soon` runs. The directory entries of the segments
-    that begin at or below `named_point` are fsynced. `dirty_paths` are files and directories that changed; the next
-    flush fsyncs them first.
+    it back. In that case `on_ack(None)` is called when `ack_offset` moves or the log is truncated; `on_ack(error)` is
+    called when a flush failed and `ack_offset` does not move. An append that reaches `flush_at` needs a flush.
+    `failure` is the reason why the log takes no more records; `on_failure` is called when it is set. `is_under_way`: a
+    `flush_soon` runs. The directory entries of the segments that begin at or below `named_point` are fsynced.
+    `dirty_paths` are files and directories that changed; the next flush fsyncs them first.
 
     Invariant: recovery_point <= end offset; ack_offset <= end offset.
     """
@@ -97,8 +97,8 @@ class Flusher:
 
     @property
     def kept_recovery_point(self) -> int:
-        """The recovery point for the checkpoint file. A start skips segments that end at or below it, so it is one less
-        where it lies in the active segment: the indexes of that one are fsynced only after its roll."""
+        """The recovery point for the checkpoint file: minus one if it lies in the active segment. A start skips
+        segments that end at or below it, and must check this one, whose indexes are fsynced only after its roll."""
         point = self.recovery_point
         return point if point <= self._sealed_point else point - 1
 
@@ -108,7 +108,7 @@ class Flusher:
             raise StorageError(self.failure)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Takes back everything at or past `end_offset`, and invalidates the flushes that are under way."""
+        """Lowers all offsets to `end_offset` at most, and invalidates the flushes that are under way."""
         self._start_round()
         self.recovery_point = min(self.recovery_point, end_offset)
         self._sealed_point = min(self._sealed_point, end_offset)
@@ -118,7 +118,7 @@ class Flusher:
         self.on_ack(None)
 
     def unflushed(self, segments: Sequence[Segment]) -> Sequence[Segment]:
-        """The sealed segments that hold something at or past the recovery point."""
+        """The sealed segments with offsets at or past the recovery point."""
         return segments[_index_of(segments, self.recovery_point) : -1]
 
     # everything
@@ -127,7 +127,7 @@ class Flusher:
         """Fsyncs everything appended before it returns. Raises StorageError."""
         self._last_flush_ms = self._wall_ms()
         self.refuse_if_failed()
-        segments, end_offset = self._tail()  # an append may come in while the outcomes of other jobs are heard
+        segments, end_offset = self._tail()  # `run_completions` may let an append in
         if self.recovery_point < end_offset or self.dirty_paths:
             job, dirty = self._job(segments, *self._in_flight)
             try:
@@ -143,8 +143,8 @@ class Flusher:
             self.on_ack(None)
 
     def flush_if_due(self, now_ms: int) -> None:
-        """Starts a background flush when the last flush is flush.ms ago. Raises StorageError if it fails at once; a log
-        that failed before has reported it then."""
+        """Starts a background flush if the last one began flush.ms ago. Raises StorageError if it fails at once. Does
+        nothing if an earlier fsync failed, which has been reported then."""
         if now_ms - self._last_flush_ms < self._flush_ms or self.failure is not None:
             return
         if self.recovery_point < self._tail()[1] or self.dirty_paths:
@@ -153,8 +153,8 @@ class Flusher:
     def flush_soon(self) -> None:
         """Fsyncs everything appended so far in the background, then moves the ack offset and calls `on_ack`.
 
-        While one is under way it does nothing: another one follows it if needed. Raises StorageError if it fails at
-        once.
+        Does nothing while another one is under way, which starts the next one if needed. Raises StorageError if it
+        fails at once.
         """
         self.refuse_if_failed()
         if self.is_under_way:
@@ -202,10 +202,10 @@ class Flusher:
         self.flush_at = min(NEVER, self.recovery_point + self._flush_messages - 1)
 
     def _job(self, segments: Sequence[Segment], *in_flight: dict[str, None]) -> tuple[Job, dict[str, None]]:
-        """A job that fsyncs all of `segments`, and the dirty paths that it takes along. It includes the paths of the
-        jobs `in_flight`, which may still fail.
+        """A job that fsyncs all of `segments`, and the dirty paths that it covers. It also fsyncs the paths of the jobs
+        `in_flight`, which may still fail.
 
-        Directory entries come first, then the sealed segments, then the active one, so that a crash leaves no hole. The
+        Directory entries come first, then the sealed segments, then the active one, so that a crash leaves no gap. The
         indexes of the active segment are left out: recovery rebuilds them from its batches.
         """
         files = self._location.files
@@ -239,8 +239,8 @@ class Flusher:
     def flush_sealed(self, segments: Sequence[Segment]) -> None:
         """Fsyncs the sealed segments in the background, then moves the recovery point.
 
-        A job covers only segments that no earlier job covers. After a job that could not run, those behind it prove
-        nothing about the whole: they are void, and the next one covers everything again.
+        A job covers only segments that no earlier job covers. If a job fails, the results of the jobs after it are
+        discarded, since earlier segments may not be fsynced; the next job covers everything again.
         """
         upto = segments[-1].base_offset
         round_ = self._round
@@ -295,8 +295,8 @@ class Flusher:
         self._handed_out = 0
 
     def _fail(self, error: SyncFailed) -> None:
-        """Refuses records from now on: the system may have dropped what it could not write, and no later fsync says
-        so."""
+        """Makes the log refuse records from now on: the kernel may have dropped the pages that it could not write, and
+        a later fsync does not report that."""
         if self.failure is None:
             fault = self._location.refusal(f"cannot flush {self._location.name}", error)
             self.failure = f"{fault}; it takes no more records until the broker is started again"
@@ -307,9 +307,9 @@ class Flusher:
 
 
 def remember_failed_sync(files: Files, directory: str) -> None:
-    """Marks a log's directory after a failed fsync. The system may show readers data that it has dropped from its write
-    queue, so the next start writes that data again (see `recovery`). A machine crash may lose the mark, but then the
-    data is gone from memory too."""
+    """Marks a log's directory after a failed fsync. The page cache may still hold data that the kernel will not write,
+    so the next start writes that data again (see `recovery`). A machine crash may lose the mark, but it loses the page
+    cache, too."""
     with contextlib.suppress(OSError):
         files.create_empty(f"{directory}/{FAILED_SYNC}")
 

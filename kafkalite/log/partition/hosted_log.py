@@ -19,7 +19,7 @@ from kafkalite.log.state.producer_state import ProducerState
 
 
 class HostedLog(Protocol):
-    """Anything raises StorageError where the log is offline, except its name and `failure`."""
+    """If the log is offline, everything but its name and `failure` raises StorageError."""
 
     topic: str
     partition: int

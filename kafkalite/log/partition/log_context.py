@@ -1,4 +1,4 @@
-"""Shared by all logs of a broker: the clock, background lanes, the file system, the expiration of producers."""
+"""Dependencies shared by all logs of a broker: clock, background queues, file system, expiration of producers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafkalite.log.storage.files import Background, Files, run_inline
 
 
 class LogContext:
-    """`run_completions` runs the completions of background jobs that have ended. `counting` is the lane of jobs that
-    count records: one log after another.
+    """Fields: `lane` makes a sequential background queue. `counting` is the queue of the jobs that count records, one
+    log after another. `run_completions` runs the completions of background jobs that have ended.
     """
 
     __slots__ = ("clock", "counting", "files", "lane", "producer_expiration_ms", "run_completions")

@@ -22,7 +22,7 @@ class OfflineLog:
         self.failure = failure
 
     def __getattr__(self, name: str) -> Any:
-        """Called for everything that an offline log does not have."""
+        """Called for every attribute that this class lacks."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -40,4 +40,4 @@ class OfflineLog:
         """Ignored: the next start reads the settings from the cluster metadata."""
 
     def abandon(self) -> None:
-        """Has nothing to give back."""
+        """Nothing to close."""

@@ -1,11 +1,11 @@
 """The log of one partition: a list of segments, the last of which grows.
 
     append: validate -> duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
-    read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent without being read
+    read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent with sendfile
 
 Memory follows the disk: offsets, indexes and producers move only after the write, so a failed append changes nothing.
 The event loop owns the log; threads only fsync or unlink the paths that they are given. An append touches a fixed
-number of objects, whatever the number of segments and partitions.
+number of objects, independent of the number of segments and partitions.
 Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 """
 
@@ -54,7 +54,7 @@ class AppendResult(NamedTuple):
 
 class PartitionLog:
     """Fields: `start_offset` is the first offset that may be read, `end_offset` that of the next record. `on_new_start`
-    is called when records were deleted from the front. `lost_bytes` is what recovery cut off at the last start.
+    is called when `start_offset` increases. `lost_bytes` is the number of bytes that recovery cut off at the start.
 
     Invariant: start_offset <= end_offset; the first segment's base offset is <= start_offset.
     """
@@ -145,8 +145,8 @@ class PartitionLog:
         """Appends exactly one v2 batch, which is stamped in place. `trusted`: this broker made it, skip validation.
 
         With flush.messages the batch may not be fsynced yet when this returns (`Flusher.ack_offset`). Raises KafkaError
-        with the code for the producer, and StorageError when the disk refuses; then nothing has changed, unless it was
-        the flush behind the batch that failed: then `end_offset` has moved.
+        with the code for the producer, and StorageError when the disk refuses. After an error the log is unchanged,
+        unless only the flush after the write failed: then `end_offset` has moved.
         """
         rules = self._rules
         header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
@@ -157,7 +157,7 @@ class PartitionLog:
             earlier = self.producers.check(producer_id, epoch, sequence, delta)
             if earlier is not None:
                 if earlier.last_offset >= self.flusher.ack_offset:
-                    self.flusher.flush_soon()  # it is under way, or it failed and the producer was told so
+                    self.flusher.flush_soon()  # it is under way, or has failed; then this raises again
                 return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
         base_offset = self.end_offset
         last_offset = base_offset + delta
@@ -201,10 +201,10 @@ class PartitionLog:
         self.flusher.mark_dirty(self.epochs.path, self.directory)
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
-        """Whole batches from the one that holds `offset` on, below `limit_offset`; None where there are none.
+        """The batches from the one that holds `offset` up to `limit_offset`; None if no batch remains.
 
-        At most `max_bytes`, the last batch possibly cut off; but with `min_one` the first batch whole, however large,
-        and without it None rather than a part of the first. Raises KafkaError(OFFSET_OUT_OF_RANGE), StorageError.
+        At most `max_bytes`; the last batch may be cut off. A first batch above `max_bytes` is returned whole with
+        `min_one`; without it the result is None. Raises KafkaError(OFFSET_OUT_OF_RANGE), StorageError.
         """
         end_offset = self.end_offset
         if offset < self.start_offset or offset > end_offset:
@@ -222,7 +222,7 @@ class PartitionLog:
             while (found := segment.find(offset)) is None:
                 if at == -1:
                     return None
-                at += 1  # the batches that compaction left in the segment end before the offset
+                at += 1  # compaction has removed the batches from the offset to the segment's end
                 segment = listed.segments[at]
                 if segment is listed.active:
                     at = -1
@@ -285,31 +285,31 @@ class PartitionLog:
         return self.metadata.topic_id
 
     def counts(self) -> LogCounts:
-        """The records and bytes of each segment. A number that has to be read from the file is None in this answer; a
-        later one has it."""
+        """The records and bytes of each segment. A count that must first be read from the file is None; a later call
+        returns it."""
         return self.record_counts.of(self.segment_list.segments, self.start_offset, self.end_offset)
 
     def known_counts(self) -> Tally | None:
-        """The records of the whole log if they are known already, for frequent callers (`RecordCounts.known`)."""
+        """The records of the whole log, or None while unknown: for frequent callers (`RecordCounts.known`)."""
         return self.record_counts.known(self.segment_list.segments, self.start_offset, self.end_offset)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers that were idle for producer.id.expiration.ms; returns how many."""
+        """Removes producers that were idle for producer.id.expiration.ms; returns their number."""
         return self.producers.expire(now_ms, self._context.producer_expiration_ms)
 
     # look-up
 
     def batches(self, from_offset: int) -> Iterator[memoryview]:
-        """Every whole batch from the one that holds `from_offset` to the end as it is now. Raises StorageError."""
+        """Every whole batch from the one that holds `from_offset` to the current end offset. Raises StorageError."""
         return self.segment_list.batches(from_offset, self.end_offset)
 
     def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup:
-        """Looks for the first record at or after `timestamp_ms`, if it lies below `limit_offset`."""
+        """Looks up the first record at or after `timestamp_ms`, if it lies below `limit_offset`."""
         searches = first_at_or_after(self.segments, timestamp_ms, self.start_offset)
         return TimeLookup(searches, limit_offset, self._location.unreadable)
 
     def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup:
-        """Looks for the first record that has the latest timestamp of all, if it lies below `limit_offset`."""
+        """Looks up the first record with the largest timestamp of the log, if it lies below `limit_offset`."""
         searches = latest(self.segments, self.start_offset)
         return TimeLookup(searches, limit_offset, self._location.unreadable)
 
@@ -328,7 +328,7 @@ class PartitionLog:
         return True
 
     def delete_records_before(self, offset: int) -> None:
-        """Makes `offset` the start, and removes segments that lie below it altogether, at most SEGMENTS_PER_TURN;
+        """Makes `offset` the start offset, and removes segments that end at or below it, at most SEGMENTS_PER_TURN;
         retention removes the rest.
 
         Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError.
@@ -346,10 +346,10 @@ class PartitionLog:
             self._start_moved()
 
     def delete_old_segments(self, now_ms: int, most: int) -> list[Reason]:
-        """Removes the first segments that retention selects (`deletable`), at most `most`; the reason for each of them.
+        """Removes the oldest segments that retention selects (`deletable`), at most `most`; returns a reason for each.
 
-        If all are selected, a new segment is begun before the active one goes. Raises StorageError for the segments
-        that could not be removed; the others are removed all the same.
+        If all are selected, the log rolls first, and the former active segment is removed, too. Raises StorageError
+        for segments that could not be removed; the others are removed nevertheless.
         """
         listed = self.segment_list
         start_offset = self.start_offset
@@ -369,7 +369,7 @@ class PartitionLog:
         try:
             self.epochs.truncate_from_start(self.start_offset)
             self.flusher.mark_dirty(self.epochs.path, self.directory)
-        except OSError as error:  # the next start does it again
+        except OSError as error:  # the next start truncates the epochs again
             logger.warning("cannot write %s: %s", self.epochs.path, error)
         self.on_new_start()
 
@@ -404,9 +404,9 @@ class PartitionLog:
     # the end
 
     def shut(self) -> list[str]:
-        """Brings every file into its final form without an fsync; the paths that a clean stop must fsync.
+        """Seals and completes all files without an fsync; returns the paths that a clean stop must fsync.
 
-        Raises StorageError, also for a log that has failed before. The log is closed afterwards in any case.
+        Raises StorageError, also if an fsync failed before. The log is closed afterwards in any case.
         """
         flusher, active = self.flusher, self.segment_list.active
         try:
@@ -442,7 +442,7 @@ class PartitionLog:
         self.flusher.recovery_point = self.end_offset
 
     def abandon(self) -> None:
-        """Gives every descriptor and timer back and leaves the files as they are, as after a crash or a deletion."""
+        """Closes descriptors and cancels timers; the files stay as they are, as after a crash or a deletion."""
         self.segment_list.close()
         self.swap.close()
 

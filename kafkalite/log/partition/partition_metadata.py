@@ -14,7 +14,7 @@ from kafkalite.log.storage.file_names import PARTITION_METADATA
 
 
 class PartitionMetadata:
-    """Fields: `path` is that of the file."""
+    """Reads and writes the file at `path`."""
 
     __slots__ = ("_flusher", "_location", "_topic_id", "path")
 
@@ -26,7 +26,7 @@ class PartitionMetadata:
 
     @property
     def topic_id(self) -> uuid.UUID | None:
-        """Read from the file when it is needed first; None without one."""
+        """The topic id, read from the file at the first use; None if the file does not exist."""
         if self._topic_id is None:
             self._topic_id = read_topic_id(self._location.files, self.path)
         return self._topic_id

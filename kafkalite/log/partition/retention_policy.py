@@ -2,12 +2,12 @@
 
     log start         the next segment begins at or below the log's start, so nobody may read this one any more. Applies
                       to every log; the other two rules only where cleanup.policy contains "delete"
-    retention.bytes   without the segment the log would still hold as many bytes as it may
-    retention.ms      the segment's latest record is older than that or, where no record has a timestamp, its file: one
-                      timestamp in the future keeps a segment and everything behind it
+    retention.bytes   without the segment the log still has at least retention.bytes
+    retention.ms      the segment's latest timestamp is older than retention.ms; without timestamps the file's mtime
+                      counts. A timestamp in the future keeps its segment and all later ones
 
 The rules apply one after the other, each from the oldest remaining segment up to the first that stays, and never beyond
-the high watermark. The last segment is deleted like any other if it holds anything: the log first begins a new one.
+the high watermark. The active segment is deleted like any other if it is not empty; the log rolls first.
 Source: kafka.log.UnifiedLog (deleteOldSegments, deletableSegments).
 """
 
@@ -24,7 +24,7 @@ SEGMENTS_PER_TURN = 8  # three or four renames each, of 10 to 60 us; a new segme
 
 
 class Reason(Enum):
-    """Why a segment goes; the value is for the log line."""
+    """The rule that deletes a segment; the value is for the log message."""
 
     LOG_START = "they lie before the log's start"
     BYTES = "retention.bytes"
@@ -32,8 +32,8 @@ class Reason(Enum):
 
 
 class SegmentFacts(NamedTuple):
-    """The facts of a segment. `end_offset` is the next one's base, or the end of the log. The largest timestamp
-    is asked for only where it decides: to find it may take a look at the disk (OSError)."""
+    """The facts of a segment. `end_offset` is the next segment's base offset, or the log's end offset.
+    `largest_timestamp_ms` is called only if it decides, because it may read the disk (OSError)."""
 
     end_offset: int
     size_bytes: int
@@ -50,8 +50,8 @@ def deletable(
     now_ms: int,
     most: int,
 ) -> list[Reason]:
-    """Why each of the first segments of a log goes, so many go, at most `most`. `segments` begin with the oldest;
-    there are `segment_count` of them, with `size_bytes` together."""
+    """The reasons for deleting the first segments of a log: as many reasons as segments to delete, at most `most`.
+    `segments` begin with the oldest; they are `segment_count`, with `size_bytes` in total."""
     deletes = "delete" in config.cleanup_policy
     retention_ms = config.retention_ms if deletes else -1
     surplus_bytes = size_bytes - config.retention_bytes if deletes and config.retention_bytes >= 0 else -1

@@ -1,11 +1,11 @@
-"""The segments of a log: look-up, rolling, removal at either end, and the swap of compacted ones.
+"""The segments of a log: look-up, rolling, removal at either end, and the swap of compacted segments.
 
-    roll           a new segment begins at the end; the one before it is sealed and fsynced in the background
-    remove_first   retention: the oldest segments go
-    cut            truncation: everything at or past an offset goes, the last segment first
+    roll           begins a new segment at the end; the previous one is sealed and fsynced in the background
+    remove_first   retention: removes the oldest segments
+    cut            truncation: removes everything at or past an offset, the last segment first
 
-The files of removed segments are renamed to .deleted at once and unlinked after file.delete.delay.ms. A segment goes
-only when the directory entry of the one that follows it is fsynced, so a crash leaves no hole. Readers keep the
+The files of removed segments are renamed to .deleted at once and unlinked after file.delete.delay.ms. A segment is
+removed only when the directory entry of the next segment is fsynced, so a crash leaves no gap. Readers keep the
 segments or the open file that they hold.
 Source: org.apache.kafka.storage.internals.log.LocalLog (roll, removeAndDeleteSegments, truncateTo), LogSegments.
 """
@@ -38,11 +38,11 @@ logger = logging.getLogger(__name__)
 class SegmentList:
     """Fields: `active` is the last segment, the one that grows. `bases` are the base offsets. `waits_for_disk`: some
     segments that retention selected wait for an fsync or a replacement. `pinned_from` returns the offset from which
-    segments must stay. `_unwanted` is a segment that could not be begun, and whose files could not be removed: nothing
-    is appended while they are there, because a start would take them for the end of the log.
+    segments must stay. `_unwanted` is a segment whose creation failed and whose files could not be removed. Nothing is
+    appended while these files exist, because a start would take them for the end of the log.
 
-    Invariant: segments ascend by base offset. `segments` is replaced, never changed in place, so an iteration sees the
-    log as it was.
+    Invariant: segments ascend by base offset. `segments` is replaced, never changed in place, so an iteration keeps a
+    consistent view.
     """
 
     __slots__ = (
@@ -79,7 +79,7 @@ class SegmentList:
         self.configure(config)
 
     def configure(self, config: TopicConfig) -> None:
-        """Applies the settings; those of indexes from the next segment on."""
+        """Applies the settings; index settings take effect with the next segment."""
         self._config = config
         age_ms = config.segment_ms
         if "compact" in config.cleanup_policy and config.max_compaction_lag_ms > 0:
@@ -106,8 +106,7 @@ class SegmentList:
     def batches(self, from_offset: int, end_offset: int) -> Iterator[memoryview]:
         """Every whole batch from the one that holds `from_offset` up to `end_offset`.
 
-        If compaction replaces segments meanwhile, the iteration goes on with the remaining batches. Raises
-        StorageError.
+        If compaction replaces segments meanwhile, the iteration continues in the new segments. Raises StorageError.
         """
         offset = from_offset
         try:
@@ -130,8 +129,8 @@ class SegmentList:
     # growth
 
     def roll(self, end_offset: int, now_ms: int) -> Segment:
-        """Begins a new segment at the end of the log and seals the one before. Raises OSError; then nothing has
-        changed."""
+        """Begins a new segment at the end of the log and seals the previous one. Raises OSError; then the log is
+        unchanged."""
         config = self._config
         old = self.active
         jitter = min(config.segment_jitter_ms, config.segment_ms)
@@ -147,13 +146,13 @@ class SegmentList:
         except OSError:
             flusher.mark_dirty(self.location.directory)  # a crash must not bring back a file with offsets of `old`
             self._unwanted = new
-            old.close_writer()  # the next append opens it, and calls `remove_unwanted` before
+            old.close_writer()  # the next append calls `remove_unwanted`, then opens it again
             with contextlib.suppress(OSError):
                 self.remove_unwanted()
             raise
         if snapshot is not None:
             flusher.mark_dirty(snapshot)
-        # the indexes too, even when every record was flushed before: recovery does not check them again
+        # fsync the indexes, too, even if all records are flushed: recovery does not check them again
         flusher.mark_dirty(*old.files(), self.location.directory)
         self.counts.count_appended(old, end_offset)
         self.segments = (*self.segments, new)
@@ -162,26 +161,26 @@ class SegmentList:
         self.active = new
         self.counts.note(self.segments)
         flusher.flush_sealed(self.segments)
-        flusher.refuse_if_failed()  # an earlier background fsync may have been heard of only now
+        flusher.refuse_if_failed()  # `flush_sealed` may have delivered the failure of an earlier background fsync
         return new
 
     def new_segment(
         self, base_offset: int, now_ms: int, size_bytes: int = 0, *, jitter_ms: int = 0, suffix: str = ""
     ) -> Segment:
-        """A segment that is not in the list yet; `suffix` ends the names of its files, such as ".swap"."""
+        """A segment that is not in the list yet; `suffix`, such as ".swap", is appended to the names of its files."""
         location = self.location
         return Segment(
             location.directory, base_offset, size_bytes, self._config, now_ms, location.files, jitter_ms, suffix
         )
 
     def remove_unwanted(self) -> None:
-        """Removes the files of a segment that could not be begun. Called before an append. Raises OSError."""
+        """Removes the files of a segment whose creation failed. Called before an append. Raises OSError."""
         if self._unwanted is not None:
             self._unwanted.delete_files()
             self._unwanted = None
 
     def close_writer(self) -> None:
-        """Makes the next append open the active segment again, which it does only if no fsync has failed."""
+        """Makes the next append open the active segment again; the append first checks for a failed fsync."""
         self.active.close_writer()
 
     # removal
@@ -189,8 +188,8 @@ class SegmentList:
     def remove_old(
         self, start_offset: int, ack_offset: int, end_offset: int, now_ms: int, most: int
     ) -> tuple[list[Reason], OSError | None]:
-        """Removes the first segments that retention selects, at most `most`: the reason for each of them, and the error
-        of a roll that failed. Raises OSError, StorageError for segments that could not be removed."""
+        """Removes the oldest segments that retention selects, at most `most`. Returns the reason for each of them, and
+        the error of a failed roll. Raises OSError, StorageError for segments that could not be removed."""
         ends = (*self.bases[1:], end_offset)
         facts = (
             SegmentFacts(end, segment.size_bytes, segment.largest_timestamp_ms)
@@ -202,17 +201,16 @@ class SegmentList:
         if len(reasons) == count and self.flusher.failure is None:
             try:
                 self.roll(end_offset, now_ms)
-            except OSError as error:  # a full disk has no room for a new segment; the old ones go all the same
+            except OSError as error:  # a full disk has no room for a new segment; remove the old ones nevertheless
                 fault = error
         removed = self.remove_first(min(len(reasons), len(self.segments) - 1))
         return reasons[:removed], fault
 
     def remove_first(self, count: int) -> int:
-        """Removes up to `count` of the oldest segments, as far as the directory entry of the next one is fsynced;
-        returns how many.
+        """Removes up to `count` of the oldest segments; returns the number removed.
 
-        Otherwise a crash could leave the log without segments, and offsets would be assigned twice. Raises OSError,
-        StorageError.
+        A segment is removed only when the directory entry of the next one is fsynced. Otherwise a crash could leave
+        the log without segments, and offsets would be assigned twice. Raises OSError, StorageError.
         """
         removed = self._remove_removable(count)
         self.waits_for_disk = removed < count and self.flusher.failure is None
@@ -229,8 +227,8 @@ class SegmentList:
         return removed
 
     def remove(self, segments: Sequence[Segment]) -> None:
-        """Removes `segments`, the first or the last ones, in the order given. Raises OSError; then those before the one
-        that could not be renamed are gone."""
+        """Removes `segments`, the first or the last ones of the log, in the given order. Raises OSError; then the
+        segments before the one that could not be renamed are removed."""
         renamed: list[str] = []
         removed: set[int] = set()
         files = self.location.files
@@ -276,12 +274,13 @@ class SegmentList:
     # compaction
 
     def swap(self, sources: Sequence[Segment], new: Segment) -> None:
-        """Makes readers see the compacted segment `new` instead of its `sources`."""
+        """Puts the compacted segment `new` in the place of its `sources`, for readers from now on."""
         at = self.index_of(new.base_offset)
         self._set((*self.segments[:at], new, *self.segments[at + len(sources) :]))
 
     def retire(self, sources: Sequence[Segment], renamed: list[str]) -> None:
-        """Unlinks the `renamed` files of swapped segments later; the new segment has its final names."""
+        """Schedules the unlinking of the `renamed` files of `sources`. Called once the new segment has its final
+        names."""
         self.flusher.mark_dirty(self.location.directory)
         self._unlink_later(renamed, sources)
         self.counts.replaced(sources)
@@ -290,7 +289,7 @@ class SegmentList:
     # truncation
 
     def cut(self, offset: int) -> None:
-        """Drops everything at or past `offset`; `secure_end` completes it. Raises OSError."""
+        """Removes everything at or past `offset`; `secure_end` completes the truncation. Raises OSError."""
         if offset < self.bases[0]:
             self.remove_unwanted()
             old = self.segments
@@ -299,17 +298,17 @@ class SegmentList:
             return
         keep = bisect_right(self.bases, offset)
         if keep < len(self.segments):
-            # the last one first, fsynced before the cut: after compaction a start accepts gaps between segments
+            # last segment first, and fsynced before the cut: in a compacted log a start accepts gaps between segments
             self.remove(self.segments[: keep - 1 : -1])
             self.location.files.sync(self.location.directory)
         self.segments[-1].truncate_to(offset)
 
     def secure_end(self, offset: int) -> None:
-        """Fsyncs a truncated log before anything is appended, because a crash could otherwise bring old records back
-        behind the new ones.
+        """Fsyncs a truncated log before the next append: otherwise old records could reappear after the new ones in a
+        crash.
 
-        Where compaction left nothing right before `offset`, it begins a segment there: only the name tells a start
-        where the log ends. Raises OSError.
+        If compaction has removed the record right before `offset`, a new segment begins at `offset`, because only its
+        name tells the next start the end offset. Raises OSError.
         """
         location = self.location
         last = self.active
@@ -335,7 +334,7 @@ class SegmentList:
     # end
 
     def close(self) -> None:
-        """Gives every descriptor and timer back; the files stay as they are, as after a crash."""
+        """Closes descriptors and cancels timers; the files stay as they are, as after a crash."""
         for segment in self.segments:
             segment.abandon()
         self.counts.close()

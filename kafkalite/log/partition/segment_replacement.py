@@ -1,4 +1,4 @@
-"""A compacted segment takes the place of the segments that it was made of, stage by stage.
+"""Replacement of sealed segments by the segment that compaction made of them, in stages.
 
     WRITTEN    the cleaner has written <base>.log.cleaned and its indexes, and fsynced them. The background fsyncs their
                directory entries, and that of the segment behind them, so that the log cannot end here after a crash
@@ -7,14 +7,14 @@
     SWITCHED   readers see the new segment, under its .swap names. The sources' files become .deleted, the first source
                first and some at a time; then .swap -> final names, the .log first
     LIVE       the background fsyncs the directory once more; the old files are unlinked later
-    OVER       the requester was told
+    OVER       `done` has been called
 
-After a crash a start produces the old content or the new content (`swap_recovery`). The order among the sources
-matters: the last of them may be left beside the new segment, where they lie behind its last batch. Their records were
-superseded by later records of the same segments, so they must not go before the segments in front of them: a tombstone
-would be gone and the value back. Files are renamed on the event loop alone, so no lock is needed; the background only
-fsyncs. Retention waits until the replacement is live (`pins_sources`), and a truncation cancels it first: a .swap that
-outlived the segments that it covers would bring old records back.
+After a crash a start recovers the old content or the new content (`swap_recovery`). The order among the sources
+matters: a crash may leave the last sources beside the new segment, after its last batch. Their records were superseded
+by later records of the same segments. So they must not be removed before the earlier sources: a tombstone would be gone
+and the value back. Files are renamed on the event loop alone, so no lock is needed; the background only fsyncs.
+Retention waits until the replacement is live (`pins_sources`), and a truncation cancels it first: a .swap that outlived
+the segments that it covers would bring old records back.
 Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, kafka.log.UnifiedLog.replaceSegments.
 """
 
@@ -61,7 +61,7 @@ class Stage(Enum):
 WRITTEN, READY, SWITCHED, LIVE, OVER = Stage
 
 ENTERED_FROM: Mapping[Stage, frozenset[Stage]] = {
-    WRITTEN: frozenset({READY}),  # it is undone
+    WRITTEN: frozenset({READY}),  # `_step_back`
     READY: frozenset({WRITTEN}),
     SWITCHED: frozenset({READY}),
     LIVE: frozenset({SWITCHED}),
@@ -70,8 +70,8 @@ ENTERED_FROM: Mapping[Stage, frozenset[Stage]] = {
 
 
 class SegmentReplacement:
-    """A replacement under way. Fields: the segment behind the sources begins at `end_offset`. `is_stuck`: the disk
-    refused a step, the requester was told, and `retry` tries again; until then the segments are pinned as before.
+    """A replacement under way. Fields: the segment after the sources begins at `end_offset`. `is_stuck`: the disk
+    refused a step and `done` got the error; `retry` repeats the step, and the segments stay pinned until then.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class SegmentReplacement:
         on_over: Callable[[], None],
         done: Done,
     ) -> None:
-        """`refusal` returns why the sources may not be replaced any more, if so. `on_over` is called before `done`,
-        unless the log is closed."""
+        """`refusal` returns the reason why the sources may no longer be replaced, or None. `on_over` is called before
+        `done`, unless the log is closed."""
         location = segments.location
         self.base_offset = cleaned.base_offset
         self.end_offset = end_offset
@@ -95,7 +95,7 @@ class SegmentReplacement:
         self._files = location.files
         self._cleaned = cleaned
         self._sources = tuple(sources)
-        self._remaining = list(sources)  # the sources whose files have their names still
+        self._remaining = list(sources)  # the sources that are not renamed yet
         self._renamed: list[str] = []
         self._refusal = refusal
         self._on_over = on_over
@@ -106,7 +106,7 @@ class SegmentReplacement:
 
     @property
     def pins_sources(self) -> bool:
-        """Whether the sources, or the segment that replaced them, must stay where they are."""
+        """Whether the sources, or the segment that replaces them, must not be removed."""
         return self._stage not in (LIVE, OVER)
 
     def _enter(self, stage: Stage) -> None:
@@ -119,7 +119,7 @@ class SegmentReplacement:
         self._segments.flusher.sync_names(self._names_synced, self._tidy)
 
     def _tidy(self) -> None:
-        """Removes the .cleaned files of an earlier, failed pass: a start would take the .swap for one of its files."""
+        """Removes the .cleaned files of earlier, failed passes: a start would delete the .swap together with them."""
         for name in self._files.listdir(self._location.directory):
             found = parse_segment_file(name)
             if found is not None and found[2] == CLEANED and found[0] < self.base_offset:
@@ -177,7 +177,7 @@ class SegmentReplacement:
         try:
             self._rename_sources(SEGMENTS_PER_TURN)
             if self._remaining:
-                self._segments.background(_nothing, self._retire_sources)  # other work of the event loop comes between
+                self._segments.background(_nothing, self._retire_sources)  # let the event loop do other work between
                 return
             self._go_live()
         except OSError as fault:
@@ -211,14 +211,14 @@ class SegmentReplacement:
     # events in between
 
     def settle(self) -> None:
-        """Gives the new segment its final names now if readers see it already. Raises OSError; `retry` may help."""
+        """Gives the new segment its final names now if it is SWITCHED. Raises OSError; then `retry` may succeed."""
         if self._stage is SWITCHED:
             self._rename_sources(len(self._remaining))
             self._go_live()
 
     def cancel_for_truncation(self, offset: int) -> None:
-        """Completes or undoes the replacement before the log is truncated to `offset`, so that nothing brings back
-        truncated records. Raises OSError; then the log must not be truncated."""
+        """Completes or undoes the replacement before the log is truncated to `offset`, so that truncated records cannot
+        come back. Raises OSError; then the log must not be truncated."""
         self.settle()
         if self._stage in (WRITTEN, READY) and offset < self.end_offset:
             if self._stage is READY:
@@ -226,7 +226,7 @@ class SegmentReplacement:
             self._give_up(ReplacementRefused(f"{self._location.directory} is truncated to offset {offset}"))
 
     def retry(self) -> None:
-        """Tries again the step that the disk refused. Raises OSError if it is refused again."""
+        """Repeats the step that the disk refused. Raises OSError if it is refused again."""
         if self._stage is SWITCHED:
             self.settle()
             return
@@ -310,4 +310,4 @@ def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Se
 
 
 def _nothing() -> None:
-    """Takes a turn in the background."""
+    """An empty background job; its completion runs in a later turn of the event loop."""

@@ -1,9 +1,9 @@
 """Hands the sealed segments of a log to the cleaner, and puts compacted segments in their place.
 
-    clean_sources    the segments that may be compacted, as they are now
-    replace          a compacted segment in the place of several of them (`segment_replacement`)
+    clean_sources    returns the segments that may be compacted
+    replace          puts a compacted segment in the place of one or more of them (`segment_replacement`)
 
-Offsets stay as they are, so a compacted log may have holes, and segments without records.
+Records keep their offsets, so a compacted log may have offset gaps, and segments without records.
 Source: kafka.log.UnifiedLog.replaceSegments, kafka.log.LogCleaner.
 """
 
@@ -38,15 +38,15 @@ class SegmentSwap:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a replacement is not over yet: the files that the cleaner wrote for it must stay."""
+        """Whether a replacement is not over yet: the cleaner's files must stay until then."""
         return self._replacement is not None
 
     def clean_sources(self, upto: int) -> tuple[SourceSegment, ...]:
         """The sealed segments that end at or below `upto`, for a pass of the cleaner that begins now; `replace` accepts
-        these alone.
+        only segments of the latest call.
 
-        Raises StorageError, also while a replacement is under way: as long as the disk may know it by its .swap names
-        only, a .cleaned beside them would make a start throw them away.
+        Raises StorageError, also while a replacement is under way: while .swap files may exist on the disk, a .cleaned
+        file beside them would make recovery delete them.
         """
         location = self._segments.location
         try:
@@ -70,13 +70,13 @@ class SegmentSwap:
     def replace(self, cleaned: CleanedSegment, done: Done) -> None:
         """Puts a compacted segment in the place of its sources, which `clean_sources` has returned.
 
-        Calls `done`, possibly before it returns, with None when the new segment is fsynced under its final names, else
-        with the reason: ReplacementRefused when the log has changed or closes, StorageError. The cleaner's files stay
-        after an immediate refusal, and when the log is closed; any other failure removes them.
+        Calls `done`, possibly before it returns: with None when the new segment is fsynced under its final names, else
+        with ReplacementRefused (the log has changed, or is closed) or StorageError. The cleaner's files stay after an
+        immediate refusal, and when the log is closed; any other failure removes them.
         """
         directory = self._segments.location.directory
         if self._replacement is not None:
-            with contextlib.suppress(OSError):  # it was reported when it happened first
+            with contextlib.suppress(OSError):  # reported at the first failure
                 self._retry_if_stuck()
             done(ReplacementRefused(f"a replacement in {directory} is not over yet"))
             return
@@ -102,12 +102,13 @@ class SegmentSwap:
         self._replacement.begin()
 
     def settle(self) -> None:
-        """Gives a compacted segment that readers see already its final names. Raises OSError."""
+        """Gives a compacted segment that is visible to readers its final names. Raises OSError."""
         if self._replacement is not None:
             self._replacement.settle()
 
     def cancel_for_truncation(self, offset: int) -> None:
-        """Makes way for a truncation to `offset`. Raises OSError; then the log must not be truncated."""
+        """Completes or undoes a replacement before a truncation to `offset`. Raises OSError; then the log must not be
+        truncated."""
         if self._replacement is not None:
             self._replacement.cancel_for_truncation(offset)
         first_cut = self._segments.bases[self._segments.index_of(offset)]
@@ -120,7 +121,7 @@ class SegmentSwap:
             self._replacement.close()
 
     def _refusal(self, sources: Sequence[Segment]) -> Exception | None:
-        """Why these segments may not be replaced now, if so."""
+        """The reason why these segments may not be replaced now, or None."""
         if self._is_closed:
             return ReplacementRefused(f"{self._segments.location.directory} is closed")
         if self._segments.flusher.failure is not None:
@@ -131,7 +132,7 @@ class SegmentSwap:
         return None
 
     def _pinned_from(self) -> int:
-        """The offset from which retention must leave segments alone. Raises OSError."""
+        """The offset from which on retention must not remove segments. Raises OSError."""
         self._retry_if_stuck()
         replacement = self._replacement
         return replacement.base_offset if replacement is not None and replacement.pins_sources else NEVER

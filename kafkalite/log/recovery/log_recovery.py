@@ -77,7 +77,7 @@ class LogRecovery:
     ) -> None:
         """Checks every segment from the one with the recovery point on, or from the first that lacks its offset index.
 
-        The other segments count as sealed; their indexes are built again where they do not look so.
+        The other segments count as sealed; their indexes are rebuilt if they do not look sealed.
         """
         segments = self._segments
         at = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
@@ -98,10 +98,11 @@ class LogRecovery:
     def _recover_from(self, first: int) -> None:
         segments = self._segments
         base = segments[first].base_offset
-        # Most of 10,000 logs may be empty, and three syncs each are a minute on a busy disk. Only where nothing ever
-        # stood there is nothing that could come back with the power: the first batch of all begins the file of epochs.
+        # Most of 10,000 logs may be empty, and three syncs each take a minute on a busy disk. Skip the sync only if the
+        # log was never written (its first batch begins the file of epochs): no old bytes can reappear after a power
+        # cut.
         was_never_written = not self._epochs.was_begun and not any(one.size_bytes for one in segments)
-        self._epochs.truncate_from_end(base)  # the batches count, not the file
+        self._epochs.truncate_from_end(base)  # epochs are rebuilt from the batches; the file is not trusted
         self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         self.end_offset = base
         for at in range(first, len(segments)):
@@ -110,7 +111,7 @@ class LogRecovery:
             lost_bytes = self._recover_segment(segment)
             self._on_segment_read(size_bytes)
             if self.end_offset == self._recovery_point and not was_never_written:
-                # should it be rolled now, the next start would not read it
+                # if it is rolled now, the next start skips it, so sync it here
                 self._files.sync_all(segment.files())
             snapshot = self._producers.take_snapshot(self.end_offset)
             if snapshot is not None:

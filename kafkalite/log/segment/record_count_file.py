@@ -1,15 +1,15 @@
-"""The file of the record counts of sealed segments, which saves a restart from counting them again.
+"""File of the record counts of sealed segments, so that a restart need not count them again.
 
-A file of our own in the partition's directory, `kafkalite-record-counts`. Apache Kafka passes over files the suffixes
-of which it does not know, and takes them along when it renames or deletes the directory.
+The file is `kafkalite-record-counts` in the partition's directory. Apache Kafka ignores files with unknown suffixes,
+and renames or deletes them together with the directory.
 
     an entry: "krc1", base offset i64, size, mtime and ctime in ns, inode, records, control records (i64 each),
-    CRC-32C of all that (u4): 64 bytes; a later entry for a segment counts, one that is torn or damaged does not
+    CRC-32C of all that (u4): 64 bytes; the last entry of a segment counts; torn or damaged entries are ignored
 
-An entry is believed while the .log is the very file that was counted. Apache Kafka's cleaner gives its file the times
-of the old one, so size and mtime are not enough; nobody can set a ctime, and the inode tells files apart that changed
-in the same tick of the clock. A copied directory is counted again, once. Nothing waits for the disk here: an entry that
-is lost costs a look at the headers.
+An entry is valid while size, mtime, ctime and inode of the .log are unchanged. Size and mtime are not enough, because
+Apache Kafka's cleaner gives its file the times of the old one; a ctime cannot be set, and the inode distinguishes files
+that changed in the same tick of the clock. A copied directory is counted again, once. The file is not fsynced: if an
+entry is lost, the segment is counted again from its batch headers.
 Source: none in Apache Kafka. kafka.log.LogLoader (unknown files), LogCleaner (setLastModified).
 """
 
@@ -32,7 +32,7 @@ _ENTRY = struct.Struct(">4s7q")
 _CRC = struct.Struct(">I")
 _ENTRY_MAGIC = b"krc1"
 ENTRY_BYTES = _ENTRY.size + _CRC.size
-_STALE_ENTRIES_MAX = 64  # besides as many as there are segments
+_STALE_ENTRIES_MAX = 64  # in addition to one for each segment
 
 
 class Identity(NamedTuple):
@@ -77,11 +77,12 @@ def read_noted(files: Files, directory: str) -> dict[int, tuple[Identity, Tally]
 
 
 def add_entries(files: Files, directory: str, entries: bytes, base_offsets: AbstractSet[int]) -> None:
-    """Append `entries`; when too many are stale, write only those of the segments that there are. Raises OSError."""
+    """Append `entries`. When too many entries are stale, rewrite the file with the entries of `base_offsets` only.
+    Raises OSError."""
     path = f"{directory}/{RECORD_COUNTS}"
     fd = files.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        size = os.fstat(fd).st_size // ENTRY_BYTES * ENTRY_BYTES  # one that is torn is written over
+        size = os.fstat(fd).st_size // ENTRY_BYTES * ENTRY_BYTES  # a torn entry at the end is overwritten
         if size <= (2 * len(base_offsets) + _STALE_ENTRIES_MAX) * ENTRY_BYTES:
             files.write_fully(fd, entries, size)
             return

@@ -1,8 +1,9 @@
 """Counting the records of a file of batches by their headers: data records and control records, exactly.
 
-After compaction a header says how many records are left, and an empty batch says 0. Only where compaction left holes
-in the batch that reaches the limit, and in wrappers of v0 and v1, is anything unpacked. 1 GiB takes 0.1 s with batches
-of 16 KiB, 1 s with 1 KiB and 5 s with 200 bytes, and gives the interpreter's lock back at least every 64 KiB.
+After compaction the record count in a header is the number of remaining records, 0 for an empty batch. Records are
+decompressed only in two cases: compaction left gaps in the batch that reaches the limit, and wrappers of v0 and v1.
+1 GiB takes 0.1 s with batches of 16 KiB, 1 s with 1 KiB and 5 s with 200 bytes. The GIL is released at least every
+64 KiB.
 Source: none in Apache Kafka; org.apache.kafka.common.record.DefaultRecordBatch for the header.
 """
 
@@ -27,18 +28,18 @@ NEVER = (1 << 63) - 1
 
 
 class Tally(NamedTuple):
-    """Records that were counted, control records among them or not: `records` are the data records alone."""
+    """Numbers of records: `records` counts data records only, `control_records` the others."""
 
     records: int
     control_records: int
 
 
 class Stopped(Exception):
-    """Nobody waits for this count any more."""
+    """Raised by `go_on` when the count is not needed any more."""
 
 
 def go_on_always() -> None:
-    """Nobody stops it."""
+    """Never stops the count."""
 
 
 def count(
@@ -46,13 +47,13 @@ def count(
 ) -> Tally:
     """The records of the batches in [position, end) that have offsets below `before_offset`.
 
-    `go_on` is called at every read, and may raise. Raises Malformed where no whole batch is, OSError.
+    `go_on` is called before every read, and may raise. Raises Malformed at a position without a whole batch, OSError.
     """
     records = control_records = 0
     unpack = _HEAD.unpack_from
     start = position
     data = b""
-    last_at = -1  # where in `data` a header may begin at most
+    last_at = -1  # the last position in `data` at which a whole header fits
     want = _READ_BYTES
     while position < end:
         at = position - start
@@ -94,7 +95,7 @@ def count(
 
 
 def _below(fd: int, position: int, size: int, before_offset: int, base_offset: int, delta: int, in_batch: int) -> int:
-    """How many records of the batch that reaches `before_offset` lie below it."""
+    """The number of records below `before_offset` in the batch that reaches it."""
     if base_offset >= before_offset or not in_batch:
         return 0
     if in_batch == delta + 1:

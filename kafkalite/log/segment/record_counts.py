@@ -1,11 +1,11 @@
-"""How many records a log holds, exactly, and how that is known without reading it again.
+"""Exact number of records in a log, maintained without reading the log again.
 
-    live records      data records at or past the log's start offset, those of aborted transactions among them
+    live records      data records at or past the log's start offset, including those of aborted transactions
     control records   records of control batches at or past it: the markers of transactions
 
-An append adds what its batch's header says. What was on the disk before is noted (`record_notes`), or counted from the
-headers by another hand when somebody asks (`record_counting`): until then the answer for that segment is None, never a
-wrong number.
+An append adds the record count of its batch header. The counts of segments from before the start are read from a file
+(`record_count_file`), or counted from the batch headers in the background at the first request (`record_counting`).
+Until then the count of such a segment is None, never a wrong number.
 Source: none in Apache Kafka, which knows sizes and offsets only.
 """
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_JOB_BYTES = 1 << 30  # counted in one go, at least one segment; then it is another log's turn
+_JOB_BYTES = 1 << 30  # counted in one job, but at least one segment; then other logs get their turn
 
 
 class SegmentCounts(NamedTuple):
-    """`live_records` and `control_records` are None while they are not known; `size_bytes` is the .log's."""
+    """Counts of one segment. `live_records` and `control_records` are None while unknown; `size_bytes` is the size of
+    the .log file."""
 
     base_offset: int
     size_bytes: int
@@ -39,7 +40,8 @@ class SegmentCounts(NamedTuple):
 
 
 class LogCounts(NamedTuple):
-    """`is_counting`: what is None now will be known. If nothing counts and something is None, the log is damaged."""
+    """Counts of all segments. `is_counting`: a background job is finding the unknown counts. A count that is None
+    without such a job cannot be found: the log is damaged."""
 
     segments: tuple[SegmentCounts, ...]
     is_counting: bool
@@ -74,10 +76,10 @@ def count_segment(
     upto_bytes: int | None = None,
     go_on: Callable[[], None] = go_on_always,
 ) -> tuple[Tally, bool]:
-    """The records in a .log file, and whether they were `noted`; else its headers were read.
+    """The records in a .log file, and whether the count came from `noted`; otherwise the batch headers were read.
 
-    Of a file that has grown since only the first `upto_bytes` count, and `identity` is that of before. Raises
-    Malformed, OSError.
+    For a file that is being appended to, only the first `upto_bytes` are counted, and `identity` is the one that the
+    file had with that size. Raises Malformed, OSError.
     """
     fd = files.open(path, os.O_RDONLY)
     try:
@@ -101,11 +103,11 @@ def count_before(
 
 
 class RecordCounts:
-    """The counts of one log, whose owner calls this. What each segment knows of itself stands in the segment; here is
-    who finds out what it does not know.
+    """Record counts of one log; called by the log's owner. Known counts are kept in `Segment.tally`; this class starts
+    the background jobs that find the unknown ones.
 
-    `_below` are the records in front of the log's start in the segment that holds it, with the start and the segment
-    that they were counted for. `_round` moves when the log is cut: what was counted before counts for nothing.
+    `_below` is the count of records below the log's start offset in the segment that contains it, with that start
+    offset and segment. `_round` increases when the log is truncated, which invalidates jobs under way.
     """
 
     __slots__ = (
@@ -126,7 +128,7 @@ class RecordCounts:
         self._is_closed = False
 
     def of(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> LogCounts:
-        """The known counts. For the unknown ones a background job has been started when this returns."""
+        """The known counts; starts a background job for the unknown ones."""
         self.count_appended(segments[-1], end_offset)
         self._find_out(segments, start_offset, end_offset)
         found = []
@@ -136,9 +138,9 @@ class RecordCounts:
         return LogCounts(tuple(found), self._is_under_way)
 
     def known(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> Tally | None:
-        """The records of the whole log, or None while some of them are not known.
+        """The records of the whole log, or None while the count of a segment is unknown.
 
-        Nothing is counted for it: another hand looks up what is noted, once.
+        Reads no batch headers: the first call starts a background job that reads the counts in the file, once.
         """
         self.count_appended(segments[-1], end_offset)
         if not self._has_looked_up:
@@ -167,20 +169,20 @@ class RecordCounts:
         return Tally(records, control_records)
 
     def count_appended(self, active: Segment, end_offset: int) -> None:
-        """Adds the records appended since the last call to the count of the active segment. Every offset appended here
-        is one record, so appends count nothing (0.05 us each instead of 0.2), but for markers and batches with holes,
-        which the append adds itself."""
+        """Adds the records appended since the last call to the count of the active segment. Every offset appended is
+        one record, so an append need not count (0.05 us instead of 0.2). Exceptions are control batches and batches
+        with offset gaps, for which the append corrects the count."""
         active.tally.record_count += end_offset - self.counted_to
         self.counted_to = end_offset
 
     def cut(self) -> None:
-        """The log was cut: what is under way counted something else."""
+        """The log was truncated: the results of jobs under way are discarded."""
         self._round += 1
         self._below = None
         self._lost.clear()
 
     def replaced(self, segments: Iterable[Segment]) -> None:
-        """Compaction has put another one in the place of these."""
+        """Compaction has replaced these segments by another one."""
         self._lost.difference_update(segment.base_offset for segment in segments)
 
     def close(self) -> None:
@@ -228,9 +230,7 @@ class RecordCounts:
     def _take(self, look: _Look, segments: Sequence[Segment]) -> None:
         active = segments[-1]
         for segment, upto_bytes, tally, was_noted in look.found:
-            if (
-                segment.is_in_place and segment.tally.uncounted_bytes == upto_bytes
-            ):  # and nobody has found it out before
+            if segment.is_in_place and segment.tally.uncounted_bytes == upto_bytes:  # not counted meanwhile
                 segment.tally.add_counted(tally.records + tally.control_records, tally.control_records)
                 segment.tally.is_noted = was_noted and segment is not active
         if look.straddling is not None and look.below is not None:
@@ -241,9 +241,9 @@ class RecordCounts:
     # noting
 
     def note(self, segments: Sequence[Segment], *, all_are_sealed: bool = False) -> None:
-        """Write down what is known of the sealed ones of `segments`, all of the log's, and not noted yet.
+        """Write the counts of sealed segments that are not in the file yet. `segments` are all of the log's.
 
-        It is no harm if that does not work: then they are counted again.
+        A failure is harmless: the segments are counted again.
         """
         entries = []
         sealed = segments if all_are_sealed else segments[:-1]
@@ -269,7 +269,7 @@ class RecordCounts:
             logger.warning("cannot note the record counts in %s: %s", self._directory, error)
 
     def _look_up(self, segment: Segment) -> None:
-        """It has grown since the start, and nobody has asked for its numbers: is what it began with noted?"""
+        """Read from the file the count of the records that the segment had at the start."""
         noted = read_noted(self._files, self._directory).get(segment.base_offset)
         if noted is not None and noted[0] == segment.tally.identity:
             segment.tally.add_counted(noted[1].records + noted[1].control_records, noted[1].control_records)

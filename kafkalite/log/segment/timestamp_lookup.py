@@ -1,9 +1,9 @@
-"""Which record was the first at or after a time, and which is the latest of all: for ListOffsets.
+"""Look-up of offsets by timestamp for ListOffsets: the first record at or after a time, and the latest record.
 
-Segments are passed over by their largest timestamps, then the time index says where to begin, and from there batches
-are walked and the one that may have it is looked into, record by record. Where the records of that time were deleted,
-that is all the rest of a segment; so deciding what to read and reading it are apart, for the one to be done by the
-log's owner and the other by any thread.
+Segments are skipped by their largest timestamps. The time index gives the position to start from, batch headers are
+scanned from there, and only a batch that may hold the record is decompressed. If the records of that time were deleted,
+the scan reads the rest of a segment. So selecting the segment (by the log's owner) and reading it (by any thread) are
+separate steps.
 Source: kafka.log.UnifiedLog.fetchOffsetByTimestamp, LogSegment.findOffsetByTimestamp.
 """
 
@@ -20,7 +20,7 @@ from kafkalite.record.batch import MAGIC, BatchHeader
 from kafkalite.record.message_set import message_times
 from kafkalite.record.record import record_times
 
-# limits of what a look-up unpacks of one batch: a quarter of a second at worst, far above the batches of producers
+# limits on decompressing one batch: a quarter of a second at worst, far above the batches of producers
 _LOOKUP_BYTES_MAX = 16 << 20
 _LOOKUP_RECORDS_MAX = 250_000
 
@@ -34,18 +34,18 @@ class TimestampOffset(NamedTuple):
 
 
 _Search = Iterator[TimestampOffset | None]
-"""In one segment: None for each batch that is passed over, then the record, if any. Raises OSError, Malformed."""
+"""Search of one segment: yields None for each skipped batch, then the record, if any. Raises OSError, Malformed."""
 
 
 class TimeLookup:
-    """One question to one log, answered step by step:
+    """One look-up in one log, done step by step:
 
         while lookup.begin():
             lookup.read()
         lookup.found
 
-    `begin` is for the log's owner. `read` looks at files only, and may wait for a disk; while a thread is at it,
-    `give_up` makes it end with the next batch. `found` is None where there is no such record.
+    `begin` is called by the log's owner. `read` only reads files and may run in a thread; `give_up` makes it end after
+    the current batch. `found` is None if no record matches.
     """
 
     __slots__ = ("_fault", "_is_over", "_limit_offset", "_refusal", "_search", "_searches", "found")
@@ -53,8 +53,7 @@ class TimeLookup:
     def __init__(
         self, searches: Iterator[_Search], limit_offset: int, refusal: Callable[[OSError | Malformed], KafkaError]
     ) -> None:
-        """A record at or behind `limit_offset` does not count. `refusal` makes the error for a log that cannot be
-        read."""
+        """Records at or past `limit_offset` are not found. `refusal` makes the error for a log that cannot be read."""
         self.found: TimestampOffset | None = None
         self._searches = searches
         self._search: _Search = iter(())
@@ -90,34 +89,34 @@ class TimeLookup:
                     break
         except (OSError, Malformed) as error:
             self._fault = error
-        self._search = iter(())  # which keeps a file open
+        self._search = iter(())  # the finished search would keep a file open
 
     def answer(self) -> TimestampOffset | None:
-        """Here and now, however long it takes. Raises KafkaError."""
+        """Does all steps in the caller's thread and returns the record, if any. Raises KafkaError."""
         while self.begin():
             self.read()
         return self.found
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Abandons the look-up: the requester is gone."""
         self._is_over = True
 
 
 def first_at_or_after(segments: Sequence[Segment], timestamp_ms: int, start_offset: int) -> Iterator[_Search]:
-    """For the first record from `start_offset` on that is not before `timestamp_ms`. Raises OSError."""
+    """Searches for the first record at or past `start_offset` with at least `timestamp_ms`. Raises OSError."""
     for segment in segments:
         if segment.largest_timestamp_ms() < timestamp_ms:
             continue
         # nothing before this position is as late as `timestamp_ms` and at or past `start_offset`
         before = segment.time_index.offset_before(timestamp_ms)
         position = segment.offset_index.position_of(max(before, start_offset))
-        # its records of that time may have been deleted with those before the start: then the next segment has one
+        # the segment's records of that time may lie below the start offset; then the search goes on in the next segment
         yield _first_from(segment.open_file(), position, segment.size_bytes, timestamp_ms, start_offset)
 
 
 def latest(segments: Sequence[Segment], start_offset: int) -> Iterator[_Search]:
-    """For the first record that carries the latest timestamp of all, if it was not deleted. Raises OSError."""
-    segment = max(segments, key=lambda s: s.latest()[0])  # the first of equals
+    """Searches for the first record with the largest timestamp of the log, if it was not deleted. Raises OSError."""
+    segment = max(segments, key=lambda s: s.latest()[0])  # the first segment of equal ones
     timestamp_ms, offset = segment.latest()
     found = segment.find(offset) if timestamp_ms >= 0 else None
     if found is not None:
@@ -134,7 +133,7 @@ def _first_from(file: OpenFile, position: int, end: int, timestamp_ms: int, star
 
 
 def _first_of(file: OpenFile, position: int, end: int, timestamp_ms: int, start_offset: int) -> _Search:
-    """In the first batch that has exactly this as its latest timestamp, and in no other."""
+    """Searches only the first batch whose max timestamp equals `timestamp_ms`."""
     for _, header, batch in iter_batches(file.fd, position, end):
         if header.max_timestamp == timestamp_ms:
             for offset, record_ms in _times(header, batch, start_offset):
@@ -145,10 +144,10 @@ def _first_of(file: OpenFile, position: int, end: int, timestamp_ms: int, start_
 
 
 def _times(header: BatchHeader, batch: memoryview, start_offset: int) -> Iterator[tuple[int, int]]:
-    """(offset, timestamp) of a batch's records, as far as they can be had at a bearable price.
+    """(offset, timestamp) of a batch's records, within the decompression limits.
 
-    What is left is told by the header: its latest timestamp, at its first offset. So nobody who reads from there
-    misses a record, and a batch that nobody can unpack is in nobody's way.
+    The header stands in for the remaining records, or for a batch that cannot be decompressed: its max timestamp at its
+    first offset. A consumer that starts there misses no record.
     """
     if header.record_count <= _LOOKUP_RECORDS_MAX:
         try:

@@ -1,4 +1,4 @@
-"""This broker's own node, /brokers/ids/N: created, kept, deleted. By the owner of a node that is there already:
+"""This broker's own node, /brokers/ids/N: created, kept, deleted. If the node exists, its owner decides:
 
     none                 create it
     this session         keep it: an answer was lost

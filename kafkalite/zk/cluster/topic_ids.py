@@ -1,9 +1,9 @@
 """Topic ids that are lost from /brokers/topics/T, given back: tools of before 2.8 rewrite the node without its id.
 
 A broker that remembers an id gives it back at once. When no broker has run meanwhile, brokers with the topic's logs
-know it from partition.metadata and give it back when they start; a
-log without an id is of a topic that never had one, and then any id will do. A topic without partition states is new and
-gets its first id from the controller, as does a topic of which no broker has a log (`controller.pending_changes`).
+know it from partition.metadata and give it back when they start. A log without an id belongs to a topic that never had
+one; then a new id is generated. A topic without partition states is new and gets its first id from the controller, as
+does a topic of which no broker has a log (`controller.pending_changes`).
 Source: partition.metadata (KIP-516); Kafka's controller gives such a topic another id, and its brokers refuse it then.
 """
 
