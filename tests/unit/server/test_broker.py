@@ -7,6 +7,8 @@ import contextlib
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from kafkalite import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S
 
 
@@ -49,6 +52,13 @@ def test_async_with_serves_in_the_running_loop(tmp_path: Path) -> None:
 
 
 def test_it_leaves_no_thread_task_or_descriptor_behind(tmp_path: Path) -> None:
+    """In a process of its own: brokers of other tests may start threads in this one at any time."""
+    script = "import pathlib, sys; from tests.unit.server import test_broker as own; own.leave_nothing_behind(pathlib.Path(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def leave_nothing_behind(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "warm", port=0):
         pass  # imports and caches
     gc.collect()
