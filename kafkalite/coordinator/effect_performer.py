@@ -1,7 +1,7 @@
 """Performs the effects of groups: answers requests, appends records, sets timers.
 
-An append is often done before `append` returns, and calls back at once; effects that follow from it come after those
-that were asked for before it. A timer fires once; setting it again replaces it.
+An append is often done before `append` returns, and calls back at once. The effects of that callback are queued behind
+those that are queued already. A timer fires once; setting it again replaces it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AppendRecords = Callable[[int, Records, AppendDone], None]
 
 
 class EffectPerformer:
-    """The timers of all groups, and the effects that are still to be performed."""
+    """The timers of all groups, and the queue of effects to perform."""
 
     __slots__ = ("_append", "_clock", "_is_performing", "_queue", "timers")
 

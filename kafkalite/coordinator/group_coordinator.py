@@ -1,7 +1,7 @@
-"""The group coordinator: members of groups join, sync, send heartbeats and leave; administrators look on.
+"""The group coordinator: handles join, sync, heartbeat and leave of members; describes, lists and deletes groups.
 
 Requests and results are values; `kafkalite.api.handlers` has the messages. Groups decide, and the effects of their
-decisions are performed here. On a single replica an append is done before it returns, so that nearly every request is
+decisions are performed here. With a single replica an append is complete when it returns, so nearly every request is
 answered synchronously; a join or a sync that must wait is answered through its waiter.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupCoordinatorAdapter} (3.9).
 """
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class GroupCoordinator:
-    """All groups of the partitions that this broker leads, and in `offsets` what they have committed.
+    """All groups of the partitions that this broker leads; `offsets` has their committed offsets.
 
-    Everything here runs on the owner's event loop.
+    All methods run on the owner's event loop.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class GroupCoordinator:
         """SyncGroup: `waiter` is answered at once, or when the leader's assignment is stored."""
         group, error = self.store.find(group_id)
         if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            error = ErrorCode.REBALANCE_IN_PROGRESS  # old clients know this error here, and join again
+            error = ErrorCode.REBALANCE_IN_PROGRESS  # old clients understand this error here, and join again
         elif request.requires_protocol and None in (request.protocol_type, request.protocol_name):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error or group is None:
@@ -91,7 +91,7 @@ class GroupCoordinator:
         group = self._groups.get(group_id)
         if group is None:
             error = self.store.unknown_group_error(group_id) or ErrorCode.UNKNOWN_MEMBER_ID
-            # the group may well have such a member once it is loaded
+            # the group may have this member once it is loaded
             return ErrorCode.NONE if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
         error, effects = group.heartbeat(member_id, instance_id, generation_id, self._monotonic_ms())
         if effects:
@@ -112,11 +112,11 @@ class GroupCoordinator:
         return ErrorCode.NONE, errors
 
     def describe(self, group_id: str) -> tuple[Group | None, ErrorCode]:
-        """DescribeGroups: the group, to be read and not to be kept. None without an error: it does not exist."""
+        """DescribeGroups: the group, which the caller must not change or keep. None with NONE: it does not exist."""
         return self.store.find(group_id, may_be_empty=True)
 
     def list_groups(self, states: Collection[str]) -> tuple[ErrorCode, list[Group]]:
-        """ListGroups: the groups in these states, in lower case; in all if there are none."""
+        """ListGroups: the groups in `states` (in lower case), or all groups if `states` is empty."""
         if self.store.is_closed:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         found = [group for group in self._groups.values() if not states or group.state.value.lower() in states]

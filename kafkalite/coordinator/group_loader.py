@@ -1,9 +1,9 @@
-"""Reads a partition of `__consumer_offsets`: the last record of each key counts, one without a value deletes.
+"""Reads a partition of `__consumer_offsets`: the last record of each key counts, a tombstone deletes the key.
 
-Only last values are decoded, at the end. Offsets that were committed in a transaction count from its commit marker on;
-those of an aborted transaction, or of one that is open at the end of the log, do not. Unreadable records are logged and
-skipped: one bad record must not take a partition's groups away. 100,000 batches/s of one commit each; 160,000 records/s
-in large batches.
+Only last values are decoded, at the end. Offsets committed in a transaction count from its commit marker on; offsets of
+an aborted transaction, or of one that is open at the end of the log, do not count. Unreadable records are logged and
+skipped: one bad record must not make a partition's groups unavailable. 100,000 batches/s of one commit each; 160,000
+records/s in large batches.
 Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets (3.9).
 """
 
@@ -40,10 +40,10 @@ LastValue = tuple[bytes, int]  # a value, and its order in the log
 
 
 class GroupLoader:
-    """The groups and offsets of one partition, as its log has them.
+    """The groups and offsets of one partition, read from its log.
 
-    `read` the log from its start to its end in any number of turns, then `finish`. Until then it is open which keys are
-    deleted, and `groups` and `offsets` are empty.
+    `read` the log from start to end in any number of turns, then `finish`. Until then a later record may delete any
+    key, so `groups` and `offsets` are empty.
     """
 
     __slots__ = ("_last", "_last_of_groups", "_open", "_order", "groups", "offsets")
@@ -69,7 +69,7 @@ class GroupLoader:
                 logger.error("skipped up to %d bytes of __consumer_offsets: %s", len(data), fault)
 
     def finish(self) -> Iterator[None]:
-        """The log is read to its end: decode the last values. Yields after every `KEYS_PER_TURN` keys, about 5 ms."""
+        """Decodes the last values once the log is read. Yields after every `KEYS_PER_TURN` keys, about 5 ms."""
         count = 0
         for values, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
             for key, value in values.items():

@@ -1,7 +1,7 @@
 """The groups of the partitions of `__consumer_offsets` that this broker leads, in memory and on disk.
 
-A group lives in the partition that its id hashes to. It is known here while that partition is `owned`; while the
-partition is `loading`, its groups are refused with COORDINATOR_LOAD_IN_PROGRESS. Changes are appended first and become
+A group belongs to the partition that its id hashes to, and is served while that partition is `owned`. While the
+partition is `loading`, requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. Changes are appended first and become
 visible when the append is done.
 Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 """
@@ -31,7 +31,7 @@ class GroupStore:
     def __init__(
         self, partition_count: int, settings: GroupSettings, append: AppendRecords, performer: EffectPerformer
     ) -> None:
-        self.partition_count = partition_count  # of the topic as it is, if it differs from the configuration
+        self.partition_count = partition_count  # the topic's actual count, which may differ from the configuration
         self.groups: dict[str, Group] = {}
         self.owned: set[int] = set()
         self.loading: set[int] = set()
@@ -52,12 +52,13 @@ class GroupStore:
         return partition_for_id(group_id, self.partition_count)
 
     def add_loading_partition(self, partition: int) -> None:
-        """From now on until it is loaded the partition's groups are refused as loading, no longer as led elsewhere."""
+        """Requests for the partition's groups get COORDINATOR_LOAD_IN_PROGRESS until it is loaded, instead of
+        NOT_COORDINATOR."""
         if not self.is_closed:
             self.loading.add(partition)
 
     def load(self, partition: int, loader: GroupLoader) -> None:
-        """Own the partition, which `loader` has read. Every member's session begins anew."""
+        """Own the partition with the groups and offsets that `loader` has read. Restarts every member's session."""
         if self.is_closed:
             return
         if partition in self.owned:
@@ -78,16 +79,16 @@ class GroupStore:
             self.perform(group, group.on_loaded(now))
 
     def unload(self, partition: int) -> None:
-        """This broker leads the partition no longer: its groups are dropped, waiting requests get NOT_COORDINATOR."""
+        """This broker no longer leads the partition: drops its groups; waiting requests get NOT_COORDINATOR."""
         self.owned.discard(partition)
         self.loading.discard(partition)
         for group in self._groups_of(partition):
             self._drop(group, ErrorCode.NOT_COORDINATOR)
 
     def close(self) -> None:
-        """Every request from now on, and those that wait, get COORDINATOR_NOT_AVAILABLE. No timer is left.
+        """All waiting and later requests get COORDINATOR_NOT_AVAILABLE. Cancels all timers.
 
-        Partitions that are being loaded are not taken in any more. Closing twice does nothing the second time.
+        The groups of partitions that are still loading are discarded. A second call has no effect.
         """
         self.is_closed = True
         for group in self:
@@ -98,9 +99,9 @@ class GroupStore:
     # --- groups
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> tuple[Group | None, ErrorCode]:
-        """The group; or None with the error, which is NONE if the group just does not exist.
+        """The group; or None and an error, which is NONE if the group simply does not exist.
 
-        `may_be_empty`: an empty id is valid, too, as it is for groups that only keep offsets.
+        `may_be_empty`: the empty group id is valid, as for groups that only store offsets.
         """
         group = self.groups.get(group_id)
         if group is not None and (group_id or may_be_empty):
@@ -120,19 +121,19 @@ class GroupStore:
         return ErrorCode.NONE if partition in self.owned else ErrorCode.NOT_COORDINATOR
 
     def new_group(self, group_id: str) -> Group:
-        """A group without members and offsets. The caller adds it to `groups` when it gets either."""
+        """A group without members and offsets. The caller adds it to `groups` with its first member or offset."""
         return Group(group_id, self.partition_for(group_id), self._settings, self._now().wall_ms)
 
     def remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
-        """Remove these offsets; and the group, if neither members nor offsets are left."""
+        """Remove these offsets, and the group if it has no members and no offsets left."""
         group.offsets.remove(partitions)
         tombstones: Records = [(offset_key(group.group_id, topic, index), None) for topic, index in partitions]
         if group.state is EMPTY and group.offsets.is_empty and not group.members.pending:
             logger.info("group %s is removed in generation %d", group.group_id, group.generation_id)
             self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if group.generation_id > 0:  # otherwise it has only kept offsets, and there is no group record
+            if group.generation_id > 0:  # otherwise it only stored offsets, and has no group record
                 tombstones.append((group_key(group.group_id), None))
-        # no request waits for these: the next expiry writes those again that are lost
+        # no request waits for these; the next expiration writes lost ones again
         for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX):
             batch = tombstones[start : start + TOMBSTONES_PER_BATCH_MAX]
             self.append(group.partition, batch, partial(_log_lost_tombstones, group.group_id))
@@ -147,7 +148,7 @@ class GroupStore:
 
 
 def fits_string(text: str) -> bool:
-    """Whether the protocol and the log have room for the text: at most 32767 bytes."""
+    """Whether the text fits a string of the protocol and of the log: at most 32767 bytes."""
     return len(text) * 4 <= STRING_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
 
 

@@ -1,8 +1,8 @@
 """The committed offsets of all groups: commit, fetch, delete, expire.
 
-The offsets of one commit go to the log as one batch, and the result of the append becomes the error of each. They are
-visible in the group's `OffsetStore` when the append is done. The first partition costs 6.5 us besides the append, each
-further one 2 us.
+The offsets of one commit are appended as one batch, and the result of the append is the error of each. They are visible
+in the group's `OffsetStore` when the append is done. The first partition costs 6.5 us besides the append, each further
+one 2 us.
 Source: kafka.coordinator.group.GroupMetadataManager (storeOffsets, getOffsets, cleanupGroupMetadata; 3.9); KIP-211.
 """
 
@@ -88,14 +88,14 @@ class OffsetManager:
             return
         now_ms = self._clock.wall_ms()
         expire_ms = NO_TIMESTAMP
-        if retention_ms != NO_RETENTION_MS:  # kept within an int64, where Kafka's sum wraps around
+        if retention_ms != NO_RETENTION_MS:  # limited to an int64; Kafka's sum wraps around
             expire_ms = min(max(now_ms + retention_ms, 0), LONG_MAX)
         commit = _PendingCommit(group.offsets, waiter)
         records = commit.prepare(group_id, offsets, self._config.offset_metadata_max_bytes, now_ms, expire_ms)
         if not records:
             waiter.answer(commit.errors)
             return
-        store.groups[group_id] = group  # a new one comes into being with its first offset
+        store.groups[group_id] = group  # the first offset creates a new group
         store.append(group.partition, records, commit.on_append)
         if not commit.is_done:
             commit.wait()
@@ -103,9 +103,9 @@ class OffsetManager:
     def fetch(
         self, group_id: str, partitions: Sequence[tuple[str, Iterable[int]]] | None
     ) -> tuple[ErrorCode, CommittedOffsets]:
-        """OffsetFetch: the offsets of these partitions by topic, or of all; NO_OFFSET where none is committed.
+        """OffsetFetch: the offsets of `partitions` by topic, or of all (None); NO_OFFSET for a partition without one.
 
-        Without open transactions every offset is stable.
+        Without transactions every offset is stable.
         """
         group, error = self._store.find(group_id, may_be_empty=True)
         if partitions is None:
@@ -121,7 +121,7 @@ class OffsetManager:
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """OffsetDelete: the error of the group, and if there is none, of each partition."""
+        """OffsetDelete: the error of the group, and if that is NONE, of each partition."""
         group, error = self._store.find(group_id)
         if not error:
             error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
@@ -137,7 +137,7 @@ class OffsetManager:
         return ErrorCode.NONE, errors
 
     def expire(self) -> int:
-        """Remove expired offsets, and groups that are left with nothing: returns the number of removed offsets.
+        """Remove expired offsets, and groups left without members and offsets. Returns the number of removed offsets.
 
         The broker calls this every offsets.retention.check.interval.ms.
         """
@@ -160,7 +160,7 @@ class OffsetManager:
 
 
 class _PendingCommit:
-    """One commit on its way through the log. `errors` has one entry per offset."""
+    """One commit until its append is done. `errors` has one entry per offset."""
 
     __slots__ = ("_accepted", "_is_pending", "_store", "_waiter", "errors", "is_done")
 
@@ -175,7 +175,7 @@ class _PendingCommit:
     def prepare(
         self, group_id: str, offsets: Sequence[OffsetToCommit], metadata_length_max: int, now_ms: int, expire_ms: int
     ) -> Records:
-        """The records to append; none if no offset is left."""
+        """The records to append; empty if every offset has an error."""
         order = self._store.next_order()
         records: Records = []
         errors, accepted, pack_index = self.errors, self._accepted, KEY_TAIL.pack
@@ -208,7 +208,7 @@ class _PendingCommit:
         self._waiter.answer(self.errors)
 
     def wait(self) -> None:
-        """The append has returned and is not done: the offsets are pending."""
+        """Marks the offsets as pending: the append has returned before it was done."""
         self._is_pending = True
         self._store.prepare_commit((topic, index) for topic, index, _ in self._accepted)
 

@@ -1,7 +1,7 @@
-"""The topic of the group coordinator on this broker: created when first needed, loaded when led, appended to.
+"""The topic `__consumer_offsets` on this broker: creation at the first use, loading of led partitions, appends.
 
 The coordinator owns exactly the partitions that this broker leads: a partition is loaded when this broker is elected
-its leader (`on_election`), and its groups are dropped when it resigns (`on_resignation`).
+leader (`on_election`), and its groups are dropped when this broker resigns (`on_resignation`).
 Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
 """
 
@@ -41,7 +41,7 @@ class OffsetsTopic:
         self._topic_admin = topic_admin
         self._store: GroupStore | None = None
         self._creating: asyncio.Task[None] | None = None
-        self._is_attached = False  # the store knows the number of the topic's partitions
+        self._is_attached = False  # the store has the topic's partition count
         self._unread: dict[int, Partition] = {}  # Invariant: led here and loading, in the order of their elections
         self._loading: asyncio.Task[None] | None = None
 
@@ -49,7 +49,7 @@ class OffsetsTopic:
     def is_ready(self) -> bool:
         """Whether the store has the topic's partitions, loaded or loading. If not, `await ensure()`.
 
-        It is not enough that the topic exists: a client may have created it.
+        The existence of the topic is not sufficient: a client may have created it.
         """
         if self._creating is not None or self._store is None or not self._is_attached:
             return False
@@ -61,7 +61,7 @@ class OffsetsTopic:
     async def ensure(self) -> None:
         """Create the topic if it does not exist, and load its partitions.
 
-        However many callers there are, it is created and loaded once: members that joined would be lost otherwise.
+        Concurrent callers share one creation and one load: a second load would lose members that have joined.
         """
         if self.is_ready:
             return
@@ -90,7 +90,7 @@ class OffsetsTopic:
         await self._load(topic, [each for index, each in topic.partitions.items() if index not in known])
 
     async def load(self) -> None:
-        """Load every partition that is led here. Its groups are refused as loading meanwhile."""
+        """Load every partition led here. Requests for its groups get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
         topic = self._replicas.by_name.get(GROUP_METADATA_TOPIC)
         if topic is not None and self._store is not None:
             await self._load(topic, list(topic.partitions.values()))
@@ -110,7 +110,7 @@ class OffsetsTopic:
                 await self._make_compact(topic)
 
     def on_election(self, partition: Partition) -> None:
-        """This broker leads the partition from now on: load it, if it is one of this topic."""
+        """This broker was elected leader of `partition`: load it if it belongs to this topic."""
         store = self._store
         if partition.topic != GROUP_METADATA_TOPIC or store is None:
             return
@@ -124,7 +124,7 @@ class OffsetsTopic:
             self._loading = asyncio.ensure_future(self._load_unread())
 
     def on_resignation(self, partition: Partition) -> None:
-        """This broker leads the partition no longer: another does, or the topic is deleted."""
+        """This broker no longer leads `partition`: another one was elected, or the topic was deleted."""
         if partition.topic == GROUP_METADATA_TOPIC and self._store is not None:
             self._unread.pop(partition.index, None)
             self._store.unload(partition.index)
@@ -136,14 +136,15 @@ class OffsetsTopic:
             await asyncio.wait({self._loading})
 
     def _update_partition_count(self) -> None:
-        """A group's partition depends on the number of all partitions of the topic, wherever they are led."""
+        """Sets the count that maps groups to partitions: all partitions of the topic, including those led elsewhere."""
         count = self._replicas.partition_count(GROUP_METADATA_TOPIC)
         if count and self._store is not None:
             self._store.partition_count = count
             self._is_attached = True
 
     async def _load_unread(self) -> None:
-        """About `TURN_BYTES` in each turn of the loop, so that other requests are served meanwhile."""
+        """Loads the unread partitions one after another, `TURN_BYTES` per turn of the loop, so that other requests are
+        served meanwhile."""
         try:
             while self._unread:
                 partition = self._unread.pop(next(iter(self._unread)))
@@ -152,7 +153,8 @@ class OffsetsTopic:
             self._loading = None
 
     async def _load_partition(self, partition: Partition) -> None:
-        """Each step continues with the result of the one before, complete or not: old groups are better than none."""
+        """Loads one partition. After an error the next step continues with an incomplete result: old groups are better
+        than none."""
         assert self._store is not None
         name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
         loader = GroupLoader()
@@ -162,12 +164,12 @@ class OffsetsTopic:
             for _ in loader.finish():
                 await asyncio.sleep(0)
         if self._replicas.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
-            return  # led no longer, or elected again, in which case it is loaded again
+            return  # not led any more, or elected again and then loaded again
         with _errors_logged("loaded", name):
             self._store.load(partition.index, loader)
 
     async def _make_compact(self, topic: Topic) -> None:
-        """A client created the topic without a cleanup.policy, with which retention would delete groups."""
+        """Sets cleanup.policy=compact if a client created the topic without it; retention would delete groups."""
         await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
         logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
@@ -213,7 +215,7 @@ async def _read(partition: Partition, loader: GroupLoader) -> None:
 
 @contextmanager
 def _errors_logged(deed: str, name: str) -> Iterator[None]:
-    """Errors are logged and go no further."""
+    """Logs and swallows errors."""
     try:
         yield
     except KafkaError as error:

@@ -1,8 +1,8 @@
-"""Producer ids, given out one by one from blocks that the cluster metadata reserves.
+"""Producer ids, allocated one by one from blocks that the cluster metadata reserves.
 
-A block is recorded as used before its first id is given out, so no id is given out twice; after a restart the rest of
-the last block is skipped. A block at or below an id that is in a log was given out before: ZooKeeper was restored from
-a backup, or its counter was deleted. The counter is then moved above the highest id that is known here.
+A block is recorded as used before its first id is allocated, so no id is allocated twice; after a restart the rest of
+the last block is skipped. A new block at or below an id in a log was allocated before: ZooKeeper was restored from a
+backup, or its counter was deleted. Then the counter is moved above the highest id known here.
 Source: kafka.coordinator.transaction.ProducerIdManager, KIP-98.
 """
 
@@ -14,11 +14,11 @@ from collections.abc import Awaitable, Callable
 
 logger = logging.getLogger(__name__)
 
-_AHEAD_MAX = 1 << 48  # ids further ahead are ignored: a client may write any id, and is not to use up all of them
+_AHEAD_MAX = 1 << 48  # ids further ahead are ignored: a client may write any id, and must not exhaust all of them
 
 
 class ProducerIdManager:
-    """Gives out ids.
+    """Allocates producer ids.
 
     `reserve` reserves the next block, `skip` moves the counter above an id (None: the counter is never behind), and
     `highest_in_logs` is the highest id in any log, or -1.

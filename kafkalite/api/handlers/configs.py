@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: the settings of topics and of this broker.
 
-A topic's settings are replaced as a whole in the metadata and hold at once. A broker's are those that Kafka calls
-dynamic: mostly the defaults of topics.
+A topic's settings are replaced as a whole in the metadata and take effect at once. Of a broker's settings only those
+that Kafka calls dynamic can be changed: mostly the defaults of topics.
 Source: kafka.server.ConfigHelper, kafka.server.ZkAdminManager, KIP-226, KIP-339.
 """
 
@@ -48,15 +48,15 @@ Settings = Mapping[str, str]
 
 
 def topic_config_entries(services: Services, overrides: Settings) -> list[ConfigEntry]:
-    """Every setting of a topic that has these of its own."""
+    """All settings of a topic with these `overrides`."""
     return TopicConfig.describe(overrides, services.config)
 
 
 def describe_configs(
     services: Services, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    # Clients file the answers by resource: one that is asked for twice is answered once. Answered each time, five bytes
-    # of a request would become a hundred kilobytes.
+    # A resource that is named twice is answered once, since clients keep the answers by resource. Otherwise five bytes
+    # of a request would become a hundred kilobytes of response.
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     return DescribeConfigsResponse(results=[_describe(services, each, request) for each in resources.values()])
 
@@ -72,7 +72,7 @@ def _describe(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
         return result
-    wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null and none: all
+    wanted = set(resource.configuration_keys) if resource.configuration_keys else None  # null or empty: all
     result.configs = [
         DescribeConfigsResourceResult(
             name=entry.name,
@@ -108,12 +108,12 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
     entries = services.config.describe()
     if resource.resource_name == ALL_BROKERS:
         return _changed_for_all(entries)
-    number = str(services.brokers.broker_id)  # which was made up at the first start if none was configured
+    number = str(services.brokers.broker_id)  # generated at the first start if none is configured
     return [entry._replace(value=number) if entry.name in _NUMBERS else entry for entry in entries]
 
 
 def _changed_for_all(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
-    """The settings that were changed for all brokers, also where this one has its own."""
+    """The dynamic settings of all brokers (cluster-wide defaults), also if this broker overrides them."""
     changed = []
     for entry in entries:
         own = tuple(one for one in entry.synonyms if one.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
@@ -160,7 +160,7 @@ async def incremental_alter_configs(
 
 
 def _apply(services: Services, kind: int, entry: IncrementalAlterableConfig, settings: dict[str, str]) -> None:
-    """Carry out one operation of an incremental change on `settings`."""
+    """Apply one operation of an incremental change to `settings`."""
     name, operation, value = entry.name, entry.config_operation, entry.value or ""
     if operation == SET:
         settings[name] = value
@@ -202,7 +202,7 @@ async def _alter_all(
     change: Callable[[_Resource, Settings], dict[str, str]],
     validate_only: bool,
 ) -> list[Fault]:
-    """Change each resource by itself; (type, name, code, message) of each."""
+    """Change each resource independently of the others; returns (type, name, code, message) of each."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     faults: list[Fault] = []
     for resource in resources:
@@ -259,8 +259,8 @@ def _check_topic_name(name: str) -> None:
 
 
 def _check_is_a_broker(services: Services, name: str) -> None:
-    """Settings of other brokers may be changed by any of them, also while those are away; Kafka has its clients ask
-    each broker for itself."""
+    """Any broker accepts changes of another broker's settings, even while the other one is down. Kafka's clients must
+    send them to the broker itself."""
     if not (services.metadata.is_shared and name.isascii() and name.isdigit() and len(name) < _DIGITS_MAX):
         _check_is_this_broker(services, name)
 

@@ -1,9 +1,9 @@
-"""Fetch: regions of segment files for the partitions that a client reads, now or when enough has come.
+"""Fetch: regions of segment files for the requested partitions, at once or when `min_bytes` have arrived.
 
-A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise it leaves a
-`DelayedOperation` at its partitions and is read again when enough came or the time is up. Only its connection waits.
-Readers from before 0.11 get the stored batches in a format that they know (`down_conversion`), which takes a task.
-From version 13 on topics are named by id, so that a topic is not taken for another one that had its name (KIP-516).
+A fetch is answered at once if it has found `min_bytes`, met an error, or may not wait. Otherwise a `DelayedOperation`
+waits on its partitions, and they are read again when enough has arrived or the time is up. Only its connection waits.
+Clients from before 0.11 get the stored batches in an older format (`down_conversion`), which takes a task.
+From version 13 on topics are named by id, so that a topic is not mistaken for an earlier one of its name (KIP-516).
 Source: kafka.server.KafkaApis.handleFetchRequest, kafka.server.DelayedFetch, KIP-74, KIP-227, KIP-516, KIP-951.
 """
 
@@ -56,7 +56,7 @@ def fetch(
     reader = _Reader(
         services, request, fetch_context, context.api_version, partial(services.brokers.find, context.connection)
     )
-    min_bytes = min(request.min_bytes, reader.max_bytes)  # more than an answer may hold will never come
+    min_bytes = min(request.min_bytes, reader.max_bytes)  # a response never holds more
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
     if context.api_version < FIRST_VERSION_OF_BATCHES:
         return asyncio.ensure_future(_fetch_of_old(services, request, reader, min_bytes if waits else 0))
@@ -75,7 +75,7 @@ def answer_now(
     wanted: WantedPartition,
     find: Callable[[int], BrokerEndpoint | None],
 ) -> FetchResponse:
-    """The answer to a fetch of one partition, without a session, however few records there are."""
+    """The immediate answer to a fetch of one partition, without a session and without regard to min_bytes."""
     context = FetchContext({wanted.key: wanted}, version >= FIRST_VERSION_BY_ID, None, incremental=False)
     reader = _Reader(services, request, context, version, find)
     return reader.response(reader.read()[0])
@@ -84,7 +84,7 @@ def answer_now(
 def _wait(
     services: Services, request: FetchRequest, reader: _Reader, partitions: list[Partition], missing_bytes: int
 ) -> DeferredResponse:
-    """The answer that is given when `missing_bytes` have come, or after max_wait_ms."""
+    """The answer, deferred until `missing_bytes` have arrived or max_wait_ms have passed."""
 
     def answer() -> None:
         if not reply.settled:
@@ -108,7 +108,7 @@ def _wait(
 
 
 async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Reader, min_bytes: int) -> FetchResponse:
-    """`fetch` for versions whose records are converted, which takes time."""
+    """`fetch` for versions whose records are down-converted, in a task."""
     woken: asyncio.Future[None] = services.runtime.loop.create_future()
 
     def wake() -> None:
@@ -119,10 +119,10 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
     timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     try:
         for partition in reader.partitions():
-            operation.wait_on(partition)  # from here on: what comes while others are converted is not missed
+            operation.wait_on(partition)  # before converting, so that appends meanwhile are not missed
         found, size_bytes, urgent = await reader.read_converted()
         if not urgent and size_bytes < min_bytes:
-            operation.arrived(size_bytes)  # some may be counted twice: rather a small answer than one that is late
+            operation.arrived(size_bytes)  # some bytes may count twice: better a small answer than a late one
             await woken
             found, _, _ = await reader.read_converted()
     finally:
@@ -132,7 +132,7 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
 
 
 class _Reader:
-    """Reads what one request wants, as often as need be."""
+    """Reads the partitions of one request, possibly several times."""
 
     __slots__ = ("_by_id", "_context", "_find", "_is_old", "_isolation", "_services", "_version", "max_bytes")
 
@@ -160,18 +160,18 @@ class _Reader:
         for wanted in self._context.partitions.values():
             if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
                 wanted.topic = topic.name
-                wanted.topic_id = topic.topic_id  # the very same, so that `is` tells whether it still is that topic
+                wanted.topic_id = topic.topic_id  # the same object, so that `is` suffices to compare ids
 
     def partitions(self) -> list[Partition]:
-        """The wanted partitions that exist."""
+        """The requested partitions that this broker leads."""
         find = self._services.topics.partition
         found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
         return [partition for partition in found if partition is not None]
 
     def exhausted(self) -> list[Partition] | None:
-        """The wanted partitions if there is plainly nothing to say of any: each is read to its end already.
+        """The requested partitions if each fetch offset is the high watermark, so that a read would return nothing.
 
-        That is what a consumer that keeps up asks nearly always, and then nothing has to be made of it. None: look.
+        This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
         by_name = self._services.topics.by_name
         partitions = []
@@ -192,9 +192,9 @@ class _Reader:
         return partitions
 
     def read(self) -> tuple[_Found, int, bool]:
-        """The data of now, its bytes, and whether it must be answered at once (an error, a divergence)."""
+        """The current data, its bytes, and whether it must be answered at once (an error, a diverging epoch)."""
         budget = self.max_bytes
-        min_one = True  # KIP-74: the first batch of the first partition that has any goes out whatever its size
+        min_one = True  # KIP-74: the first batch of the first non-empty partition is sent regardless of its size
         size_bytes = 0
         urgent = False
         found: _Found = []
@@ -221,7 +221,7 @@ class _Reader:
         for wanted in self._context.partitions.values():
             budget = self.max_bytes - size_bytes
             min_one = not size_bytes
-            if self._version < FIRST_VERSION_WITH_MIN_ONE:  # before, what is too large comes in part
+            if self._version < FIRST_VERSION_WITH_MIN_ONE:  # earlier versions send part of a batch that is too large
                 min_one = wanted.max_bytes > 0 and budget > 0
             partition, data = self._look(wanted, budget, min_one)
             if partition is not None and type(data.records) is FileRegion:
@@ -236,7 +236,7 @@ class _Reader:
         return found, size_bytes, urgent
 
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
-        """One partition and its data, in at most `budget` bytes; None where there is no such partition."""
+        """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
         topic = self._services.topics.by_name.get(wanted.topic)
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if topic is None or partition is None:
@@ -257,7 +257,7 @@ class _Reader:
     def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
         told = code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
-            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client look again, as it should
+            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
         data = _failure(wanted.index, told)
         if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
             leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
@@ -324,7 +324,7 @@ class _Reader:
 
 
 def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
-    """Why clients of a version that does not know zstd get nothing of a topic, if so."""
+    """The error for a client of a version before zstd, if the topic cannot be sent to it."""
     if config.compression_type == "zstd":
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     if version < FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:

@@ -1,7 +1,7 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a partition begins, ends, and stood at a time or an epoch.
+"""ListOffsets and OffsetForLeaderEpoch: start and end offset of a partition, and offsets by timestamp or leader epoch.
 
-Where it stood at a time has to be read from its files, which may be a whole segment, or wait for a disk (463 MiB took
-half a second of the loop): that is done by a thread, and only this connection waits.
+A look-up by timestamp reads files, possibly a whole segment, and may wait for the disk (463 MiB took half a second of
+the loop). So a thread reads, and only this connection waits.
 Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734,
 KIP-405, KIP-1005.
 """
@@ -36,8 +36,8 @@ from kafkalite.replication.partition import Partition
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4  # on this broker's own disk (KIP-405): there is no other place
-LATEST_TIERED_TIMESTAMP = -5  # the last on remote storage (KIP-1005): none
+EARLIEST_LOCAL_TIMESTAMP = -4  # on the broker's own disk (KIP-405); without remote storage as EARLIEST
+LATEST_TIERED_TIMESTAMP = -5  # the last offset on remote storage (KIP-1005): none here
 _UNDERSTOOD_SINCE = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
@@ -48,10 +48,10 @@ _UNDERSTOOD_SINCE = {
 _NOT_YET = 1 << 15
 READ_COMMITTED = 1
 UNKNOWN = -1
-_FILES_AT_A_TIME = 16  # of one request: each is held open while it is looked through
+_FILES_AT_A_TIME = 16  # read by one request: each is open during its look-up
 
 _Sought = tuple[ListOffsetsPartitionResponse, TimeLookup]
-"""An answer, and what it waits for."""
+"""An answer, and the look-up that completes it."""
 
 
 def list_offsets(
@@ -83,12 +83,12 @@ def list_offsets(
 async def _when_found(
     services: Services, response: ListOffsetsResponse, sought: Sequence[_Sought]
 ) -> ListOffsetsResponse:
-    """`response`, when all that is sought has been filled in."""
+    """Completes the look-ups `sought`, then returns `response`."""
     waiting = deque(sought)
     at_work: list[_Sought] = []
     try:
         while waiting or at_work:
-            # those that have to look through another segment go first
+            # look-ups that need another segment come before waiting ones
             at_work = [one for one in at_work if _has_to_read(*one)]
             while waiting and len(at_work) < _FILES_AT_A_TIME:
                 one = waiting.popleft()
@@ -96,13 +96,13 @@ async def _when_found(
             if at_work:
                 await services.runtime.loop.run_in_executor(services.runtime.readers, partial(_read, at_work))
     finally:
-        for _, lookup in at_work:  # should the client have left
+        for _, lookup in at_work:  # if the client has left
             lookup.give_up()
     return response
 
 
 def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup) -> bool:
-    """Whether there is more to read for an answer; it is complete if not."""
+    """Whether the look-up must read another segment. If not, completes `answer`."""
     try:
         if lookup.begin():
             return True
@@ -116,7 +116,7 @@ def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup) -> bo
 
 
 def _read(sought: Sequence[_Sought]) -> None:
-    """Done by a thread."""
+    """One step of each look-up, in a thread."""
     for _, lookup in sought:
         lookup.read()
 
@@ -124,7 +124,7 @@ def _read(sought: Sequence[_Sought]) -> None:
 def _find(
     partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int, sought: list[_Sought]
 ) -> ListOffsetsPartitionResponse:
-    """The answer for one partition; what has to be read for it is noted in `sought`. Raises KafkaError."""
+    """The answer for one partition. If it needs a look-up, appends it to `sought`. Raises KafkaError."""
     index, timestamp = wanted.partition_index, wanted.timestamp
     if timestamp < 0 and version < _UNDERSTOOD_SINCE.get(timestamp, _NOT_YET):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -135,7 +135,7 @@ def _find(
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epochs.epoch_at(log.start_offset)
-        if epoch == UNKNOWN:  # nothing was written yet: the leader's own
+        if epoch == UNKNOWN:  # an empty log: the leader's own epoch
             epoch = partition.leader_epoch
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
@@ -147,9 +147,10 @@ def _find(
 
 
 def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: int) -> ListOffsetsPartitionResponse:
-    """Version 0, which librdkafka up to 1.6 asks for the beginning and the end: where segments begin that were last
-    written by then, and the end if then is not before now; the largest first, and no more than are wanted.
+    """Version 0, which librdkafka up to 1.6 uses for the earliest and the latest offset.
 
+    For a timestamp: the base offsets of the segments up to the last one with an mtime at or before it, and the end
+    offset if the timestamp is not before now. Largest first, at most `max_num_offsets`.
     Source: kafka.log.UnifiedLog.legacyFetchOffsetsBefore.
     """
     log, timestamp = partition.log, wanted.timestamp
@@ -174,7 +175,7 @@ def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: 
 
 
 def _check_epoch(partition: Partition, known_by_client: int) -> None:
-    """Here only -1 means that the client does not know; fetches take every negative epoch for that."""
+    """Here only -1 means that the client does not know the epoch; in a fetch, every negative epoch does."""
     if known_by_client < UNKNOWN:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     partition.check_epoch(known_by_client)

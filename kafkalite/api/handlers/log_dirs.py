@@ -1,9 +1,9 @@
-"""DescribeLogDirs: how large each log is, and how full the volume below them.
+"""DescribeLogDirs: the size of each log, and the total and usable bytes of the volume of each log directory.
 
-The logs know their sizes, so that no directory is walked; the volume is asked once for each request and directory. No
-log ever moves to another directory, so nothing is a future one. A directory whose disk has failed is told as such. Who
-asks for exact numbers of records, as `kafkalite topic describe` does, gets them beside the sizes; who asks what is seen
-of compaction, as `kafkalite cleaner status` does, gets that.
+The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. Logs never move
+to another directory, so no replica is a future one. A directory whose disk has failed gets KAFKA_STORAGE_ERROR. On
+request the answer has the exact record counts (`kafkalite topic describe`) and the state of compaction
+(`kafkalite cleaner status`).
 Source: kafka.server.ReplicaManager.describeLogDirs, KafkaApis.handleDescribeLogDirsRequest; KIP-113, KIP-827.
 """
 
@@ -48,7 +48,7 @@ NO_REPLICA = -1
 def describe_log_dirs(
     services: Services, request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Null topics mean all of them; what is not here is left out."""
+    """Null topics mean all topics. Partitions without a log on this broker are left out."""
     keys = None
     if request.topics is not None:
         keys = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
@@ -66,7 +66,7 @@ def describe_log_dirs(
 def _add_cleaning(
     cleaner: LogCleaner, results: Iterable[DescribeLogDirsResult], keys: Iterable[TopicPartition] | None
 ) -> None:
-    """To those partitions that are compacted."""
+    """Add the state of compaction to the partitions that are compacted."""
     found = {(one.topic, one.partition): one for one in cleaner.rows(keys)}
     for result in results:
         for topic in result.topics:
@@ -78,7 +78,7 @@ def _add_cleaning(
 def _describe(
     services: Services, directory: LogDirectory, keys: Iterable[TopicPartition] | None, count_records: int
 ) -> DescribeLogDirsResult:
-    """One directory with its logs, or with those that are among `keys`; with an error if its disk has failed."""
+    """One directory with all its logs, or only the logs in `keys`; an error if its disk has failed."""
     result = DescribeLogDirsResult(log_dir=directory.path)
     try:
         if directory.failure is not None:
@@ -107,7 +107,7 @@ def _describe(
 
 
 def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
-    """The record counts that are known; the missing ones are being counted."""
+    """The known record counts; starts counting the unknown ones."""
     partition = services.topics.partition(log.topic, log.partition)
     counts = log.counts()
     missing = COUNTING if counts.is_counting else UNCOUNTABLE
@@ -136,6 +136,6 @@ def _known(count: int | None, missing: int) -> int:
 
 
 def _offset_lag(services: Services, log: PartitionLog) -> int:
-    """How many records are committed but not in this log yet; the leader's never lacks any."""
+    """The number of committed records that are not in this log yet; 0 for the leader's log."""
     partition = services.topics.partition(log.topic, log.partition)
     return NO_REPLICA if partition is None else max(partition.high_watermark - log.end_offset, 0)

@@ -1,8 +1,8 @@
-"""Metadata and DescribeCluster: which brokers there are, which topics, and who leads what.
+"""Metadata and DescribeCluster: the brokers, the topics, and the leader of each partition.
 
-A topic that a client names and that does not exist is made on the way, if client and broker both allow it, and is
-ready when the answer leaves: the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516);
-10 and 11 have the field already, and no broker ever took it. A request with any id in it is about ids alone.
+A named topic that does not exist is created if client and broker both allow it. The answer is sent when the topic is
+ready, so the client need not ask twice. From version 12 on topics may be asked for by id (KIP-516); 10 and 11 have the
+field already, but no broker ever accepted it. In a request with any topic id, names are ignored.
 Source: kafka.server.KafkaApis.handleTopicMetadataRequest, kafka.server.AutoTopicCreationManager.
 """
 
@@ -39,7 +39,7 @@ FIRST_VERSION_THAT_MAY_FORBID_CREATION = 4
 FIRST_VERSION_BY_ID = 12
 FIRST_VERSION_WITH_LISTENER_NOT_FOUND = 6
 BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS = 1, 2  # KIP-919
-_CREATED_AT_ONCE_MAX = 1_000  # topics that one request may bring into being
+_CREATED_AT_ONCE_MAX = 1_000  # topics created by one request
 
 
 def metadata(
@@ -65,7 +65,7 @@ def metadata(
 def _by_id(
     services: Services, request: MetadataRequest, topics: list[MetadataRequestTopic], context: RequestContext
 ) -> MetadataResponse:
-    """The answer for the ids in a request; names beside them are ignored, as in Kafka."""
+    """The answer to a request with topic ids; names in it are ignored, as in Kafka."""
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
@@ -94,7 +94,7 @@ async def _create_and_answer(
             elif name not in INTERNAL_TOPICS:
                 await services.topic_admin.ensure(name, services.config.num_partitions, {})
         except KafkaError as error:
-            # what cannot be made now may be there later, and every client asks again for that
+            # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE
             cannot_now = error.code is ErrorCode.REQUEST_TIMED_OUT
             faults[name] = ErrorCode.LEADER_NOT_AVAILABLE if cannot_now else error.code
             if error.code is not ErrorCode.INVALID_TOPIC_EXCEPTION:
@@ -149,7 +149,8 @@ def _answer(
 
 
 def _missing_at(services: Services, broker_id: int) -> int:
-    """Since when another broker that asks is no member any more; -1 if it is one, or this one knows nothing itself."""
+    """The transaction id as of which broker `broker_id`, the requester, is not registered; -1 if it is registered, or
+    if this broker is not registered itself."""
     members = services.metadata.brokers
     if broker_id < 0 or broker_id in members or services.brokers.broker_id not in members:
         return -1
@@ -161,11 +162,11 @@ def _topic_operations(request: MetadataRequest) -> int:
 
 
 class _Describer:
-    """Describes topics to one client: partitions that are led here as they are, the rest from the metadata."""
+    """Describes topics to one client: partitions led here by their own state, the others by the metadata."""
 
     def __init__(self, services: Services, context: RequestContext, brokers: Iterable[BrokerEndpoint]) -> None:
         self._me = services.brokers.broker_id
-        self._reachable = {broker.broker_id for broker in brokers}  # by this client
+        self._reachable = {broker.broker_id for broker in brokers}  # brokers with an endpoint on the client's listener
         self._is_shared = services.metadata.is_shared
         self._alive = services.metadata.brokers if self._is_shared else self._reachable
         self._version = context.api_version
@@ -183,7 +184,7 @@ class _Describer:
     def _partition(self, index: int, state: PartitionRecord, led: Partition | None) -> MetadataResponsePartition:
         me, alive = self._me, self._alive
         leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
-        if not self._is_shared:  # whatever number this broker had when the topic was made
+        if not self._is_shared:  # the broker id may have changed since the topic was created
             replicas = isr = (me,)
         offline = [replica for replica in replicas if replica not in alive]
         if led is not None:
@@ -191,7 +192,7 @@ class _Describer:
             if led.is_offline:
                 leader = NO_LEADER
                 offline = [replica for replica in replicas if replica not in alive or replica == me]
-        elif leader == me:  # not yet, or no longer
+        elif leader == me:  # not open yet, or resigned
             leader = NO_LEADER
         code = ErrorCode.NONE
         if leader not in self._reachable:
@@ -200,7 +201,7 @@ class _Describer:
                 code = ErrorCode.LISTENER_NOT_FOUND
             leader = NO_LEADER
         if not self._version and not self._reachable.issuperset(replicas):
-            # clients of old look every replica up among the brokers
+            # clients of version 0 look up every replica in the list of brokers
             replicas = tuple(replica for replica in replicas if replica in self._reachable)
             isr = tuple(replica for replica in isr if replica in self._reachable)
             if code is ErrorCode.NONE:

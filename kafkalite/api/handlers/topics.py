@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Each topic of a request succeeds or fails by itself.
+"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Each topic of a request succeeds or fails independently.
 
 Source: kafka.server.ZkAdminManager, kafka.server.KafkaApis.handleDeleteRecordsRequest.
 """
@@ -40,7 +40,7 @@ from kafkalite.protocol.messages.topics import (
 DEFAULT = -1
 FIRST_VERSION_WITH_DELETION_DISABLED = 3
 _CHANGES_AT_ONCE = 100
-_TIMEOUT_MS_MIN = 1_000  # in less time nothing is begun
+_TIMEOUT_MS_MIN = 1_000  # a shorter timeout would end before the controller could act
 _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
 
@@ -72,8 +72,8 @@ async def create_topics(
 
 
 async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
-    """The result of `work`. In a cluster others have a part in it: when they take longer than the client wants to wait,
-    KafkaError(REQUEST_TIMED_OUT), and what was begun may come to its end all the same."""
+    """The result of `work`. In a cluster `work` waits for the controller and other brokers. If that takes longer than
+    the client's timeout, raises KafkaError(REQUEST_TIMED_OUT); the change may still complete later."""
     if not services.metadata.is_shared:
         return await work
     task = asyncio.ensure_future(work)
@@ -99,7 +99,8 @@ async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any
 async def _each(
     services: Services, do: Callable[[_Wanted], Awaitable[_Done]], all_of: Sequence[_Wanted]
 ) -> list[_Done]:
-    """The results of `do` for each. In a cluster the controller has to see each change; several wait together."""
+    """The results of `do` for each element. In a cluster each change waits for the controller, so several run
+    concurrently."""
     if not services.metadata.is_shared:
         return [await do(one) for one in all_of]
     done: list[_Done] = []
@@ -201,7 +202,7 @@ async def delete_topics(
         return DeleteTopicsResponse(responses=[_not_deleted(state.name, state.topic_id, code) for state in states])
     names: Counter[str] = Counter()
     ids: Counter[UUID] = Counter()
-    results: list[DeletableTopicResult | str | UUID] = []  # what is to be said, or deleted
+    results: list[DeletableTopicResult | str | UUID] = []  # a finished result, or the name or id of a topic to delete
     for state in states:
         if state.name is not None and state.topic_id == ZERO_UUID:
             names[state.name] += 1
@@ -276,7 +277,7 @@ async def create_partitions(
 
 
 def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
-    """The replicas of each new partition; None if they are to be chosen."""
+    """The requested replicas of each new partition; None if the broker is to assign them."""
     if wanted.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
     if wanted.assignments is None:
@@ -296,8 +297,9 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
 async def delete_records(
     services: Services, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
-    """Answered when the new start is written down: what was deleted does not come back after a kill. A disk that takes
-    no checkpoint is logged, and then a kill before the next one may bring some of it back, as in Kafka."""
+    """Answers when the new start offsets are in the checkpoint file, so that deleted records do not come back after a
+    kill. If the checkpoint cannot be written, that is logged, and a kill before the next checkpoint may bring some of
+    them back, as in Kafka."""
     topics = []
     raised = []
     for topic in request.topics:
@@ -309,7 +311,7 @@ async def delete_records(
                 partition = services.topics.require(topic.name, wanted.partition_index)
                 before = partition.log.start_offset
                 low = partition.delete_records_before(wanted.offset)
-                if low > before:  # that took some renames and a small file: others get their turn
+                if low > before:  # it took some renames and a small file: let other requests run
                     raised.append((topic.name, wanted.partition_index))
                     await asyncio.sleep(0)
                 answers.append(DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low))

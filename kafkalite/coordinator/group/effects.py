@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GroupTimer(Enum):
-    """The timers of a group, by the events that they wait for."""
+    """The kinds of timers of a group."""
 
     JOIN = "all members have joined"
     SYNC = "all members have asked for their assignments"
@@ -43,20 +43,20 @@ class CancelTimer(NamedTuple):
 
 
 class AssignmentStored(NamedTuple):
-    """The leader's assignment is on disk: the members may have it."""
+    """The leader's assignment is on disk and may be sent to the members."""
 
     generation_id: int
     assignments: Mapping[str, bytes]
 
 
 class EmptyGroupStored(NamedTuple):
-    """The record of the group without members is on disk."""
+    """The record of a group without members is on disk."""
 
     generation_id: int
 
 
 class ReplacementStored(NamedTuple):
-    """A static member's new id is on disk. `before` is the member as it was, in case the append fails."""
+    """A static member's new id is on disk. `before` is a copy of the member to restore if the append fails."""
 
     generation_id: int
     before: Member
@@ -76,7 +76,7 @@ Effect = AnswerJoin | AnswerSync | SetTimer | CancelTimer | Append
 
 
 class Effects:
-    """The effects of one decision in the making. `take` hands them over."""
+    """Collects the effects of one decision; `take` returns and removes them."""
 
     __slots__ = ("_effects",)
 

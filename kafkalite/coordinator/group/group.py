@@ -1,10 +1,10 @@
-"""One group: the classic rebalance protocol as decisions.
+"""One group: decisions of the classic rebalance protocol.
 
 Each method takes an event and the time, changes the group, and returns the effects. Nothing here waits, writes or reads
-a clock. This module has the requests and events; `Rebalance` has the state and the way from generation to generation.
+a clock. This module handles requests and events; `Rebalance` has the state and the transitions between generations.
 
-Deadlines are of the monotonic clock, as is `now_ms`; the wall clock only dates the group's state. Setting the wall
-clock neither expels a member nor keeps a dead one.
+Deadlines and `now_ms` are times of the monotonic clock; the wall clock only dates the group's state. So a change of the
+wall clock neither expels a member nor keeps a dead one.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata} (3.9); KIP-62, 345, 394, 814.
 """
 
@@ -50,7 +50,7 @@ MEMBER_ID_PREFIX_LENGTH_MAX = 8_000  # so that a member id fits a string of 3276
 
 
 class GroupSettings(NamedTuple):
-    """The broker's configuration, as far as it concerns a group."""
+    """The broker's settings for groups."""
 
     initial_rebalance_delay_ms: int
     max_size: int
@@ -74,7 +74,7 @@ class Group:
     def from_record(
         cls, group_id: str, partition: int, value: GroupMetadataValue, settings: GroupSettings, wall_ms: int
     ) -> Group:
-        """The group as it was stored: stable with members, empty without. `on_loaded` starts its sessions."""
+        """The group from its record: STABLE with members, EMPTY without. `on_loaded` starts the sessions."""
         group = cls(group_id, partition, settings, wall_ms)
         group._rebalance.restore(value)
         return group
@@ -138,7 +138,7 @@ class Group:
             self._effects.add(AnswerSync(waiter, rebalance.sync_result(member)))
             rebalance.renew_session(member, now_ms)
             return self._effects.take()
-        rebalance.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))  # to its previous SyncGroup
+        rebalance.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))  # answers its previous SyncGroup
         member.sync_waiter = waiter
         if member_id == self.members.leader_id:
             complete = {each.member_id: request.assignments.get(each.member_id, b"") for each in self.members}
@@ -156,7 +156,7 @@ class Group:
             if error:
                 return error, ()
             member = self.members.by_id[member_id]
-        # SessionDeadlines.renew in line, without a call: a group does little else all day
+        # SessionDeadlines.renew inlined, which saves a call: most requests of a group are heartbeats
         member.session_deadline_ms = deadline_ms = now_ms + member.session_timeout_ms
         if deadline_ms < rebalance.sessions.timer_ms:
             return rebalance.heartbeat_result[0], rebalance.sessions.watch(deadline_ms)
@@ -179,7 +179,7 @@ class Group:
             codes.append(error)
         return codes, self._effects.take()
 
-    # --- questions about offsets
+    # --- checks for offsets
 
     def validate_offset_commit(
         self, member_id: str, instance_id: str | None, generation_id: int, now_ms: int
@@ -196,17 +196,18 @@ class Group:
         return ErrorCode.NONE, rebalance.sessions.renew(self.members.by_id[member_id], now_ms)
 
     def validate_offset_delete(self) -> ErrorCode:
-        """OffsetDelete: if the group has members they must be consumers, whose subscriptions are known."""
+        """OffsetDelete: allowed for a group without members, or of consumers, since their subscriptions are known."""
         is_allowed = self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return ErrorCode.NONE if is_allowed else ErrorCode.NON_EMPTY_GROUP
 
     def is_subscribed_to_topic(self, topic: str) -> bool:
-        """Whether members read the topic, or may. Subscriptions of a rebalance in progress do not count yet."""
+        """Whether members read the topic, or may read it because their subscriptions are unknown. Subscriptions of a
+        rebalance in progress do not count yet."""
         subscription = self._rebalance.subscription
         return self.state is not EMPTY and (subscription is None or topic in subscription)
 
     def offset_expiration_condition(self) -> ExpirationCondition | None:
-        """The condition under which the group's offsets expire; None while they do not."""
+        """The condition for the expiration of the group's offsets; None while they do not expire."""
         rebalance = self._rebalance
         if rebalance.protocol_type is None:
             return ExpirationCondition(None)
@@ -233,7 +234,7 @@ class Group:
     def on_append(
         self, then: AssignmentStored | EmptyGroupStored | ReplacementStored, error: ErrorCode, now: Moment
     ) -> list[Effect]:
-        """An append is done, with `error` as the clients get it. The group may have changed meanwhile."""
+        """An append is done; `error` is the error for clients. The group may have changed meanwhile."""
         is_current = self.generation_id == then.generation_id
         if isinstance(then, EmptyGroupStored):
             if error:
@@ -254,7 +255,7 @@ class Group:
         return self._effects.take()
 
     def close(self, error: ErrorCode) -> list[Effect]:
-        """The group is deleted, or another broker leads it from now on: every waiting request is answered `error`."""
+        """The group is deleted, or another broker leads its partition: answers every waiting request with `error`."""
         for member in self.members:
             self._rebalance.answer_join(member, JoinResult(error, member.member_id))
             self._rebalance.answer_sync(member, SyncResult(error))
@@ -303,7 +304,7 @@ class Group:
     def _rejoin(self, member: Member, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> None:
         unchanged = member.protocols == request.protocols
         leads = member.member_id == self.members.leader_id
-        # a follower that asks again has lost the answer; a stable group's leader that does wants a new assignment
+        # a follower that joins again has lost the answer; the leader of a stable group asks for a new assignment so
         if unchanged and (self.state is COMPLETING or (self.state is STABLE and not leads)):
             self._effects.add(AnswerJoin(waiter, self._rebalance.join_result(member)))
             return
@@ -312,17 +313,17 @@ class Group:
         self._rebalance.maybe_prepare(now, f"{member.member_id} joins again")
 
     def _await_join(self, member: Member, waiter: JoinWaiter) -> None:
-        # a second JoinGroup of the member takes the place of its first, which Kafka would never answer
+        # a second JoinGroup of the member replaces the first one, which Kafka would never answer
         self._rebalance.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self._rebalance.barrier.waiters[member.member_id] = waiter
 
     def _refuse_join(self, waiter: JoinWaiter, member_id: str, error: ErrorCode) -> None:
         self._effects.add(AnswerJoin(waiter, JoinResult(error, member_id)))
 
-    # --- static members that come back
+    # --- returning static members
 
     def _replace(self, member: Member, member_id: str, request: JoinRequest, waiter: JoinWaiter, now: Moment) -> None:
-        """A static member came back: it gets a new id, and requests that wait under the old id are fenced."""
+        """A static member returned: it gets a new id, and requests waiting under the old id are fenced."""
         rebalance = self._rebalance
         before, leader_id = copy(member), self.members.leader_id or ""
         rebalance.answer_join(member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, before.member_id))
@@ -358,7 +359,7 @@ class Group:
         elif then.supports_skipping_assignment:
             leads = member.member_id == self.members.leader_id
             rebalance.answer_join(member, result._replace(skip_assignment=leads))
-        else:  # with the old leader's id an old client does not take itself for the leader, and assigns nothing
+        else:  # given the old leader's id, an old client does not act as leader and sends no assignment
             rebalance.answer_join(member, result._replace(leader_id=then.leader_id, members=()))
 
     # --- leaving
@@ -370,7 +371,7 @@ class Group:
             if member is None:
                 self._remove_pending(member_id, now)
             elif not member.is_new and (member.sync_waiter is not None or member_id in rebalance.barrier.waiters):
-                member.session_deadline_ms = NEVER_MS  # it waits for the group; the answer begins a new session
+                member.session_deadline_ms = NEVER_MS  # it waits for a response, which starts a new session
             else:
                 self._remove(member, now, "showed no sign of life in time")
         self._effects.add(*rebalance.sessions.watch_earliest(self.members))
@@ -382,7 +383,7 @@ class Group:
     def _remove(self, member: Member, now: Moment, reason: str) -> None:
         rebalance = self._rebalance
         logger.info("group %s loses %s: it %s", self.group_id, member.member_id, reason)
-        rebalance.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))  # without an id: it joins as new
+        rebalance.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, ""))  # no id: it joins as a new member
         rebalance.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         rebalance.forget(member.member_id)
         if rebalance.state is PREPARING:

@@ -39,7 +39,7 @@ ENTERED_FROM: Mapping[GroupState, frozenset[GroupState]] = {
     DEAD: frozenset({EMPTY, PREPARING, COMPLETING, STABLE}),
 }
 
-# The errors for requests of a member of the current generation. A request of anybody else is refused before with
+# The errors for requests of members of the current generation. Any other request has been refused before with
 # UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or FENCED_INSTANCE_ID.
 HEARTBEAT_ERROR: Mapping[GroupState, ErrorCode] = {
     EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
@@ -63,7 +63,7 @@ SYNC_ERROR: Mapping[GroupState, ErrorCode] = {
     DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
-# The error of a failed append, translated as Kafka does for the client that waits for it. Others stay as they are.
+# Translates the error of a failed append for the waiting client, as Kafka does. Other errors are unchanged.
 _NO_PARTITION = dict.fromkeys(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

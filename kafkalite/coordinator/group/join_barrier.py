@@ -1,8 +1,8 @@
-"""The join phase of a rebalance: which members have joined, and how long the group waits for the others.
+"""The join phase of a rebalance: the members that have joined, and the time that the group waits for the others.
 
-A rebalance of an empty group waits for group.initial.rebalance.delay.ms, and again for that long as often as a member
-was added meanwhile, until the rebalance timeout is used up. Every other rebalance waits until all members have joined
-and all pending member ids are used, for the rebalance timeout at most.
+A rebalance of an empty group waits for group.initial.rebalance.delay.ms. If a member was added meanwhile, it waits for
+another such delay, up to the rebalance timeout in total. Any other rebalance waits until all members have joined and
+all pending member ids are used, but no longer than the rebalance timeout.
 Source: kafka.coordinator.group.{DelayedJoin, InitialDelayedJoin} (3.9); KIP-134.
 """
 
@@ -19,13 +19,13 @@ class JoinBarrier:
 
     def __init__(self, initial_delay_ms: int) -> None:
         self.waiters: dict[str, JoinWaiter] = {}  # Invariant: the keys are ids of members
-        self.new_member_added = False  # during the initial delay: one more delay follows
+        self.new_member_added = False  # during the initial delay, so that another delay follows
         self._initial_delay_ms = initial_delay_ms
-        self._delay_ms = 0  # that the timer was last set to
+        self._delay_ms = 0  # the delay that the timer was last set to
         self._remaining_ms: int | None = None  # of the rebalance timeout, during the initial delay; else None
 
     def begin(self, members: Members, *, was_empty: bool, now_ms: int) -> int | None:
-        """A rebalance begins: returns the deadline of its timer, or None if the barrier is complete already."""
+        """Starts a rebalance: returns the deadline of its timer, or None if the barrier is complete already."""
         timeout_ms = members.rebalance_timeout_ms
         if not was_empty:
             return None if self.is_complete(members) else now_ms + timeout_ms
@@ -34,7 +34,7 @@ class JoinBarrier:
         return now_ms + self._delay_ms if self._delay_ms > 0 else None
 
     def extend(self, now_ms: int) -> int | None:
-        """The timer fired: returns its next deadline, or None if the group waits no longer."""
+        """The timer fired: returns its next deadline, or None if the wait is over."""
         remaining_ms = self._remaining_ms
         if not remaining_ms or not self.new_member_added:
             return None
@@ -44,13 +44,13 @@ class JoinBarrier:
         return now_ms + self._delay_ms
 
     def is_complete(self, members: Members) -> bool:
-        """Whether all members have joined and no id is pending. The initial delay is waited out regardless."""
+        """Whether all members have joined and no id is pending. False during the initial delay."""
         return self._remaining_ms is None and len(self.waiters) == len(members) and not members.pending
 
     def end(self, members: Members) -> list[Member]:
-        """The group waits no longer: returns the members that are dropped because they have not joined.
+        """Ends the join phase: returns the dynamic members that have not joined and are removed.
 
-        Static members stay, joined or not, until their sessions end.
+        Static members stay until their sessions end, even if they have not joined.
         """
         self._remaining_ms = None
         return [each for each in members if each.instance_id is None and each.member_id not in self.waiters]

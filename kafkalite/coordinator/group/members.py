@@ -1,6 +1,6 @@
 """The members of a group: their ids and pending ids, the leader, and the protocols that they support.
 
-Only bookkeeping: the consequences of a change are decided in `group.py`.
+Data only: `group.py` decides the consequences of a change.
 Source: kafka.coordinator.group.{MemberMetadata, GroupMetadata} (3.9); KIP-345 (static members), KIP-394 (pending ids).
 """
 
@@ -17,7 +17,7 @@ NEVER_MS = 1 << 62
 
 
 class Member:
-    """One consumer, or one worker of another protocol type, as the group knows it."""
+    """One member of a group: a consumer, or a worker of another protocol type."""
 
     __slots__ = (
         "assignment",
@@ -45,7 +45,7 @@ class Member:
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
-        self.instance_id = instance_id  # a static member has one, and outlives its connections
+        self.instance_id = instance_id  # of a static member, which outlives its connections; else None
         self.client_id = client_id
         self.client_host = client_host
         self.rebalance_timeout_ms = rebalance_timeout_ms
@@ -71,7 +71,7 @@ class Members:
 
     def __init__(self) -> None:
         self.by_id: dict[str, Member] = {}
-        self.pending: dict[str, int] = {}  # ids given to clients that have not joined with them yet -> deadline
+        self.pending: dict[str, int] = {}  # id given to a client that has not joined with it yet -> deadline
         self.leader_id: str | None = None  # Invariant: a member's id, or None without members
         self._instances: dict[str, str] = {}  # instance id -> member id
         self._supporters: Counter[str] = Counter()  # protocol -> how many members support it
@@ -98,7 +98,7 @@ class Members:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove the member or the pending id. If the leader goes, the oldest member leads."""
+        """Remove the member or the pending id. If it was the leader, the oldest member becomes leader."""
         self.pending.pop(member_id, None)
         member = self.by_id.pop(member_id, None)
         if member is None:
@@ -111,7 +111,7 @@ class Members:
         return member
 
     def update(self, member: Member, request: JoinRequest | Member) -> None:
-        """Take over the protocols and timeouts of `request`, or of the member as it was before."""
+        """Copy the protocols and timeouts of `request`, or of an earlier copy of the member."""
         self._count(member.protocols, -1)
         self._count(request.protocols, 1)
         member.protocols = request.protocols
@@ -127,7 +127,7 @@ class Members:
                 del self._supporters[name]
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Give a static member, which came back, its new id. It keeps its place, and stays the leader if it was."""
+        """Give a returning static member its new id. It keeps its place, and leadership if it was the leader."""
         assert member.instance_id is not None
         old_id = member.member_id
         member.member_id = member_id
@@ -170,7 +170,7 @@ class Members:
     def select_protocol(self) -> str:
         """The protocol with the most votes: each member votes for its most preferred one that all members support.
 
-        Of two with as many votes, the one that was voted for first.
+        With equal votes, the protocol that was voted for first.
         """
         common = {name for name, count in self._supporters.items() if count == len(self.by_id)}
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self.by_id.values())
@@ -198,7 +198,7 @@ class Members:
         ]
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Add the members of `value`. One that is stored twice is added once."""
+        """Add the members of `value`. A member that is stored twice is added once."""
         for each in value.members:
             if each.member_id in self.by_id or each.group_instance_id in self._instances:
                 continue

@@ -1,4 +1,4 @@
-"""JoinGroup and SyncGroup in values: requests, results, and the waiters that receive the results."""
+"""JoinGroup and SyncGroup as values: requests, results, and the waiters that receive the results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class SyncRequest(NamedTuple):
     generation_id: int
     protocol_type: str | None  # None up to v4
     protocol_name: str | None
-    assignments: Mapping[str, bytes]  # of the leader, by member id; empty from others
+    assignments: Mapping[str, bytes]  # from the leader, by member id; empty from other members
     requires_protocol: bool  # v5+
 
 
 class JoinedMember(NamedTuple):
-    """One member, as the leader is told of it."""
+    """One member, in the answer to the leader's JoinGroup."""
 
     member_id: str
     instance_id: str | None

@@ -1,8 +1,8 @@
-"""The committed offsets of one group, and which of them have expired.
+"""The committed offsets of one group, and their expiration.
 
 A commit is visible when it is on disk. Commits whose append is in progress are pending: their partitions do not expire.
-Each commit carries the order in which it was sent to the log, so that appends that are done out of order never turn an
-offset back. Transactional commits will be pending here until their marker.
+Each commit carries the order in which it was sent to the log, so that appends completing out of order never replace a
+later offset by an earlier one. Transactional commits will be pending here until their marker.
 Source: kafka.coordinator.group.{GroupMetadata, OffsetAndMetadata} (3.9); KIP-211 (expiry), KIP-496.
 """
 
@@ -83,7 +83,8 @@ class OffsetStore:
             self._pending[partition] = self._pending.get(partition, 0) + 1
 
     def complete_commit(self, partition: TopicPartition) -> bool:
-        """A pending commit is done or has failed. False if the partition was removed meanwhile: its offset is void."""
+        """A pending commit is done or has failed. False if the partition was removed meanwhile; then its offset is
+        discarded."""
         count = self._pending.get(partition, 0)
         if count > 1:
             self._pending[partition] = count - 1
@@ -99,7 +100,7 @@ class OffsetStore:
                 del self.by_topic[topic]
 
     def known(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The given partitions, without those that have neither an offset nor a pending commit."""
+        """The subset of `partitions` that have an offset or a pending commit."""
         return [each for each in partitions if each in self._pending or self.get(*each) is not None]
 
     def of_topic(self, topic: str) -> list[TopicPartition]:
@@ -112,7 +113,7 @@ class OffsetStore:
         return [(topic, index) for topic, index in self._pending if self.get(topic, index) is None]
 
     def expired(self, condition: ExpirationCondition, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """The partitions whose offset has expired and that have no pending commit."""
+        """The partitions with an expired offset and no pending commit."""
         return [
             (topic, index)
             for topic, partitions in self.by_topic.items()

@@ -1,7 +1,8 @@
 """The rebalances of one group: its state, its generation, and the join and sync phases that lead to the next one.
 
-In the join phase the members join until the join barrier is complete; they are the next generation. In the sync phase
-the leader sends the assignment, which is stored before any member gets it. `Group` decides which request leads here.
+In the join phase the members join until the join barrier is complete; they form the next generation. In the sync phase
+the leader sends the assignment, which is stored before any member gets it. `Group` decides which requests start or
+advance a rebalance.
 Source: kafka.coordinator.group.{GroupCoordinator, GroupMetadata, DelayedJoin, DelayedSync} (3.9); KIP-345, KIP-814.
 """
 
@@ -48,7 +49,8 @@ GENERATION_MAX = (1 << 31) - 1
 
 
 class Rebalance:
-    """The current generation of a group and its way to the next. What it asks for goes to `effects`."""
+    """The current generation of a group and the transition to the next. Adds the effects of its decisions to
+    `effects`."""
 
     __slots__ = (
         "_effects",
@@ -71,7 +73,7 @@ class Rebalance:
         self.generation_id = 0
         self.protocol_type: str | None = None  # None: the group has never had members and only keeps offsets
         self.protocol_name: str | None = None
-        self.subscription: frozenset[str] | None = None  # the topics that this generation reads; None: unknown
+        self.subscription: frozenset[str] | None = None  # the topics of this generation; None: unknown
         self.state: GroupState = EMPTY
         self.state_since_ms: int | None = wall_ms
         self.members = Members()
@@ -83,7 +85,7 @@ class Rebalance:
         self.set_state(EMPTY)
 
     def restore(self, value: GroupMetadataValue) -> None:
-        """Take over the generation as it was stored: stable with members, empty without."""
+        """Restore the stored generation: STABLE with members, EMPTY without."""
         self.generation_id = max(0, value.generation)
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -96,18 +98,18 @@ class Rebalance:
         self._update_subscription()
 
     def set_state(self, state: GroupState, wall_ms: int | None = None) -> None:
-        """With `wall_ms` it is a transition, and dated; without, the group begins or ends in this state."""
+        """Enter `state`. A transition is dated with `wall_ms`; None for the first state, or the end of the group."""
         if wall_ms is not None:
             assert self.state in ENTERED_FROM[state], f"{self._group_id}: {self.state} -> {state}"
             self.state_since_ms = wall_ms
         self.state = state
-        self.heartbeat_result = HEARTBEAT_ERROR[state], ()  # made here, once: a heartbeat almost never has effects
+        self.heartbeat_result = HEARTBEAT_ERROR[state], ()  # made once per state: a heartbeat almost never has effects
         self.commit_error = COMMIT_ERROR[state]
 
     # --- the join phase
 
     def prepare(self, now: Moment, reason: str) -> None:
-        """Begin a rebalance: members that wait for an assignment must join again."""
+        """Begin a rebalance: members waiting for an assignment must join again."""
         if self.state is COMPLETING:
             self._refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS, now.monotonic_ms)
         if self._pending_sync:
@@ -189,7 +191,7 @@ class Rebalance:
             return
         silent = sorted(self._pending_sync)
         for member_id in silent:
-            if (member := self.members.by_id.get(member_id)) is not None:  # a static one may wait to be stored
+            if (member := self.members.by_id.get(member_id)) is not None:  # a static JoinGroup may wait for its append
                 self.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, member_id))
             self.forget(member_id)
         self.prepare(now, f"{len(silent)} members did not ask for their assignment in time")
@@ -214,7 +216,7 @@ class Rebalance:
         self.members.rename(member, member_id)
 
     def forget(self, member_id: str) -> None:
-        """Remove the member or the pending id. A request of the member that still waits is not answered."""
+        """Remove the member or the pending id. Does not answer the member's waiting requests."""
         self.members.remove(member_id)
         self.barrier.waiters.pop(member_id, None)
         self._pending_sync.discard(member_id)
@@ -232,7 +234,7 @@ class Rebalance:
             self._effects.add(AnswerSync(waiter, result))
 
     def join_result(self, member: Member) -> JoinResult:
-        """The current generation as `member` is told of it: only the leader is told of the other members."""
+        """The answer to a JoinGroup of `member` in this generation. Only the leader's lists the other members."""
         leads = member.member_id == self.members.leader_id
         return JoinResult(
             ErrorCode.NONE,
@@ -248,7 +250,7 @@ class Rebalance:
     def sync_result(self, member: Member) -> SyncResult:
         return SyncResult(ErrorCode.NONE, self.protocol_type, self.protocol_name, member.assignment)
 
-    # --- the generation as it is stored
+    # --- storing the generation
 
     def store(
         self, assignments: Mapping[str, bytes], then: AssignmentStored | EmptyGroupStored | ReplacementStored

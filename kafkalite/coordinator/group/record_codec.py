@@ -1,8 +1,8 @@
 """Keys and values of `__consumer_offsets`: a version as i16, then the message in that version.
 
-The key's version tells its kind: 0 and 1 a committed offset, 2 a group, above that records of newer group protocols,
-which are skipped. A record without a value deletes. We write as Kafka 3.9 does: value version 3, or 1 for an offset
-with a retention time of its own; 4, which is 3 in compact form, is read too.
+The key's version is its kind: 0 and 1 a committed offset, 2 a group; higher versions belong to newer group protocols
+and are skipped. A record without a value is a tombstone. As Kafka 3.9 does, this broker writes value version 3, or 1
+for an offset with a retention time of its own. It also reads version 4, which is 3 in compact form.
 Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupMetadataManager (3.9); KIP-915.
 """
 
@@ -62,7 +62,7 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """The key up to the partition, which `KEY_TAIL` packs."""
+    """The key without its last field, the partition, which `KEY_TAIL` packs."""
     # by hand: 0.6 us instead of 1.4 us with the codec, for every commit (tests compare the two)
     group, name = group_id.encode(), topic.encode()
     return _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group + _KEY_MIDDLE.pack(len(name)) + name

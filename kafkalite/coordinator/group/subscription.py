@@ -1,6 +1,6 @@
-"""The topics that a consumer subscribes to: all that the broker ever reads in a member's metadata.
+"""The topics that a consumer subscribes to. The broker reads nothing else in a member's metadata.
 
-The bytes belong to the clients. Every version begins as version 0 does: version i16, topics as an array of strings.
+The format is defined by the clients. Every version begins like version 0: version i16, topics as an array of strings.
 Source: ConsumerProtocolSubscription.json; kafka.coordinator.group.GroupMetadata.computeSubscribedTopics (3.9).
 """
 
