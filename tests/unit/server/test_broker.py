@@ -53,7 +53,8 @@ def test_async_with_serves_in_the_running_loop(tmp_path: Path) -> None:
 
 def test_it_leaves_no_thread_task_or_descriptor_behind(tmp_path: Path) -> None:
     """In a process of its own: brokers of other tests may start threads in this one at any time."""
-    script = "import pathlib, sys; from tests.unit.server import test_broker as own; own.leave_nothing_behind(pathlib.Path(sys.argv[1]))"
+    own = "from tests.unit.server.test_broker import Path, leave_nothing_behind as run"
+    script = f"import sys; {own}; run(Path(sys.argv[1]))"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
