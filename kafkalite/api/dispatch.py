@@ -1,7 +1,7 @@
-"""From a frame to its handler and back.
+"""Dispatches request frames to their handlers and encodes the responses.
 
-The table of handlers stands beside the table of APIs; a request is decoded by its version, handled, and its answer
-encoded by the same version. Everything is synchronous unless a handler returns something to wait for.
+The table of handlers corresponds to the table of APIs. A request is decoded by its version, handled, and its response
+encoded by the same version. All of this is synchronous unless a handler returns an awaitable.
 Source: kafka.network.RequestChannel, kafka.server.KafkaApis.handle.
 """
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Handler = Callable[[Services, Any, RequestContext], Any]
-"""(services, request, context) -> response | awaitable of it | None (no answer is due). Types agree with APIS' row."""
+"""(services, request, context) -> response | awaitable of it | None (no response). Types agree with the row in APIS."""
 
 HANDLERS: Mapping[str, Handler] = {
     "Produce": produce.produce,
@@ -81,25 +81,24 @@ HANDLERS: Mapping[str, Handler] = {
 PRODUCE_KEY = 0
 FETCH_KEY = 1
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
-"""Of any request but Produce, whose bytes are mostly records. The others are decoded to objects that take some 35 times
-the bytes of the smallest element, so a full socket.request.max.bytes of them would take gigabytes."""
+"""Limit of any request but Produce, whose bytes are mostly records. Other requests are decoded to objects of some 35
+times the size of the smallest element, so a request of socket.request.max.bytes would take gigabytes of memory."""
 
 Decode = Callable[[memoryview, int], tuple[Any, int]]
 
 
 class Dispatcher:
-    """Takes every request of every connection. Raises Malformed or Disconnect for those that get no answer.
+    """Handles every request of every connection. Raises Malformed or Disconnect for requests without a response.
 
-    A handler that gives a reply or a future waits for others, and is cancelled when its client goes away. One that is
-    a coroutine has work to do (a topic to create), which is carried out to its end whether or not its client is still
-    there.
+    A `DeferredResponse` or future that a handler returns is cancelled when its client disconnects. A coroutine, such as
+    the creation of a topic, is run to its end even if its client disconnects.
     """
 
     __slots__ = ("_routes", "_services", "_tasks")
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        # (key, version) -> (decoder, handler); a decoder is compiled when its version is first asked for
+        # (key, version) -> (decoder, handler, type); a decoder is compiled at the first request of its version
         self._routes: dict[tuple[int, int], tuple[Decode, Handler, type[Any]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 

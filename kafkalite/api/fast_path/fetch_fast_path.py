@@ -1,6 +1,6 @@
 """The fast path of a fetch: parts of requests that repeat are decoded once and compared from then on.
 
-A consumer of one partition without a session (librdkafka always, others by setting) repeats its request but for the
+A consumer of one partition without a session (librdkafka always, others by setting) repeats its request except for the
 correlation id and the offset, and the answers differ in three numbers and the records. `FetchFastPath` remembers, for
 one connection, all other bytes; equal bytes mean an equal request.
 
@@ -8,10 +8,10 @@ one connection, all other bytes; equal bytes mean an equal request.
     ^^^^^^^^^^^^                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^            ^^^^^^^^^^^^^^^^^^^^^^^ compared
 
 From version 13 on topics have ids. The id is resolved when a request is learnt and compared at each call, because a
-topic that was created again has another one.
-Two outcomes are decided here: there are records, enough of them; or the partition is read to its end, and the fetch is
-delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, and every
-request that was learnt under another admission epoch (`api/request/admission`).
+topic that is created again gets another id.
+Two outcomes are decided here: enough records are available; or the partition is read to its end, and the fetch is
+delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, and requests
+that were learnt under another admission epoch (`api/request/admission`).
 Source: FetchRequest.json, FetchResponse.json.
 """
 
@@ -51,7 +51,7 @@ VERSION_MIN = 5
 
 _KNOWN_MAX = 64  # of a connection, so that a thousand connections cannot take gigabytes
 _FRAME_BYTES_MAX = 512
-_MARK = -0x0102030405060708  # stands for an offset where its place is looked for; in UTF-8 there are no such bytes
+_MARK = -0x0102030405060708  # placeholder to find the place of an offset; its bytes cannot occur in UTF-8
 _MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)
 _NUMBERS = Struct(">qqq")
 _int32 = Struct(">i").pack
@@ -60,7 +60,7 @@ _read_int32 = Struct(">i").unpack_from
 
 
 class _KnownRequest:
-    """The wishes of a request, and its answer with room for the numbers.
+    """The parameters of a request, and a template of its response with places for the numbers.
 
     Invariant: the topic may be read in this version as long as the admission epoch is `epoch`, and `max_bytes` and
     `missing_bytes` follow from the settings until then.
@@ -80,7 +80,7 @@ class _KnownRequest:
         self.leader_epoch = wanted.current_leader_epoch
         self.max_bytes = min(max(0, min(request.max_bytes, wanted.partition_max_bytes)), fetch_max_bytes)
         self.min_bytes = min(request.min_bytes, request.max_bytes)
-        self.missing_bytes = min(self.min_bytes, fetch_max_bytes)  # more than an answer may hold will never come
+        self.missing_bytes = min(self.min_bytes, fetch_max_bytes)  # a response never holds more
         self.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         compact = version in FetchResponse.flexible
         partition = PartitionData(
@@ -106,8 +106,8 @@ class _KnownRequest:
 class FetchFastPath:
     """The known requests of one connection, all of one version.
 
-    `_layouts` maps the size of a frame to the way to cut it into key and version, correlation id, the bytes before the
-    offset, the offset, the bytes behind it.
+    `_layouts` maps the size of a frame to the function that splits it into key and version, correlation id, the bytes
+    before the offset, the offset, and the bytes after it.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class FetchFastPath:
         return self._response(known, partition, correlation_id, region)
 
     def learn(self, frame: memoryview, request: FetchRequest, client_id: str | None) -> None:
-        """Remember `frame`, which is this request, if it can come again and is written in the usual way."""
+        """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
         topics = self._services.topics
@@ -212,7 +212,7 @@ class FetchFastPath:
         )  # fmt: skip
         if region is None:
             return [head + length + known.tail]
-        if size <= COPIED_REGION_BYTES:  # the sender would read it too, but only after taking the answer apart
+        if size <= COPIED_REGION_BYTES:  # the sender would also read it, but would first have to split the response
             records = region.read_at_once()
             if records is not None:
                 return [b"".join((head, length, records, known.tail))]
@@ -241,7 +241,7 @@ class DelayedFetch(DeferredResponse):
         self.partition = partition
         self.correlation_id = correlation_id
         self.offset = offset
-        self.frame = memoryview(bytes(frame))  # a view of what was received would keep all of it
+        self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
         runtime = fast_path._services.runtime
         self._operation = DelayedOperation(known.missing_bytes, self._complete, runtime.loop.call_soon)
         self._timer = runtime.clock.call_later(known.max_wait_ms, self._operation.wake)
@@ -259,11 +259,11 @@ class DelayedFetch(DeferredResponse):
     def _stop_waiting(self) -> None:
         self._timer.cancel()
         self._operation.withdraw()
-        del self._operation, self._timer  # they refer to this response: the collector would have to free its frame
+        del self._operation, self._timer  # break the reference cycles, so that the frame is freed at once
 
 
 def learn(services: Services, context: RequestContext, frame: memoryview, request: FetchRequest) -> None:
-    """Remember a Fetch request if it is of the kind that comes again."""
+    """Remember a Fetch request if it is of a kind that repeats."""
     topics: list[FetchTopic] = request.topics
     version = context.api_version
     if (

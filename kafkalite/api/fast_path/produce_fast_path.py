@@ -53,13 +53,13 @@ _KNOWN_MAX = 128  # of a connection, so that a thousand connections cannot take 
 _ENVELOPE_BYTES_MAX = 512
 _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 _NUMBERS = Struct(">qqq")
-_MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)  # where the numbers of an answer stand
+_MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)  # placeholders to find the places of the numbers
 _read_int32 = Struct(">i").unpack_from
 _ENVELOPE_AT = 8
 
 
 class _KnownRequest:
-    """The admission of a request, and its answer with room for the numbers.
+    """The admission of a request, and a template of its response with places for the numbers.
 
     Invariant: `admitted` holds as long as the admission epoch is `epoch`.
     """
@@ -87,9 +87,9 @@ class _KnownRequest:
 class ProduceFastPath:
     """The known requests of one connection, all of one version.
 
-    `_layouts` maps the size of a topic's name, which stands in the one byte at `_name_size_at`, to the function that
-    cuts a frame into key and version, correlation id, envelope and partition, and to the position of the length behind
-    them. The layout only finds the envelope, whose bytes then decide.
+    `_layouts` maps the size of a topic's name, which is the byte at `_name_size_at`, to the function that splits a
+    frame into key and version, correlation id, envelope and partition, and to the position of the length after them.
+    The layout only locates the envelope; the comparison of its bytes decides.
     """
 
     __slots__ = (
@@ -162,7 +162,7 @@ class ProduceFastPath:
         frame: memoryview,
         correlation_id: int,
     ) -> DeferredResponse:
-        """The long way's answer, when the batch is committed."""
+        """The response of the long way, sent when the batch is committed."""
         (timeout_ms,) = _read_int32(frame, self._name_size_at - (5 if self._flexible else 9))
         answer = success(index, result, partition)
         topic = TopicProduceResponse(name=admitted.topic.name, partition_responses=[answer])
@@ -172,7 +172,8 @@ class ProduceFastPath:
         return delayed
 
     def learn(self, frame: memoryview, request: ProduceRequest, client_id: str | None) -> None:
-        """Remember `frame`, which was this request for one partition and was admitted, if it can come again."""
+        """Remember `frame`, the encoded `request` for one partition, which was admitted, if it is of a kind that
+        repeats."""
         (topic_data,) = request.topic_data
         (data,) = topic_data.partition_data
         size = len(data.records) if data.records is not None else -1
@@ -203,8 +204,8 @@ def learn(
     services: Services, context: RequestContext, frame: memoryview, body_at: int, request: ProduceRequest,
     response: ProduceResponse | None,
 ) -> None:  # fmt: skip
-    """Remember a Produce request that was answered, or whose batch waits to be committed (`response` is None), if it is
-    of the kind that comes again."""
+    """Remember a Produce request if it is of a kind that repeats. `response` is None while its batch waits to be
+    committed."""
     topics, version = request.topic_data, context.api_version
     if (
         version < VERSION_MIN

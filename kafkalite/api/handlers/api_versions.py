@@ -1,4 +1,4 @@
-"""ApiVersions: the list of what works here, no more and no less.
+"""ApiVersions: the APIs and versions that this broker supports.
 
 Source: KIP-35, KIP-511; kafka.server.KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
@@ -33,7 +33,8 @@ def api_versions(services: Services, request: ApiVersionsRequest, context: Reque
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to an ApiVersions request newer than we know: it names the versions to ask again in."""
+    """The answer, in version 0, to an ApiVersions request of an unsupported version. Its list has the versions that the
+    client may retry with."""
     mine = APIS[API_VERSIONS_KEY]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

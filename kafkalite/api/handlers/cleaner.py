@@ -1,8 +1,8 @@
-"""RunCleaner, and what DescribeLogDirs tells of compaction: how `kafkalite cleaner` steers and sees it.
+"""RunCleaner, and the state of compaction in DescribeLogDirs: the server side of `kafkalite cleaner`.
 
-Only the connection that waits for the end is held up; if it closes, the cleaning goes on all the same. Nothing is begun
-unless all of the request is right, so a slip in a topic's name costs nothing.
-Source: none in Apache Kafka, whose cleaner can neither be asked nor told.
+Only the connection that waits for the end is blocked; if it closes, the cleaning continues. Nothing is started unless
+the whole request is valid, so a mistyped topic name has no effect.
+Source: none in Apache Kafka, whose cleaner can be neither queried nor controlled.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.manager.status import PartitionCleaning
 
 TIMEOUT_MS_MAX = 86_400_000
-RUNS_UNDER_WAY_MAX = 64  # requests that are not done; each may name a whole topic
+RUNS_UNDER_WAY_MAX = 64  # unfinished requests; each may name a whole topic
 _NAMED_MAX = 10  # in a message
 
 
 def run_cleaner(
     services: Services, request: RunCleanerRequest, context: RequestContext
 ) -> RunCleanerResponse | DeferredResponse:
-    """Compact the logs now, whatever their dirty ratio. An error of the whole request says how to mend it."""
+    """Compact the logs now, regardless of their dirty ratio. Error messages say how to correct the request."""
     try:
         if not services.config.log_cleaner_enable:
             raise KafkaError(
@@ -54,7 +54,7 @@ def run_cleaner(
 
 
 def _wanted(services: Services, request: RunCleanerRequest) -> list[int]:
-    """Which partitions are to be compacted, each once. Raises KafkaError, saying what to do."""
+    """The partitions to compact, each once. Raises KafkaError with a message that says what to do."""
     asked = request.partitions
     if asked is not None and len(asked) > PARTITION_COUNT_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} partitions: no topic has so many")
@@ -94,7 +94,7 @@ def _refuse_offline(topic: Topic, partitions: Iterable[int]) -> None:
 
 
 class _Run:
-    """One request, until the cleaner is done with it. Its client may have been answered, or have gone, before."""
+    """One request, until the cleaner is done with it. Its client may be answered, or disconnect, before."""
 
     def __init__(self, services: Services, request: RunCleanerRequest, partitions: list[int]) -> None:
         self._services = services
@@ -106,7 +106,7 @@ class _Run:
     def begin(self) -> RunCleanerResponse | DeferredResponse:
         self._services.cleaner.pending_runs += 1
         self._services.cleaner.get().run_now(self._request.topic, self._partitions, self._request.rolls, self._done)
-        if self._answer is not None:  # there was nothing to do
+        if self._answer is not None:  # nothing to do
             return self._answer
         if not self._request.waits:
             return self._all(ErrorCode.NONE, None)

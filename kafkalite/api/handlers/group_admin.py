@@ -1,6 +1,6 @@
 """FindCoordinator, DescribeGroups, ListGroups, DeleteGroups.
 
-The topic that keeps the groups is created when the first client asks for a coordinator.
+The topic __consumer_offsets is created at the first FindCoordinator request.
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
 
@@ -39,7 +39,7 @@ GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
-CLASSIC = "classic"  # the type of every group here; the others are of KIP-848 and later
+CLASSIC = "classic"  # the type of every group here; other types are of KIP-848 and later
 NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
 _NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent producer without a transactional.id"
 
@@ -84,7 +84,7 @@ def _coordinator(
 ) -> Coordinator:
     error = topic_error
     if key_type == TRANSACTION_KEY_TYPE:
-        # every client takes this error for final, so that the producer fails at once and does not ask again
+        # every client treats this error as fatal, so the producer fails at once and does not retry
         error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
         logger.warning("%s wants the transactional id %r: %s", context.client_id or "a client", key, _NO_TRANSACTIONS)
     elif key_type == SHARE_KEY_TYPE and context.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
@@ -123,7 +123,7 @@ def describe_groups(
 
 
 def _described(group: Group) -> DescribedGroup:
-    """Metadata and assignments are shown only in a stable group, which has them complete."""
+    """The description of a group. Metadata and assignments are included only if it is stable; else they are partial."""
     is_stable = group.state is STABLE
     return DescribedGroup(
         group_id=group.group_id,

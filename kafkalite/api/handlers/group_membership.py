@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the messages of each version and the group coordinator's values.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: translates messages of each version to the group coordinator's values.
 
 Source: kafka.server.KafkaApis (3.9).
 """
@@ -81,7 +81,7 @@ def heartbeat(services: Services, request: HeartbeatRequest, context: RequestCon
 
 
 def leave_group(services: Services, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Up to version 2 one member leaves, and its error is that of the response."""
+    """Up to version 2 one member leaves, and its error is the error of the response."""
     has_members = context.api_version >= FIRST_LEAVE_OF_MANY
     identities = [(each.member_id, each.group_instance_id) for each in request.members]
     error, errors = services.groups.leave(request.group_id, identities if has_members else [(request.member_id, None)])

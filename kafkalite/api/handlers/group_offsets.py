@@ -1,7 +1,8 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: the messages of each version and the offset manager's values.
+"""OffsetCommit, OffsetFetch, OffsetDelete: translates messages of each version to the offset manager's values.
 
-Version 0 of the first two is older than the group coordinator: its offsets are in ZooKeeper, apart from those that the
-group commits in later versions. Without ZooKeeper it is refused partition by partition, as a Kafka without one does.
+Version 0 of OffsetCommit and OffsetFetch predates the group coordinator: its offsets are in ZooKeeper, separate from
+the offsets that the group commits in later versions. Without ZooKeeper each partition is refused, as by Kafka in KRaft
+mode.
 Source: KafkaApis.handleOffsetCommitRequest, commitOffsetsToZookeeper, handleOffsetFetchRequestFromZookeeper,
 handleOffsetDeleteRequest (3.9).
 """
@@ -72,19 +73,19 @@ def offset_commit(
 def offset_fetch(
     services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Null topics mean all of them, an empty list means none."""
+    """Null topics mean all topics, an empty list means none."""
     if context.api_version == 0:
         return _fetch_v0(services, request)
     fetch = services.groups.offsets.fetch
     if context.api_version >= FIRST_FETCH_OF_MANY_GROUPS:
-        wanted = {each.group_id: each for each in request.groups}  # clients look answers up by group id
+        wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
         groups = [_fetched_group(name, *fetch(name, _wanted(each.topics))) for name, each in wanted.items()]
         return OffsetFetchResponse(groups=groups)
     error, rows = fetch(request.group_id, _wanted(request.topics))
     if error and context.api_version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
     topics = _fetched_topics(rows, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
-    if error:  # version 1 has no error but those of the partitions
+    if error:  # version 1 has only the errors of the partitions
         for partition in (each for topic in topics for each in topic.partitions):
             partition.error_code = error
     return OffsetFetchResponse(topics=topics)
@@ -185,7 +186,7 @@ async def _commit_to_zookeeper(
 def _wanted(
     topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
 ) -> list[tuple[str, dict[int, None]]] | None:
-    """A partition that is asked for twice is answered once, a topic without partitions not at all."""
+    """The requested partitions by topic, each once; topics without partitions are left out."""
     if topics is None:
         return None
     wanted: dict[str, dict[int, None]] = {}
@@ -243,7 +244,7 @@ async def _fetch_from_zookeeper(
 def _fetched_v0(
     partitions: list[TopicPartition], found: dict[TopicPartition, tuple[int, ErrorCode]], error: ErrorCode
 ) -> OffsetFetchResponse:
-    """`error` is that of partitions that are not in `found`."""
+    """The answer for `partitions`: `error` for each that is not in `found`."""
     topics: dict[str, OffsetFetchResponseTopic] = {}
     for name, index in partitions:
         offset, code = found.get((name, index), (NO_OFFSET.offset, error))

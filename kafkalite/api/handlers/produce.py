@@ -1,7 +1,7 @@
-"""Produce: batches go to their partitions as they came, each partition answered by itself.
+"""Produce: appends batches unchanged to their partitions, and answers each partition separately.
 
-Records are looked at only in old message sets (Produce 0-2). With one replica acks=1 and acks=-1 mean the same: an
-appended batch is committed at once, or the answer waits for it (flush.messages).
+Only old message sets (Produce 0-2) are decoded. With one replica acks=1 and acks=-1 mean the same: an appended batch is
+committed at once, or the answer waits until it is (flush.messages).
 Source: kafka.server.KafkaApis.handleProduceRequest.
 """
 
@@ -28,7 +28,7 @@ from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import Topic
 
 FIRST_VERSION_WITH_LEADERS = 10
-_CODES_WITH_MESSAGE = (  # Kafka explains these from version 8 on
+_CODES_WITH_MESSAGE = (  # from version 8 on these have a message
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.CORRUPT_MESSAGE,
@@ -36,8 +36,8 @@ _CODES_WITH_MESSAGE = (  # Kafka explains these from version 8 on
 )
 _CODES_WITH_LOG_START = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
 _WORK_MS_MAX = 500
-"""Partitions of a request that has taken this long are refused until another try: a request may name a thousand of
-them, each with a batch that must be unpacked, and no other client is served meanwhile."""
+"""After this time the remaining partitions of a request are refused, and the client retries. A request may name a
+thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
 
 def produce(
@@ -92,7 +92,7 @@ def produce(
 
 
 def _add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
-    """Add the leaders of those partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
+    """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
     endpoints = {}
     for topic in response.responses:
         for partition in topic.partition_responses:
@@ -116,7 +116,7 @@ def success(index: int, result: AppendResult, partition: Partition) -> Partition
 
 
 def failure(index: int, error: KafkaError, topic: Topic | None = None) -> PartitionProduceResponse:
-    """The answer for a partition that took nothing, with the log's start offset if the log refused."""
+    """The answer for a partition without an append; with the log's start offset if the log refused the batch."""
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )

@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer. Transactional ids are refused until transactions exist.
+"""InitProducerId: allocates an id for an idempotent producer. Transactional ids are refused until transactions exist.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId.
 """

@@ -1,6 +1,6 @@
-"""ListPartitionReassignments: with one broker no partition is ever on its way to another.
+"""ListPartitionReassignments: always empty, because partitions are never reassigned.
 
-Topics and partitions that do not exist are not on their way either: that is no error.
+Topics and partitions that do not exist are no error: they are not being reassigned either.
 Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments, KIP-455.
 """
 

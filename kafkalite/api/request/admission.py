@@ -1,12 +1,12 @@
-"""Admission of produce requests: the one entrance by which clients' batches reach the logs.
+"""Admission of produce requests: the only path by which clients' batches reach the logs.
 
 `ProduceAdmission` holds every rule that decides whether a batch may be appended, and `TopicAdmission` is the only
 caller of `Partition.append` in the API. The handler and the fast path both go through it, so a rule that is added
-here holds for both.
+here applies to both.
 
 A fast path recognises requests that were admitted before. It may reuse a `TopicAdmission` only while the
-`AdmissionEpoch` is the one under which it was made: whatever changes the outcome of a rule (configuration today)
-advances the epoch, and the next request of each kind is handled in full again.
+`AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (today:
+configuration) advances the epoch, and the next request of each kind is handled in full again.
 Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager.appendToLocalLog.
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
 ACKS_ALL = -1
-FIRST_VERSION_OF_BATCHES = 3  # message sets v0 and v1 travel in older versions, or a batch all the same
+FIRST_VERSION_OF_BATCHES = 3  # older versions carry message sets of v0 and v1, or a batch nevertheless
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
-_ANY_CODEC_VERSION = 7  # batches that came with an older version may have any codec, as in Kafka
+_ANY_CODEC_VERSION = 7  # batches from requests of older versions may have any codec, as in Kafka
 
 
 class AdmissionEpoch:
-    """Counts the changes of whatever decides on requests.
+    """Counts the changes that may affect admission.
 
-    Invariant: two equal requests under an equal `value` are admitted alike.
+    Invariant: two equal requests under an equal `value` get the same admission.
     """
 
     __slots__ = ("value",)
@@ -55,7 +55,7 @@ class ProduceAdmission:
         self._by_name = topics.by_name
 
     def request_error(self, request: ProduceRequest) -> ErrorCode | None:
-        """The error that the whole request is refused with, if any."""
+        """The error for the whole request, or None."""
         if request.acks not in (1, ACKS_ALL, 0):
             return ErrorCode.INVALID_REQUIRED_ACKS
         if request.transactional_id is not None:
@@ -63,7 +63,7 @@ class ProduceAdmission:
         return None
 
     def topic(self, name: str, acks: int, client_id: str | None, version: int) -> TopicAdmission | None:
-        """The admission of one client's batches to a topic; None if this broker does not know the topic."""
+        """The admission of one client's batches to a topic; None if the topic does not exist."""
         topic = self._by_name.get(name)
         return None if topic is None else TopicAdmission(topic, acks, client_id, version)
 
@@ -113,8 +113,8 @@ class TopicAdmission:
 
 
 def _check_replicas(topic: Topic, index: int) -> None:
-    """Compare the in-sync replicas with min.insync.replicas. A topic that Kafka made with several replicas is led here
-    without the others; one that has fewer replicas than it asks for needs only those that it has."""
+    """Compare the in-sync replicas with min.insync.replicas. A topic that Kafka created with several replicas has only
+    the leader in sync here. A topic with fewer replicas than min.insync.replicas needs only as many as it has."""
     state = topic.states.get(index)
     wanted = min(topic.config.min_insync_replicas, len(state.replicas)) if state is not None else 0
     if state is not None and len(state.isr) < wanted:

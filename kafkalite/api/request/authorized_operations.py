@@ -1,4 +1,4 @@
-"""Operations that a client may do, as bit fields: without an authorizer, everything that the kind of resource knows.
+"""Authorized operations as bit fields: without an authorizer, all operations of the resource type.
 
 Source: org.apache.kafka.common.acl.AclOperation, kafka.security.authorizer.AclEntry, KIP-430.
 """

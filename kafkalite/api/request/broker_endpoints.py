@@ -1,7 +1,7 @@
-"""Addresses of brokers, as the client of a given connection reaches them.
+"""Advertised addresses of the brokers for the client of a given connection.
 
-A client is told the addresses that belong to the listener it came in on. A broker without a listener of that name is
-left out of the answer.
+A client gets the addresses of the listener that it is connected to. A broker without a listener of that name is left
+out of the answer.
 Source: kafka.server.MetadataCache (getAliveBrokerNodes, by listener name).
 """
 

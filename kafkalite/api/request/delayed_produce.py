@@ -1,8 +1,8 @@
 """Produce responses that wait until their batches are committed.
 
-With one replica a batch is uncommitted only where flush.messages makes an acknowledgement wait for the disk. Only the
-connection waits; the batches that other connections append meanwhile go with the next flush. Kafka flushes before it
-looks at a request's timeout, so a short timeout makes no error of a slow disk.
+With one replica a batch is uncommitted only if flush.messages makes an acknowledgement wait for the disk. Only the
+connection waits; the next flush covers the batches that other connections append meanwhile. Kafka flushes before it
+checks the timeout of a request, so even with a short timeout a slow disk causes no error.
 Source: kafka.server.DelayedProduce; kafka.log.UnifiedLog.append, which flushes before it returns.
 """
 
@@ -23,7 +23,7 @@ _WAIT_MS_MAX = 2**31 - 1
 
 
 class PendingPartition(NamedTuple):
-    """The answer for one partition, which holds when everything up to `last_offset` is committed there."""
+    """The answer for one partition, valid when everything up to `last_offset` is committed there."""
 
     answer: PartitionProduceResponse
     partition: Partition
@@ -31,8 +31,8 @@ class PendingPartition(NamedTuple):
 
 
 class DelayedProduce(DeferredResponse):
-    """`response`, given when all of `pending` is committed. Partitions that are not after `timeout_ms`, or after half a
-    minute if that is longer, are answered with REQUEST_TIMED_OUT."""
+    """Answers with `response` when all of `pending` is committed. Partitions that are not committed after `timeout_ms`,
+    or half a minute if that is longer, get REQUEST_TIMED_OUT."""
 
     __slots__ = ("_pending", "_response")
 

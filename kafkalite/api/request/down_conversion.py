@@ -1,12 +1,11 @@
 """Down-conversion for old fetches: the stored batches as messages of format v0 (Fetch 0 and 1) or v1 (Fetch 2 and 3).
 
-A quarter of a million records take 0.6 s, and batches that are not in memory take as long as their disk: a thread reads
-and converts them, and only this connection waits. A few uncompressed records that are in memory are converted at once.
-They are read and converted when the answer is made, as many as the reader has room for, and never more than an answer
-may hold or takes `_WORK_MS_MAX` to make: what is missing comes with the next fetch. The first batch that leaves
-anything goes out whatever its size, though before version 3 as much of it only as was asked for. Where nothing is left
-of the stored bytes (control batches have no place in the old formats) it is read on behind them, so that a reader does
-not ask for them again for ever.
+A quarter of a million records take 0.6 s, and batches that are not in the page cache take as long as the disk. So a
+thread reads and converts them, and only this connection waits. A few uncompressed records in the page cache are
+converted at once. Batches are converted until the response is full or `_WORK_MS_MAX` have passed; the rest comes with
+the next fetch. The first batch with any records is sent regardless of its size, before version 3 cut to the requested
+bytes. If nothing remains of the stored bytes (old formats have no control batches), the read continues behind them;
+otherwise the client would fetch them again for ever.
 Source: kafka.server.KafkaApis.handleFetchRequest (maybeConvertFetchedData), LazyDownConversionRecords; KIP-283.
 """
 
@@ -36,11 +35,11 @@ _LAST_VERSION_OF_PARTS = 2
 _WORK_MS_MAX = 250
 
 _Converted = tuple[list[bytes | memoryview], int]
-"""The converted messages that fit, and the offset behind them."""
+"""The converted messages that fit, and the offset after them."""
 
 
 class DownConversion:
-    """The down-conversion of one answer, which has room for `left_bytes` more."""
+    """The down-conversion for one response, which has room for `left_bytes` more."""
 
     __slots__ = ("_clock", "_ends_ms", "_magic", "_may_cut", "_readers", "_used", "left_bytes")
 
@@ -54,12 +53,12 @@ class DownConversion:
         self.left_bytes = max_bytes
 
     async def convert(self, partition: Partition, region: FileRegion, from_offset: int, max_bytes: int) -> bytes:
-        """The records that stand in `region`, or behind it, from `from_offset` on; b"" where there is no room for any.
+        """The records in `region`, or after it, from `from_offset` on; b"" if the response has no room for any.
 
-        As many bytes as were stored, so that limits hold; but the first batch whole, though it may have grown. The
-        last message may be cut off, and before version 3 even the first: a reader who gets nothing else knows that it
-        has to ask for more. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, UNSUPPORTED_VERSION for
-        a batch that unpacks to too much, and StorageError.
+        At most as many bytes as were stored, so that limits hold, except that the first batch is whole even if it has
+        grown. The last message may be cut off, before version 3 even the first: a client that gets only a partial
+        message asks for more bytes. Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, UNSUPPORTED_VERSION for
+        a batch that decompresses to too much, and StorageError.
         """
         following: FileRegion | None = region
         while following is not None:
@@ -79,7 +78,7 @@ class DownConversion:
         return b""
 
     async def _look_at(self, region: FileRegion, from_offset: int) -> _Converted:
-        """As `_convert_region`, by whoever has the time for it."""
+        """As `_convert_region`, on the event loop if it is quick, else in a thread."""
         if _is_light(region):
             return self._convert_region(region, from_offset)
         work = partial(self._convert_region, region, from_offset)
@@ -116,7 +115,7 @@ class DownConversion:
 
 
 def _is_light(region: FileRegion) -> bool:
-    """Whether a region is converted in no time: few records, in memory, and nothing that unpacks to who knows what."""
+    """Whether a region is quick to convert: few records, in the page cache, and not compressed."""
     if region.size > AT_ONCE_BYTES or region.read_at_once() is None:
         return False
     count = 0
@@ -126,5 +125,5 @@ def _is_light(region: FileRegion) -> bool:
             if header.codec or count > AT_ONCE_RECORDS:
                 return False
     except (Malformed, OSError):
-        pass  # whoever converts it will say so
+        pass  # the conversion reports it
     return True

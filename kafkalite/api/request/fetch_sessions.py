@@ -1,11 +1,11 @@
-"""Fetch sessions: a client names its partitions once and afterwards only what changed (KIP-227).
+"""Fetch sessions: a client names its partitions once, and then only changes (KIP-227).
 
-A session remembers the partitions of one fetching client in order, and what the client was last told of each, so
-that an incremental answer can leave out those without news. Partitions that just gave data go to the end of the
-order: none starves behind a busy one. There are `slots` sessions; a new one takes the place of the longest idle
-one, if that has been idle for `EVICTION_MS`, and else the client is served without a session. So is one whose
-partitions are too many for the memory that all sessions together may take; Kafka counts sessions only.
-From version 13 on topics are named by id (KIP-516); a session speaks of names or of ids, and never of both.
+A session keeps the partitions of one client in order, with the offsets last sent for each, so that an incremental
+response can leave out partitions without news. Partitions that returned data move to the end of the order, so that
+none starves behind a busy one. At most `slots` sessions exist. A new session replaces the longest idle one if that has
+been idle for `EVICTION_MS`; otherwise the client is served without a session. So is a client with too many partitions
+for the memory limit of all sessions together; Kafka limits only the number of sessions.
+From version 13 on topics are named by id (KIP-516); a session uses either names or ids.
 Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
 
@@ -19,24 +19,24 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 EVICTION_MS = 120_000
-PARTITIONS_MAX = 100_000  # of one session; who wants more is served without one
+PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session
 PARTITIONS_OF_ALL_MAX = 200_000  # of all sessions: some 80 MB
 FIRST_VERSION_BY_ID = 13
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
-_UNTOLD = -1  # an offset that no partition has, so that the next answer has news
+_UNTOLD = -1  # no partition has this offset, so the next response has news
 
 
 Key = tuple[str | UUID, int]
-"""The key of a partition in a session: its topic's name, or id, and its index."""
+"""The key of a partition in a session: the topic's name or id, and the partition's index."""
 
 
 class WantedPartition:
-    """A client's wishes for one partition, and the offsets that it was last told.
+    """The parameters of a fetch of one partition, and the offsets last sent to the client.
 
-    Asked for by id, `topic` is empty until a topic of that id is found, and stays its name from then on: who waits for
-    a topic that is deleted meanwhile, and made again, hears of that (INCONSISTENT_TOPIC_ID).
+    In a request by id, `topic` is empty until a topic of that id is found, and keeps its name from then on. So a client
+    whose topic is deleted and created again meanwhile gets INCONSISTENT_TOPIC_ID.
     """
 
     __slots__ = (
@@ -68,10 +68,10 @@ class WantedPartition:
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
     def is_news(self, data: PartitionData) -> bool:
-        """Whether an incremental answer must carry `data`; remembers it as told."""
+        """Whether an incremental response must include `data`; records its offsets as sent."""
         news = bool(data.records) or data.error_code != 0 or data.diverging_epoch is not None
         if data.error_code != 0:
-            self.told_high_watermark = _UNTOLD  # whatever comes after an error is news
+            self.told_high_watermark = _UNTOLD  # the next response after an error is always news
         elif data.high_watermark != self.told_high_watermark or data.log_start_offset != self.told_start_offset:
             news = True
             self.told_high_watermark = data.high_watermark
@@ -83,7 +83,7 @@ Partitions = dict[Key, WantedPartition]
 
 
 def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
-    """All that a request names."""
+    """All partitions of a request."""
     return {
         (key := (topic.topic_id if by_id else topic.topic, wanted.partition)): WantedPartition(key, topic, wanted)
         for topic in request.topics
@@ -92,7 +92,7 @@ def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
 
 
 class FetchSession:
-    """One client's partitions in the order to serve them. `epoch` is what its next request must carry."""
+    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request."""
 
     __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
 
@@ -104,7 +104,7 @@ class FetchSession:
         self.used_ms = now_ms
 
     def apply(self, request: FetchRequest) -> None:
-        """Add, change and forget partitions as an incremental request says."""
+        """Add, change and remove partitions according to an incremental request."""
         partitions, by_id = self.partitions, self.by_id
         for topic in request.topics:
             called = topic.topic_id if by_id else topic.topic
@@ -121,17 +121,17 @@ class FetchSession:
                 partitions.pop((called, index), None)
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
-        """Move partitions that gave data to the end of the order, so that the others come first next time."""
+        """Move partitions that returned data to the end of the order, so that others come first next time."""
         for wanted in partitions:
             key = wanted.key
-            # forgotten or replaced while the request waited
+            # not removed or replaced while the request waited
             if self.partitions.get(key) is wanted:
                 del self.partitions[key]
                 self.partitions[key] = wanted
 
 
 class FetchContext:
-    """How one fetch request is to be served: which partitions, by id or by name, and in which session if any."""
+    """The partitions of one fetch request, whether topics are named by id, and the session, if any."""
 
     __slots__ = ("by_id", "incremental", "partitions", "session")
 
@@ -154,16 +154,16 @@ class FetchSessions:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self._by_id: dict[int, FetchSession] = {}
-        self._partition_count = 0  # Invariant: of all in `_by_id`
+        self._partition_count = 0  # Invariant: the sum over `_by_id`
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
-        """Find, open or close the session that `request` speaks of.
+        """Find, open or close the session of `request`.
 
-        Raises KafkaError: 70 FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 106 the session speaks of
-        names and the request of ids, or the other way round.
+        Raises KafkaError: 70 FETCH_SESSION_ID_NOT_FOUND, 71 INVALID_FETCH_SESSION_EPOCH, 106 (only one of session and
+        request uses topic ids).
         """
         by_id = version >= FIRST_VERSION_BY_ID
         epoch = request.session_epoch
@@ -183,14 +183,14 @@ class FetchSessions:
         session.apply(request)
         self._partition_count += len(session.partitions) - count_before
         if len(session.partitions) > PARTITIONS_MAX or self._partition_count > PARTITIONS_OF_ALL_MAX:
-            self._close(session.session_id)  # its client comes back with all it wants, and is served without one
+            self._close(session.session_id)  # the client sends a full request next, and is served without a session
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._close(session.session_id)
             return FetchContext(wanted_partitions(request, by_id), by_id, None, incremental=False)
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.used_ms = now_ms
-        del self._by_id[session.session_id]  # to the end: the most recently used
+        del self._by_id[session.session_id]  # move to the end: most recently used
         self._by_id[session.session_id] = session
         return FetchContext(session.partitions, by_id, session, incremental=True)
 

@@ -1,4 +1,4 @@
-"""A response that may have to wait until a group has decided, or until the log has its records."""
+"""A response that may wait for a group's decision or for an append."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Response = TypeVar("Response")
 
 
 class PendingResponse(Generic[Result, Response]):
-    """Waits for one result and makes the response of it. If the client has left meanwhile, the result is dropped."""
+    """Receives one result and renders the response. If the client has left meanwhile, the result is dropped."""
 
     __slots__ = ("_future", "_render", "_response")
 
@@ -28,7 +28,7 @@ class PendingResponse(Generic[Result, Response]):
             self._future.set_result(response)
 
     def outcome(self, loop: asyncio.AbstractEventLoop) -> Response | asyncio.Future[Response]:
-        """The response if the result is there, else a future of it."""
+        """The response if the result has arrived, else a future of the response."""
         if self._response is not None:
             return self._response
         self._future = cast("asyncio.Future[Response]", loop.create_future())

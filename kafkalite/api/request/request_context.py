@@ -1,4 +1,4 @@
-"""The context of one request: the connection it came in on, its version, and the name its client gives itself.
+"""The context of one request: its connection, its version, and the client id.
 
 Source: kafka.server.RequestContext.
 """

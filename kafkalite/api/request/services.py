@@ -1,6 +1,6 @@
-"""The collaborators of the request handlers, put together by the broker when it starts.
+"""The services that request handlers use, assembled by the broker at its start.
 
-Source: kafka.server.KafkaApis, whose constructor lists the same.
+Source: kafka.server.KafkaApis (constructor).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class DynamicConfig(Protocol):
-    """The broker's settings, which may change while it runs."""
+    """The broker's settings, which may change at runtime."""
 
     @property
     def now(self) -> BrokerConfig: ...
@@ -41,13 +41,13 @@ class DynamicConfig(Protocol):
     def change(
         self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
     ) -> Awaitable[None]:
-        """Replace the dynamic settings of `broker` ("": of all) by what `change` makes of them. Raises ConfigError."""
+        """Replace the dynamic settings of `broker` ("": of all) by the result of `change`. Raises ConfigError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The event loop, its clock, and threads for long reads. `readers` get files and values, never a log."""
+    """The event loop, its clock, and `readers`: threads for long reads, which get files and values, never a log."""
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
@@ -56,7 +56,7 @@ class Runtime:
 
 @dataclass(slots=True)
 class CleanerAccess:
-    """The log cleaner, which is made when it is first asked for, and the number of RunCleaner requests under way."""
+    """The log cleaner, created at its first use, and the number of RunCleaner requests under way."""
 
     get: Callable[[], LogCleaner]
     pending_runs: int = 0
@@ -64,8 +64,8 @@ class CleanerAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """`topics` serves look-ups, `topic_admin` makes changes. `legacy_offsets` are those in ZooKeeper (None without
-    one). `error_log` takes the errors that clients cause again and again."""
+    """`topics` serves look-ups, `topic_admin` makes changes. `legacy_offsets` are the offsets in ZooKeeper (None
+    without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
     runtime: Runtime
     dynamic_config: DynamicConfig
@@ -86,11 +86,11 @@ class Services:
 
     @property
     def config(self) -> BrokerConfig:
-        """The settings as they are now."""
+        """The current settings."""
         return self.dynamic_config.now
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int]:
-        """The id and the epoch of a partition's leader, as far as this broker knows: (-1, -1) for no partition."""
+        """The leader's id and the leader epoch of a partition, as known here; (-1, -1) if it does not exist."""
         partition = self.topics.partition(topic, index)
         if partition is not None:
             return self.brokers.broker_id, partition.leader_epoch

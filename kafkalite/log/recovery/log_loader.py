@@ -1,7 +1,7 @@
 """Loads a log from the files in its partition's directory.
 
-After a clean shutdown the files are as they were sealed: their names give the segments, the last index entry leads to
-the end. After an unclean one every segment from the one with the recovery point on is checked (`log_recovery`). An
+After a clean shutdown all files are sealed: their names give the segments, and the end offset is found from the last
+index entry. After an unclean one, every segment from the one with the recovery point on is checked (`log_recovery`). An
 interrupted replacement of segments is completed or undone first (`swap_recovery`).
 Source: org.apache.kafka.storage.internals.log.LogLoader.
 """
@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 
 
 def _ignore(size_bytes: int) -> None:
-    """The default: nobody wants to know."""
+    """The default of `on_segment_read`: does nothing."""
 
 
 class LoadOptions(NamedTuple):
     """How to load a log, by the checkpoints and the last shutdown. `clean`: the last shutdown was clean, so the files
     are not checked. `on_segment_read` gets the size of each segment that was checked; it may raise to end the recovery.
-    `may_have_gaps`: another broker may have compacted the log, or nobody knows what was flushed."""
+    `may_have_gaps`: another broker may have compacted the log, or the recovery point is unknown."""
 
     clean: bool
     recovery_point: int = 0
@@ -76,7 +76,7 @@ class _Listing(NamedTuple):
 def load(
     directory: str, config: TopicConfig, options: LoadOptions, now_ms: int, files: Files, expiration_ms: int
 ) -> LoadedLog:
-    """Raises OSError, and StorageError for a log that this version cannot take without harm."""
+    """Loads a log. Raises OSError, and StorageError for a log that this version would damage."""
     listing = _list(directory, files)
     epochs = LeaderEpochCache(f"{directory}/{LEADER_EPOCHS}", files)
     epochs.load()
@@ -116,7 +116,7 @@ def load(
     if not options.clean:
         recovery.complete_epochs(start_offset, end_offset)
         epochs.truncate_from_end(end_offset)
-        # directories, too: a broker that was killed may have made names that nobody has fsynced
+        # directories, too: a killed broker may have created names that are not fsynced
         metadata = f"{directory}/{PARTITION_METADATA}"
         recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
     is_intact = options.clean and not recovery.lost_bytes
@@ -127,7 +127,7 @@ def load(
 
 
 def _list(directory: str, files: Files) -> _Listing:
-    """The listing after .cleaned, .swap and .deleted files, and indexes without a segment, are gone."""
+    """Removes .cleaned, .swap and .deleted files, and indexes without a segment; returns the new listing."""
     sizes: dict[int, int] = {}
     beside: dict[str, set[int]] = {OFFSET_INDEX: set(), TIME_INDEX: set(), TXN_INDEX: set(), SNAPSHOT: set()}
     temporary: list[str] = []
@@ -149,7 +149,7 @@ def _list(directory: str, files: Files) -> _Listing:
     snapshots = sorted(beside.pop(SNAPSHOT))
     for suffix, bases in beside.items():
         for base in bases - sizes.keys():
-            # a new segment of that name would take it for its own
+            # a new segment of that name would use it
             logger.warning("%s/%020d%s has no segment; deleting it", directory, base, suffix)
             files.unlink_if_exists(f"{directory}/{base:020d}{suffix}")
     return _Listing(sizes, snapshots, beside[OFFSET_INDEX], beside[TIME_INDEX])

@@ -1,9 +1,9 @@
-"""Recovery of a log from its batches: segments are checked, everything derived from them is built again.
+"""Recovery of a log from its batches: checks segments and rebuilds everything derived from them.
 
-A batch that is torn, damaged or out of order ends the log: it and everything behind it are cut off. The sparse indexes,
-the transaction index, the leader epochs and the producer state are built from the batches that remain.
-Where a segment begins at the recovery point, the roll may have been cut short before the previous segment was sealed:
-the indexes of that one are built again, too.
+A batch that is torn, damaged or out of order ends the log: it and everything after it are cut off. The sparse indexes,
+the transaction index, the leader epochs and the producer state are rebuilt from the remaining batches.
+If a segment begins at the recovery point, the broker may have died during the roll, before the previous segment was
+sealed; then the previous segment's indexes are rebuilt, too.
 Source: org.apache.kafka.storage.internals.log.LogLoader (recoverLog), LogSegment.recover,
 UnifiedLog.rebuildProducerState.
 """
@@ -59,7 +59,8 @@ class LogRecovery:
         self.rewritten: list[str] = []
 
     def open_clean(self, with_both_indexes: Collection[int]) -> None:
-        """Finds the end of a cleanly stopped log. A segment whose base is not in `with_both_indexes` lacks one."""
+        """Finds the end offset of a cleanly stopped log. Rebuilds the indexes of segments whose base offsets are not in
+        `with_both_indexes`."""
         for segment in self._segments:
             if segment.base_offset not in with_both_indexes:
                 logger.warning("%s lacks an index; building both again", segment.path)
@@ -83,7 +84,7 @@ class LogRecovery:
         at = max((i for i, s in enumerate(segments) if s.base_offset <= recovery_point), default=0)
         first = min([at, *(i for i, s in enumerate(segments) if s.base_offset not in with_offset_index)])
         for i, segment in enumerate(segments[:first]):
-            # the last of them may not have been sealed: the broker died while it rolled
+            # the last of them may not be sealed, if the broker died during the roll
             rolled = i + 1 == at and segments[at].base_offset == recovery_point
             if segment.base_offset not in with_time_index or not self._is_sealed(i, strictly=rolled):
                 logger.warning("%s is not what a roll leaves behind; building its indexes again", segment.path)
@@ -124,7 +125,7 @@ class LogRecovery:
         self._producers_end = self.end_offset
 
     def _recover_segment(self, segment: Segment) -> int:
-        """Checks one segment, builds its indexes again and moves `end_offset`; returns the bytes that were cut off."""
+        """Checks one segment, rebuilds its indexes and moves `end_offset`; returns the bytes that were cut off."""
         producers, epochs = self._producers, self._epochs
         size = segment.size_bytes
         good = 0
@@ -157,21 +158,21 @@ class LogRecovery:
         return size - good
 
     def _continues(self, following: Segment) -> bool:
-        """Whether the log goes on in this segment: no offset before it is missing, and none is there twice."""
+        """Whether the log continues in segment `following`, without missing or repeated offsets."""
         base, end_offset = following.base_offset, self.end_offset
-        # below the recovery point missing offsets were there once, and were taken away on purpose
+        # offsets missing below the recovery point were removed on purpose
         if base > end_offset >= self._recovery_point and not self._has_gaps:
             logger.warning("%s: offsets from %d on are missing before it", following.path, end_offset)
         elif base < end_offset:
-            # begun by a roll that failed, after which the log went on without it
+            # left by a failed roll, after which the log continued without it
             logger.warning("%s: the segment before it goes on to offset %d", following.path, end_offset)
         else:
             return True
         return False
 
     def _delete_behind(self, last: Segment, following: list[Segment]) -> None:
-        """Deletes the segments behind `last`, and waits for the disk before anything new comes: else the next crash
-        might bring the old records back behind the new ones."""
+        """Deletes the segments after `last`, and fsyncs before anything is appended: otherwise the next crash might
+        bring old records back after new ones."""
         for segment in reversed(following):
             logger.warning("%s lies behind damage; deleting its %d bytes", segment.path, segment.size_bytes)
             self.lost_bytes += segment.size_bytes
@@ -181,8 +182,8 @@ class LogRecovery:
     # indexes
 
     def _is_sealed(self, at: int, *, strictly: bool) -> bool:
-        """Whether the segment at index `at` looks as sealing leaves it. `strictly`: its files may not have been
-        fsynced."""
+        """Whether the segment at index `at` looks sealed. `strictly`: its files may not be fsynced, so more is
+        checked."""
         segment = self._segments[at]
         if not segment.size_bytes:
             return True
@@ -198,9 +199,9 @@ class LogRecovery:
         return was_sealed(segment) and (end_offset == upto or (self._has_gaps and end_offset < upto))
 
     def _rebuild_indexes(self, segment: Segment) -> None:
-        """Builds the sparse indexes of a segment again and waits for the disk: the next start will not check them.
+        """Rebuilds the sparse indexes of a segment and fsyncs them, because the next start will not check them.
 
-        Its batches are not in doubt, but preallocated zeros may follow.
+        The batches are trusted, but preallocated zeros may follow.
         """
         rebuild = SegmentRebuild(segment)
         next_offset = segment.base_offset
@@ -227,7 +228,7 @@ class LogRecovery:
     def _load_producers(self, start_offset: int, end_offset: int, *, clean: bool) -> None:
         """Takes the newest snapshot and applies the batches between it and `end_offset`.
 
-        A cleanly stopped log without any snapshot never had a producer to remember.
+        A cleanly stopped log without a snapshot never had producers.
         """
         producers = self._producers
         had_any = bool(producers.snapshots)
@@ -250,7 +251,7 @@ class LogRecovery:
             segment.close_writer()
 
     def complete_epochs(self, start_offset: int, end_offset: int) -> None:
-        """Finds the epochs of the first batches again, where the epochs known begin behind the start of the log: the
+        """Reads missing leader epochs from the first batches, if the known epochs begin after the start of the log: the
         file was lost, or a deletion at the start of the log was not on the disk yet."""
         known = self._epochs.entries()
         upto = known[0][1] if known else end_offset

@@ -1,14 +1,13 @@
 """Completes or undoes a replacement of segments that was under way when the broker stopped.
 
-    .deleted    goes
-    .cleaned    the cleaner had not finished it: it goes, and so does every .swap at or behind the first of them, for
-                they belong together
-    .swap       any other .swap is complete: it takes the place of the segments that it covers
+    .deleted    is removed
+    .cleaned    incomplete: is removed, together with every .swap at or after the first .cleaned, which belongs to it
+    .swap       any other .swap is complete: it replaces the segments that it covers
 
-A start may be cut short as well. So no .swap outlives the .cleaned that marks it as incomplete, and no segment that it
-covers goes before the names of the .swap files are on the disk. The .log takes its place first: a .swap without a .log
-beside it belongs to the .log that has taken its place. Segments behind the last batch of a .swap stay: they may be
-others, which compaction has not seen.
+The start may be interrupted as well. So no .swap outlives the .cleaned that marks it as incomplete, and the segments
+that a .swap covers are removed only when the names of the .swap files are on the disk. The .log.swap is renamed first:
+an index .swap without a .log.swap belongs to the .log that has been renamed already. Segments after the last batch of a
+.swap stay: they may be segments that were not compacted.
 Source: kafka.log.LogLoader (load, removeTempFilesAndCollectSwapFiles).
 """
 
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def complete_swaps(directory: str, names: Iterable[str], files: Files) -> None:
-    """`names` are all files in `directory` that end in .deleted, .cleaned or .swap; none of them is left afterwards.
+    """Processes `names`, all files in `directory` that end in .deleted, .cleaned or .swap; none of them remains.
 
     Raises OSError, and StorageError for a .swap that is damaged.
     """
@@ -56,7 +55,7 @@ def complete_swaps(directory: str, names: Iterable[str], files: Files) -> None:
         swaps = [swap for swap in swaps if swap[0] < first]
     if not swaps:
         return
-    files.sync(directory)  # nobody may have waited for these names before the broker was killed
+    files.sync(directory)  # the broker may have been killed before it fsynced these names
     swaps.sort()
     logs = [base for base, is_beside, _ in swaps if not is_beside]
     if logs:
@@ -68,7 +67,7 @@ def complete_swaps(directory: str, names: Iterable[str], files: Files) -> None:
 
 
 def _end_of(path: str, base: int, files: Files) -> int:
-    """The offset behind the last batch of a complete segment file; an empty one covers its own base all the same."""
+    """The offset after the last batch of a complete segment file; an empty one covers at least its base offset."""
     fd = files.open(path, os.O_RDONLY)
     try:
         last = base

@@ -1,4 +1,4 @@
-"""The segments that a cleaning reads, and those that it writes, as values that also travel to other processes.
+"""The segments that a cleaning reads and writes, as values that are also sent to worker processes.
 
 Offsets are absolute, sizes are bytes. `base_offset` of a segment is its first offset, by which its files are named.
 """

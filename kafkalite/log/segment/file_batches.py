@@ -1,8 +1,8 @@
 """Iterates over a file of batches: headers alone (`iter_headers`) or whole batches (`iter_batches`).
 
-Both raise Malformed where there is no whole batch; the caller decides on the cause (a torn end after a crash, a wrong
-index entry, a damaged disk). Old files may hold messages of formats v0 and v1 among the batches. Each is yielded as a
-batch of one offset, unless it is a wrapper, the first offset of which is known only after unpacking.
+Both raise Malformed at a position without a whole batch; the caller decides on the cause (a torn end after a crash, a
+wrong index entry, a damaged disk). Old files may hold messages of formats v0 and v1 among the batches. Each is yielded
+as a batch of one offset, except a wrapper, whose first offset is known only after decompression.
 Source: org.apache.kafka.common.record.FileLogInputStream.
 """
 

@@ -257,7 +257,7 @@ class RecordCounts:
             try:
                 identity = identity_of(os.stat(segment.path))
             except OSError:
-                continue  # it was removed, and its numbers with it
+                continue  # it was removed
             if identity.size_bytes == segment.size_bytes:
                 entries.append(encode_entry(segment.base_offset, identity, segment.tally.counted))
                 segment.tally.is_noted = True
@@ -277,11 +277,11 @@ class RecordCounts:
 
 
 class _Look:
-    """A job: find out what is not known of some segments. It holds paths and numbers; the segments only pass through.
+    """A background job that finds the unknown counts of some segments. It reads only paths and numbers, not segments.
 
-    `found` are (segment, how many bytes of it were counted, its records, whether they were noted); `below` are the
-    records in front of `start_offset` in the segment `straddling`; `lost` are those that cannot be counted. With
-    `only_noted` what is not noted stays unknown.
+    `found` has (segment, number of bytes counted, counts, whether they came from the file); `below` is the count of
+    records below `start_offset` in the segment `straddling`; `lost` are the base offsets of segments that cannot be
+    counted. With `only_noted` only the counts in the file are read.
     """
 
     def __init__(
@@ -341,5 +341,5 @@ class _Look:
 
 
 def _end_of(segments: Sequence[Segment], at: int, end_offset: int) -> int:
-    """Every offset in the segment at that place lies below this one."""
+    """The end offset of the segment at index `at`: the next segment's base offset, or the log's end offset."""
     return segments[at + 1].base_offset if at + 1 < len(segments) else end_offset

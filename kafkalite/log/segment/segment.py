@@ -4,9 +4,9 @@
     <base>.index      offset -> position, sparse  <base>.txnindex   aborted transactions, only if there are any
 
 The active segment grows: an append is one pwrite at `size_bytes`, which moves only when every byte was written, so
-memory follows the disk. A sealed segment never changes. Files are opened when needed and released when other segments
-need the descriptors more (`DescriptorCache`). The latest appends are also kept in memory with their positions, so reads
-at the end, the most frequent ones, touch neither index nor file.
+memory follows the disk. A sealed segment never changes. Files are opened on demand and closed when other segments need
+the descriptors (`DescriptorCache`). The positions of the latest appends are kept in memory, so look-ups at the end, the
+most frequent ones, touch neither index nor file.
 Source: org.apache.kafka.storage.internals.log.LogSegment, org.apache.kafka.common.record.FileRecords.
 """
 
@@ -42,13 +42,13 @@ _TAIL_MAX = 256  # appends remembered; half of them are dropped at a time
 
 
 class Segment:
-    """Fields: `fd` is the .log file open for appending, else -1. `max_timestamp_ms` is the latest in the segment and
+    """Fields: `fd` is the .log file open for appending, else -1. `max_timestamp_ms` is the largest in the segment and
     `max_timestamp_offset` the last offset of the first batch that has it; -2 and -1 until they are looked up.
-    `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a later timestamp, a later time of day or a higher
-    last offset begins a new segment. `roll_offset` is -1 when an index is full. `is_touched`: the segment was opened
-    for appending since its files were last in their final form.
+    `roll_timestamp_ms`, `roll_wall_ms`, `roll_offset`: a batch with a larger timestamp, at a later wall-clock time or
+    with a higher last offset begins a new segment. `roll_offset` is -1 when an index is full. `is_touched`: the segment
+    was opened for appending since it was last sealed.
 
-    Invariant: `size_bytes` bytes of the file are whole batches, but for a torn end that recovery has not seen yet.
+    Invariant: the first `size_bytes` of the file are whole batches, except for a torn end before recovery.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class Segment:
         self, directory: str, base_offset: int, size_bytes: int, config: TopicConfig, now_ms: int,
         files: Files, jitter_ms: int = 0, suffix: str = "",
     ) -> None:  # fmt: skip
-        """`suffix` ends the names of its files for now, such as ".swap"."""
+        """`suffix`, such as ".swap", is appended to the names of the files until they are renamed."""
         stem = f"{directory}/{segment_stem(base_offset)}"
         self.directory = directory
         self.path = stem + LOG + suffix
@@ -90,7 +90,7 @@ class Segment:
         self._unindexed_bytes = 0
         self._tail_ends: list[int] = []  # last offsets of the latest appends, and the positions of their batches
         self._tail_positions: list[int] = []
-        self.tail_from = NEVER  # offsets from here on are in the tail
+        self.tail_from = NEVER  # the tail has the offsets from here on
         self._files = files
         self._pwrite = files.pwrite
         self.is_touched = False
@@ -100,7 +100,7 @@ class Segment:
     def create(
         cls, directory: str, base_offset: int, config: TopicConfig, now_ms: int, files: Files, jitter_ms: int = 0,
     ) -> Segment:  # fmt: skip
-        """A new, empty segment with its files. Raises OSError; then none of them is left."""
+        """A new, empty segment with its files. Raises OSError; then no file is left."""
         segment = cls(directory, base_offset, 0, config, now_ms, files, jitter_ms)
         try:
             segment.make_files(config)
@@ -110,7 +110,7 @@ class Segment:
         return segment
 
     def make_files(self, config: TopicConfig) -> None:
-        """Creates the files, empty. Raises OSError; some of them may exist then."""
+        """Creates empty files. Raises OSError; then some of them may exist."""
         for path in (self.path, self.offset_index.path, self.time_index.path):
             self._files.create_empty(path)
         if config.preallocate:
@@ -129,7 +129,7 @@ class Segment:
         self, records: memoryview, size: int, base_offset: int, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> None:
         """Writes `size` bytes, one stamped batch; the segment must be open for appending (`fd` >= 0). Raises OSError;
-        then nothing has changed."""
+        then the segment is unchanged."""
         position = self.size_bytes
         try:
             written = self._pwrite(self.fd, records, position)
@@ -170,7 +170,7 @@ class Segment:
                 self._indexed_timestamp_ms = timestamp_ms
             self.offset_index.append(last_offset, position)
         except OSError as error:
-            # the records are written; the next append tries again
+            # the records are written; the next append tries again to add an entry
             logger.warning("no index entry for %s: %s", self.path, error)
             return False
         finally:
@@ -187,7 +187,7 @@ class Segment:
         try:
             self._files.truncate(self.fd, self.size_bytes)
         except OSError as error:
-            # the next append overwrites it, and sealing or recovery cuts it
+            # the next append overwrites the torn end; sealing or recovery cuts it off
             logger.warning("%s has a torn end behind %d bytes: %s", self.path, self.size_bytes, error)
 
     def open_for_append(self) -> None:
@@ -212,7 +212,7 @@ class Segment:
         self._files.descriptors.add(self)
 
     def set_roll_age(self, age_ms: int) -> None:
-        """Lets the segment grow for `age_ms` less its jitter, counted from the time of its first batch."""
+        """Sets the age at which the segment rolls: `age_ms` minus jitter, from the time of its first batch."""
         self._roll_age_ms = age_ms
         self.roll_timestamp_ms = self.roll_wall_ms = NEVER
         if not self.size_bytes or self._first_timestamp_ms == -2:
@@ -240,12 +240,12 @@ class Segment:
         self.is_touched = False
 
     def abandon(self) -> None:
-        """Closes the segment for good; the files stay as a killed process would leave them."""
+        """Closes the segment for good; the files stay as they are, as after a crash."""
         self._closed = True
         self.close_writer()
 
     def close_writer(self) -> None:
-        """Gives the descriptors back until they are needed again."""
+        """Closes the descriptors until they are needed again."""
         self.release()
         self._files.descriptors.remove(self)
 
@@ -269,7 +269,7 @@ class Segment:
         return file
 
     def find(self, offset: int) -> tuple[int, int] | None:
-        """(position, size) of the first batch that ends at or behind `offset`; None if all end before.
+        """(position, size) of the first batch whose last offset is at or past `offset`; None if no batch reaches it.
 
         Raises OSError.
         """
@@ -295,7 +295,7 @@ class Segment:
                 for at, base_offset, last_offset, size in iter_headers(fd, position, self.size_bytes):
                     if last_offset >= offset:
                         if at == position and base_offset > offset:
-                            break  # an entry never points behind its offset
+                            break  # an entry never points past its offset
                         return at, size
                 else:
                     return None
@@ -312,11 +312,11 @@ class Segment:
 
     def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
-        file = self.open_file()  # the iteration keeps it open, whatever becomes of the segment
+        file = self.open_file()  # the iteration keeps it open, even if the segment is closed
         yield from iter_batches(file.fd, position, self.size_bytes if end is None else end)
 
     def next_offset(self) -> int:
-        """The offset behind the last batch, searched from the last index entry on. Raises Malformed, OSError."""
+        """The offset after the last batch, searched from the last index entry on. Raises Malformed, OSError."""
         if not self.size_bytes:
             return self.base_offset
         position = self.offset_index.last()[1]
@@ -328,14 +328,14 @@ class Segment:
         return last + 1
 
     def largest_timestamp_ms(self) -> int:
-        """The latest timestamp of any record; without one, when the file was last written. Raises OSError."""
+        """The largest timestamp of any record; without timestamps, the file's mtime. Raises OSError."""
         self._look_up_max_timestamp()
         if self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
         return os.stat(self.path).st_mtime_ns // 1_000_000
 
     def first_timestamp_ms(self) -> int:
-        """The largest of the first batch; -1 without one. Raises OSError."""
+        """The largest timestamp of the first batch; -1 without one. Raises OSError."""
         if self._first_timestamp_ms == -2:
             fd = self._files.open(self.path, os.O_RDONLY)  # not worth a place in the descriptor cache
             try:
@@ -345,7 +345,7 @@ class Segment:
         return self._first_timestamp_ms
 
     def latest(self) -> tuple[int, int]:
-        """(latest timestamp, last offset of the first batch that has it); (-1, base offset) without. Raises OSError."""
+        """(largest timestamp, last offset of the first batch with it); (-1, base offset) if none. Raises OSError."""
         self._look_up_max_timestamp()
         return self.max_timestamp_ms, self.max_timestamp_offset
 
@@ -374,7 +374,7 @@ class Segment:
         self._unindexed_bytes = 0
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
-        """Indexes a batch that stands at `position` already, by the rule of an append."""
+        """Indexes a batch that is in the file at `position`, by the rule of an append."""
         if header.max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
@@ -382,13 +382,13 @@ class Segment:
         self._unindexed_bytes += header.size_bytes
 
     def forget_first_timestamp(self) -> None:
-        """Has it read from the file again when it is needed."""
+        """Makes the next use read the largest timestamp from the file."""
         self._first_timestamp_ms = -2
 
     # cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Drops the batches that reach `offset`, and their index entries. Raises OSError."""
+        """Removes the batches that reach `offset`, and their index entries. Raises OSError."""
         found = self.find(offset)
         if found is None:
             return
@@ -420,8 +420,8 @@ class Segment:
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def rename(self, before: str, after: str) -> list[str]:
-        """Replaces the suffix `before` of its files by `after`; the new paths. Raises OSError; the files renamed so far
-        keep their new names then, and a second try goes on from there."""
+        """Replaces the suffix `before` of the files by `after`; returns the new paths. Raises OSError; files that are
+        renamed already keep their new names, and a second call continues from there."""
         renamed = []
         for part in (self, self.offset_index, self.time_index, self.txn_index):
             if not part.path.endswith(before) or (after and part.path.endswith(after)):
@@ -435,7 +435,7 @@ class Segment:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether its files have their final names: it is part of the log, neither closed nor being replaced."""
+        """Whether the files have their final names: the segment is neither closed nor being replaced."""
         return not self._closed and self.path.endswith(LOG)
 
     def delete_files(self) -> None:

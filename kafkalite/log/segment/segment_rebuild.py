@@ -15,7 +15,7 @@ _COPY_BYTES = 1 << 20
 
 
 class SegmentRebuild:
-    """Empties the indexes when it is made; `add` takes every batch in order, `finish` seals the segment."""
+    """The constructor empties the indexes, `add` takes every batch in order, `finish` seals the segment."""
 
     def __init__(self, segment: Segment) -> None:
         """Raises OSError."""
@@ -28,18 +28,18 @@ class SegmentRebuild:
             segment.open_for_append()
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Indexes a batch that stands at `position`, by the rule of an append."""
+        """Indexes a batch that is in the file at `position`, by the rule of an append."""
         self._segment.index_batch(position, header)
         self._added_bytes = position + header.size_bytes
         if header.record_count < 0:
-            self._has_unknown_counts = True  # a wrapper: counting has to unpack it
+            self._has_unknown_counts = True  # a wrapper: it must be decompressed to count its records
         tally = self._segment.tally
         tally.record_count += header.record_count
         if header.is_control:
             tally.control_record_count += header.record_count
 
     def finish(self, size_bytes: int) -> None:
-        """Cuts the segment to its first `size_bytes`, which are good, and seals it. Raises OSError."""
+        """Cuts the segment to its first `size_bytes`, which are valid, and seals it. Raises OSError."""
         segment = self._segment
         segment.size_bytes = size_bytes
         if self._has_unknown_counts or size_bytes != self._added_bytes:
