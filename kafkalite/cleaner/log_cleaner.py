@@ -131,7 +131,7 @@ class LogCleaner:
 
     def scan(self) -> None:
         """Scan all compacted logs now, and clean those that are due."""
-        self._schedule_scan(self._backoff_ms)  # first of all: whatever fails here, there is a next time
+        self._schedule_scan(self._backoff_ms)  # first, so that the next scan comes even if this one fails
         if self._scan is not None or self._is_stopped or not self.is_enabled:
             return
         with self._health.guard("scanning logs"):
@@ -362,8 +362,8 @@ class LogCleaner:
     # requests and status
 
     def run_now(self, topic: str, partitions: Sequence[int] | None, roll: bool, done: Done) -> None:
-        """Clean these partitions (None: all) of a topic as far as they can be, whatever their dirty ratio; with `roll`
-        also the records in their active segments. `done` gets the outcomes when all have ended."""
+        """Clean these partitions (None: all) of a topic as far as possible, regardless of their dirty ratio; with
+        `roll` also the records in their active segments. `done` gets the outcomes when all have ended."""
         if partitions is None:
             partitions = sorted(index for name, index in self._logs.logs if name == topic)
         left = deque((topic, index) for index in dict.fromkeys(partitions))

@@ -1,6 +1,6 @@
-"""A connection to a broker for commands: one request, one response, one line that says what went wrong.
+"""A connection to a broker for commands: one request, one response, one line that describes an error.
 
-Both the wait and the size of a response are bounded, whatever listens at the other end.
+Both the wait and the size of a response are bounded, even if the other end is no broker.
 Source: org.apache.kafka.clients.NetworkClient, as far as a command needs it.
 """
 

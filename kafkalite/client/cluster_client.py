@@ -1,8 +1,8 @@
 """A cluster as commands see it: its brokers, the leaders of its partitions, and a connection to each leader.
 
 The first broker that can be reached names all others (Metadata). From each leader only the partitions that it leads are
-taken, so that nothing is counted twice when responses are put together. A broker by itself is asked over the first
-connection, whatever address it advertises.
+taken, so that nothing is counted twice when responses are put together. A single broker is asked over the first
+connection, regardless of the address that it advertises.
 """
 
 from __future__ import annotations

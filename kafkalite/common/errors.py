@@ -148,7 +148,7 @@ class ConfigError(Exception):
     """One plain line for the operator that names the setting or the file and the fix. The start ends, exit code 1."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # one line, whatever is in a value
+        super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # values may contain line ends
 
 
 class Disconnect(Exception):

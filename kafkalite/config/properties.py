@@ -34,7 +34,7 @@ def read_properties(path: str) -> dict[str, str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = data.decode("latin-1")  # what Java reads
+        text = data.decode("latin-1")  # the encoding that Java reads
     try:
         return parse_properties(text)
     except ValueError as fault:

@@ -115,8 +115,8 @@ class TopicConfig(Settings):
 
     @classmethod
     def check(cls, overrides: Mapping[str, str], broker: TopicDefaults) -> TopicConfig:
-        """`build` for a request: settings that exclude each other are refused, too. Those that a topic has already are
-        not refused, since the broker's settings may have changed meanwhile."""
+        """`build` for a request: settings that exclude each other are refused, too. `build` accepts them for an
+        existing topic, since the broker's settings may have changed meanwhile."""
         config = cls.build(overrides, broker)
         conflict = topic_conflict(config.values())
         if conflict:

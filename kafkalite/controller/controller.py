@@ -9,11 +9,11 @@ handful of transactions. It decides from a view that has seen its own last write
     woken -> elected? -> view up to date -> topic ids -> states -> deletions -> notifications, requests of old tools
 
 Only `stop` ends the task: an error is logged, and everything is checked again after a pause. A controller resigns when
-its session is gone, or when it finds another controller's epoch; then it writes nothing any more.
+its session is gone, or when it finds another controller's epoch; after that it writes nothing.
 
-Kafka's controller remembers the states of partitions and replicas, sends them to the brokers, and has to be told by
-them what came of it. Here ZooKeeper is the memory and every broker reads it, so there are no messages, no states in
-between (NewReplica, ReplicaDeletionStarted...), and nothing to be lost with a controller.
+Kafka's controller keeps the states of partitions and replicas in memory, sends them to the brokers, and waits for their
+responses. Here the states are in ZooKeeper only and every broker reads them. So no messages and no intermediate states
+(NewReplica, ReplicaDeletionStarted...) are needed, and nothing is lost with a controller.
 Source: kafka.controller.KafkaController (startup, elect, maybeResign, onControllerFailover, process*), KIP-143, KIP-497
 for what it left to ZooKeeper.
 """
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CHECK_INTERVAL_MS = 30_000  # everything is checked again, whatever was or was not heard; notifications are removed
+_CHECK_INTERVAL_MS = 30_000  # everything is checked again, in case a change was missed; notifications are removed
 _PAUSE_MS, _PAUSE_MAX_MS = 50, 5_000  # before a retry; doubled as long as it fails
 _CHECKED_PER_TURN = 500  # partitions in one turn of the loop: about 2 ms
 _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: about 10 ms
@@ -51,8 +51,8 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 class Cluster(Protocol):
-    """The part of the metadata that the controller uses. `listen_paths` passes on the paths that the view has taken in;
-    `catch_up` returns when the view has all that happened in ZooKeeper before the last answer from there."""
+    """The part of the metadata that the controller uses. `listen_paths` reports the paths whose changes the view has
+    applied; `catch_up` returns when the view has every change that preceded ZooKeeper's last response."""
 
     @property
     def broker_id(self) -> int: ...
@@ -76,7 +76,7 @@ class Controller:
         self._view = metadata.view
         self._clock = clock
         self._store: ControllerStore | None = None  # while elected
-        self._is_election_known = False  # nothing was heard since /controller was read or written last
+        self._is_election_known = False  # no change of /controller was seen since it was read or written last
         self._woken = asyncio.Event()
         self._changed_topics: dict[str, None] = {}  # to be checked, in the order in which they changed
         self._all_changed = True
@@ -92,7 +92,7 @@ class Controller:
 
     @property
     def epoch(self) -> int | None:
-        """The controller epoch of this broker, as far as it knows; None if it is not the controller."""
+        """The controller epoch of this broker as known here; None if it is not the controller."""
         return None if self._store is None else self._store.epoch
 
     def start(self) -> None:
@@ -179,8 +179,8 @@ class Controller:
             self._retry_later()
 
     async def _elect(self) -> ControllerStore | None:
-        """The store to write with if this broker is the controller, or is elected now; ZooKeeper is asked if there was
-        a sign of a change."""
+        """The store to write with if this broker is the controller, or is elected now. Reads ZooKeeper only if
+        /controller may have changed."""
         state = self._metadata.registration_state
         if state is RegistrationState.DISCONNECTED:
             return None  # nothing can be written now, and this broker may still be the controller
@@ -211,7 +211,7 @@ class Controller:
         self._store = None
 
     async def _process(self, store: ControllerStore) -> bool:
-        """Check what has changed, and write what follows from it. False if something was refused."""
+        """Check the changed topics and write their pending changes. False if a step was refused."""
         await self._metadata.catch_up()
         names = self._take_changed_topics()
         refused = await store.write(list(self._topic_id_steps(names)))

@@ -1,9 +1,9 @@
 """Elects the leader of a partition, from its replicas, the last state that was written, and the live brokers. Pure.
 
-A partition has a leader as long as a replica lives that is in sync. When the leader goes, nobody leads (NO_LEADER) and
-the in-sync replicas stay as they are, for one of them has to come back. When one comes back, it leads. Every change is
-one step of the leader epoch. Kafka's NewPartition (no state node yet), OnlinePartition (led) and OfflinePartition are
-read off the state node; the controller keeps no states of its own.
+A partition has a leader as long as one of its in-sync replicas lives. Without one it has no leader (NO_LEADER) and the
+list of in-sync replicas stays; the first of them to return becomes leader. Every change is one step of the leader
+epoch. Kafka's NewPartition (no state node yet), OnlinePartition (led) and OfflinePartition follow from the state node;
+the controller keeps no states of its own.
 
 A leader that restarted unnoticed (it "bounced") is found by ZooKeeper's transaction ids: its state node is older than
 its registration. So a controller that was elected in between finds it, too. Kafka's cannot, because it compares with

@@ -1,8 +1,8 @@
 """The changes that the controller has to write, as the cluster is now: topic ids, first states, new leaders. Pure.
 
-All of it is read off the nodes and nothing is remembered: a newly elected controller finds the same pending changes as
-the one before it, and none when it has written them. Each change is bound to the version of the node that was read, so
-one that rests on an old view is refused, and found again when the view is up to date.
+All of them follow from the nodes in ZooKeeper, without other state: a newly elected controller finds the same pending
+changes as its predecessor, and none after writing them. Each change is bound to the version of the node that was read.
+So a change based on an old view is refused, and found again when the view is up to date.
 
 A topic that is to be deleted has no other pending changes, and its deletion waits until every broker with a replica
 lives: an absent one would come back with records of a topic that is in the metadata no longer. Kafka calls such a topic
@@ -101,14 +101,14 @@ def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
 
 
 def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
-    """Whether all brokers with a replica live, so that each of them sees the topic go."""
+    """Whether all brokers with a replica live, so that each of them deletes its logs."""
     known = view.assignments.get(name)
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
 def reassignment_refusals(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
-    """Why each reassignment is refused, as lines for the log; one that changes nothing is not. Replicas cannot move as
-    long as nobody copies records."""
+    """The reasons for refusing reassignments, as lines for the log; a reassignment without a change is not refused.
+    Replicas cannot move, because brokers do not copy records."""
     for (name, number), target in wanted.items():
         known = view.assignments.get(name)
         current = known.value.partitions.get(number) if known is not None else None

@@ -1,8 +1,8 @@
 """One broker of several: `kafkalite serve` in a process of its own, from its start to its end.
 
 Its settings come through a deleted file, so that a password is neither on a disk nor in the list of processes. The
-broker reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is gone: no broker is
-left behind, whatever ended the process that started it.
+broker reads from a pipe, its lifeline, whose other end is here, and stops in order when that end is gone. So no broker
+outlives the process that started it, however that process ended.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each is a process; this one starts and supervises them, and serves no client.
 
     a broker or our ZooKeeper dies     that is logged, and it is restarted after 1 s, and later up to 30 s apart
-    a broker is told to stop           (SIGTERM to that process) it is not restarted, the others go on
+    SIGTERM to one broker              it stops and is not restarted, the others go on
     SIGTERM, Ctrl-C                    the brokers stop in order, side by side, then our ZooKeeper; a second one kills
     this process dies                  they stop by themselves: each has a pipe whose end tells it
     the same command again             waits for the processes of an earlier one, then finds the same data

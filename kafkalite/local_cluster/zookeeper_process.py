@@ -7,7 +7,7 @@ listens on the loopback only, on a port that was free, and keeps its data in a g
     zookeeper.out    its output since its last start
     version-2/       its data: snapshots and transaction logs; it removes the old ones itself
 
-It does not outlive the process that started it, whatever ended that: a shell beside it reads from a pipe, its lifeline,
+It does not outlive the process that started it, however that ended: a shell beside it reads from a pipe, its lifeline,
 whose other end is here, and ends it when that end is gone. The shell lets the brokers, which notice the same, sign off
 first.
 Source: org.apache.zookeeper.server.quorum.QuorumPeerMain, QuorumPeerConfig.

@@ -22,8 +22,8 @@ class FastPath(Protocol):
 class ClientConnection:
     """One client connection, from its accept to its close.
 
-    `local_host` and `local_port` are the address that the client dialled; it is told to come back to this address when
-    `advertised.listeners` is unset. ApiVersions fills in the two client_software fields. `fast_paths` belong to the
+    `local_host` and `local_port` are the address that the client dialled; without `advertised.listeners` it is the
+    advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the
     dispatcher, by the low byte of the API key.
     """
 
@@ -63,7 +63,7 @@ class DeferredResponse:
     __slots__ = ("_release", "on_answer", "on_failure", "render", "settled")
 
     def __init__(self, release: Callable[[], None]) -> None:
-        """`release` is called once, when the response is settled in whatever way: it ends the waiting."""
+        """`release` is called once, when the response is settled in any way, to end the wait."""
         self.settled = False
         self.render: Callable[[Any], list[Part]] = list
         self.on_answer: Callable[[list[Part]], None] = ignore
@@ -98,7 +98,7 @@ class DeferredResponse:
 
 
 def ignore(*_: object) -> None:
-    """A callback for events that nobody waits for any more."""
+    """A callback that does nothing."""
 
 
 Answer = list[Part] | None | DeferredResponse | Awaitable[list[Part] | None]

@@ -55,11 +55,12 @@ class ColdReads:
         except BlockingIOError:
             return True
         except OSError:
-            return False  # a file system that cannot tell; and what is broken, sending will say
+            return False  # the file system does not support it, or the read fails: then sending reports it
         return False
 
     def warm(self, piece: FileRegion, done: Callable[[], None]) -> None:
-        """Bring `piece` into memory, and begin with as much behind it; then call `done`, whatever became of it."""
+        """Read `piece` into the page cache, and start reading as many bytes after it; then call `done`, also after an
+        error."""
         self.warmed_bytes += piece.size
         try:
             if self._executor is None:
@@ -78,12 +79,12 @@ class ColdReads:
             while position < end and (count := os.sendfile(self._null_fd, fd, position, end - position)):
                 position += count
         except OSError:
-            pass  # sending will say it
+            pass  # sending reports it
         finally:
             self._loop.call_soon_threadsafe(done)
 
     def close(self) -> None:
-        """Wait for the threads, each of which ends with what it reads just now. Nobody is told any more."""
+        """Wait for the threads to finish their current reads. Waiting pieces are dropped, and `done` is not called."""
         if self._executor is not None:
             self._executor.shutdown(cancel_futures=True)
             self._executor = None

@@ -144,7 +144,7 @@ class Framer:
             self._memory.give_back(data)
 
     def drop(self) -> None:
-        """The connection is closed: let go of its memory now, and not when a cycle of references is collected."""
+        """The connection is closed: release its memory now, and not when the garbage collector runs."""
         self._data = _NOTHING
         self._position = self._end = self._want = 0
         self._own = False

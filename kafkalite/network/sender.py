@@ -63,7 +63,7 @@ class Sender:
         self._queue: deque[Part] | None = None  # made when first needed: most connections never do
         self._warming: FileRegion | None = None  # the piece that another thread reads now: the socket is not asked
         self._warm: FileRegion | None = None  # the piece that was read last
-        self._was_cold = False  # what was asked for last: then what comes next is looked at closely
+        self._was_cold = False  # the last piece was cold: the next one is checked closely
         self.pending = False
 
     def send(self, parts: Sequence[Part]) -> None:

@@ -91,7 +91,7 @@ class SocketServer:
     async def stop(self, grace_ms: int) -> None:
         """Let the requests in flight finish for at most `grace_ms`, then leave nothing behind. May be called again.
 
-        The grace is real time whatever the clock says: it is for clients and the kernel, which know no other.
+        The grace is in real time, regardless of the broker's clock, because it is for clients and the kernel.
         """
         for acceptor in self._acceptors:
             acceptor.close()

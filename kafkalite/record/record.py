@@ -40,7 +40,7 @@ def read_records(batch: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records:
     Raises Malformed when the records are not what the header says, or unpack to more than `max_bytes` or `max_records`.
     """
     header, body = _unpacked(batch, max_bytes)
-    if header.codec != NONE and header.record_count > max_records:  # what is not packed is bounded by its own bytes
+    if header.codec != NONE and header.record_count > max_records:  # others are bounded by their own bytes
         count = header.record_count
         raise Malformed(f"the batch at offset {header.base_offset} unpacks to {count} records, more than {max_records}")
     return read_body(header, body)

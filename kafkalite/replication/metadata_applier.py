@@ -3,7 +3,7 @@
 Leadership that is lost is given up in the turn of the loop in which the change arrives. Leadership that is won waits
 for the logs: names of topics stand in a queue, each at most once, and a task reconciles one after another. So changes
 may come in any order and any number; only the latest metadata matters.
-Source: kafka.server.ReplicaManager, which gets it from the controller's LeaderAndIsr and StopReplica.
+Source: kafka.server.ReplicaManager, which gets the changes in the controller's LeaderAndIsr and StopReplica.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LOGS_PER_TURN = 32  # made before the loop gets to serve others
+_LOGS_PER_TURN = 32  # logs opened before the loop serves other requests
 _OF_A_TOPIC = (
     Change.TOPIC_CREATED,
     Change.TOPIC_DELETED,
@@ -56,12 +56,12 @@ class MetadataApplier:
         self._due: dict[str, None] = {}  # topics to reconcile
         self._is_due = asyncio.Event()
         self._is_busy = False
-        self._is_done = asyncio.Event()  # set in the moment in which nothing is due any more
+        self._is_done = asyncio.Event()  # set when no topic is due any more
         self._task: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] = lambda: None
 
     async def load(self) -> None:
-        """Take over what metadata and disk hold at start. Raises StorageError, ConfigError."""
+        """Load the topics from metadata and disk at start. Raises StorageError, ConfigError."""
         await self._replicas.check_logs()
         for name in list(self._metadata.topics):
             await self.reconcile(name)
@@ -80,7 +80,7 @@ class MetadataApplier:
                 await self._task
 
     def reconcile_all(self) -> None:
-        """Everything may have changed: this broker's registration, for instance."""
+        """Reconcile all topics, for instance after a change of this broker's registration."""
         for name in list(self._replicas.by_name):
             self.release_leadership(name)
         self._due.update(dict.fromkeys(self._metadata.topics))
@@ -162,8 +162,8 @@ class MetadataApplier:
                 self._replicas.configure(topic, effect.overrides)
 
     async def reconcile(self, name: str) -> None:
-        """Perform all effects. May be called at any time and as often as one likes. Raises StorageError when a log
-        cannot be made; in a cluster that partition is offline then, and the others are led all the same."""
+        """Perform all effects of one topic. May be called at any time, and repeatedly. Raises StorageError when a log
+        cannot be created; in a cluster that partition is offline then, and the others are led nevertheless."""
         async with self._opening:
             self._due.pop(name, None)
             effects = self.release_leadership(name)
@@ -175,7 +175,7 @@ class MetadataApplier:
             led, fault = await self._become_leader(topic, effects)
             if known is None:
                 self._replicas.add(topic)
-            if len(led) >= _LOGS_PER_TURN:  # others had their turn, and it may have changed
+            if len(led) >= _LOGS_PER_TURN:  # the metadata may have changed in the turns between
                 self.release_leadership(name)
             for partition in led:
                 if topic.partitions.get(partition.index) is partition:

@@ -1,9 +1,9 @@
 """A partition on its leader: the log, the leader epoch, the high watermark, and the operations that wait for it.
 
-A fetch that found too little leaves a `DelayedOperation` here. An append adds its size to every one of them, and one
-that has enough is woken once, from the event loop rather than from inside the append. With one replica a record is
-committed as soon as the log acknowledges it: at once, or, where flush.messages asks for it, when it is on the disk.
-Until then no client reads it, and its producer waits (`when_committed`).
+A fetch that found too few bytes adds a `DelayedOperation` here. An append adds its size to each of them, and one that
+has enough is woken once, from the event loop rather than from inside the append. With one replica a record is committed
+as soon as the log acknowledges it: at once, or with flush.messages when it is on the disk. Until then no client reads
+it, and its producer waits (`when_committed`).
 Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
 
 
-_NO_OFFSET = -2  # no client asks for it
+_NO_OFFSET = -2  # matches no fetch offset
 _ENOUGH_BYTES = 1 << 40  # wakes any operation: the size of an append under an earlier leader epoch is not known
 
 
@@ -60,7 +60,7 @@ class DelayedOperation:
             self.wake()
 
     def wake(self) -> None:
-        """Stop waiting, however much is missing: time is up, or a partition went away."""
+        """End the wait regardless of the missing bytes: after the timeout, or when a partition is retired."""
         if not self.woken:
             self.woken = True
             self._call_soon(self._wake)
@@ -157,7 +157,7 @@ class Partition:
                 tell(None)
             elif error is not None:
                 tell(error)
-            elif last_offset >= end_offset:  # another batch may come to stand there
+            elif last_offset >= end_offset:  # another batch may get this offset
                 tell(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed"))
             else:
                 self._delayed_acks.append((last_offset, tell))
@@ -175,11 +175,11 @@ class Partition:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def lookup_of_timestamp(self, timestamp_ms: int) -> TimeLookup:
-        """For the first record that is committed and not before `timestamp_ms`."""
+        """Looks up the first committed record at or after `timestamp_ms`."""
         return self.log.lookup_of_timestamp(timestamp_ms, self.high_watermark)
 
     def lookup_of_max_timestamp(self) -> TimeLookup:
-        """For the first record that carries the latest timestamp of all, if it is committed."""
+        """Looks up the first record with the largest timestamp of the log, if it is committed."""
         return self.log.lookup_of_max_timestamp(self.high_watermark)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -203,12 +203,12 @@ class Partition:
         return self.log.start_offset
 
     def retire(self, error: KafkaError | None = None) -> None:
-        """The partition is going away: delayed operations are woken and find that; producers get `error`."""
+        """The partition is deleted, or led elsewhere: wakes delayed operations; waiting producers get `error`."""
         self._on_ack(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_all()
 
     def wake_all(self) -> None:
-        """Wake all delayed operations: their records may be gone, or never come. Producers go on waiting."""
+        """Wake all delayed operations: their records may be truncated, or never arrive. Producers keep waiting."""
         for operation in tuple(self.delayed_operations):
             operation.wake()
 
@@ -233,4 +233,4 @@ class OfflinePartition(Partition):
         raise StorageError(f"{self.log.failure}")
 
     def retire(self, error: KafkaError | None = None) -> None:
-        """No operation waits here."""
+        """Does nothing: no operation waits on an offline partition."""

@@ -1,7 +1,7 @@
-"""The steps that bring a topic on this broker to what the cluster metadata says. Pure.
+"""The steps that make a topic on this broker agree with the cluster metadata. Pure.
 
-`decide` compares the two and returns effects, in the order in which they are performed. Most hold at once; a log has to
-be opened for `BecomeLeader`, and the cluster has to answer for `WriteLeaderEpoch`.
+`decide` compares the two and returns effects in the order in which they are performed. Most take effect at once;
+`BecomeLeader` must open a log, and `WriteLeaderEpoch` waits for the cluster.
 Source: kafka.server.ReplicaManager (becomeLeaderOrFollower, stopReplicas).
 """
 
@@ -26,12 +26,12 @@ class Role(NamedTuple):
         return self.is_alone or (self.may_lead and state.leader == self.broker_id)
 
     def keeps(self, state: PartitionRecord) -> bool:
-        """Whether the partition's log belongs on this broker, whoever leads it."""
+        """Whether this broker has a replica of the partition, led here or elsewhere."""
         return self.is_alone or self.broker_id in state.replicas
 
 
 class LocalTopic(NamedTuple):
-    """A topic as this broker has it: its own settings, and the leader epoch of each partition that is led here."""
+    """The local state of a topic: its own settings, and the leader epoch of each partition led here."""
 
     topic_id: uuid.UUID
     overrides: Mapping[str, str]

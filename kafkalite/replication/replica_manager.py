@@ -1,8 +1,8 @@
-"""The topics of the cluster as this broker has them: all of them by name, and open the partitions that it leads.
+"""The topics of the cluster on this broker: all topics by name and id, and the open partitions that this broker leads.
 
-Look-ups are plain dictionary accesses and belong on the hot path. The metadata decides who leads; `MetadataApplier`
-performs that with the methods of the lower half. The log of a partition that another broker leads stays open: retention
-and flushing go on, and it is there when the partition comes back.
+Look-ups are plain dictionary accesses and belong on the hot path. The metadata decides the leaders; `MetadataApplier`
+applies it with the methods of the lower half. The log of a partition that another broker leads stays open: retention
+and flushing continue, and it is available when this broker leads the partition again.
 Source: kafka.server.ReplicaManager, kafka.server.HostedPartition.
 """
 
@@ -67,9 +67,9 @@ class ReplicaManager:
         self._logs = logs
         self._broker_id = broker_id
         self._opening: dict[str, Topic] = {}  # being created: hidden from clients until all logs are open
-        self._offline: dict[TopicPartition, str] = {}  # logs in directories that failed, and why those did
+        self._offline: dict[TopicPartition, str] = {}  # logs in failed directories, with the reasons of the failures
         self._truncated: set[TopicPartition] = set()  # logs that lost bytes, until they are led under a new epoch
-        self._unresolved: set[str] = set()  # topics with logs here, whose settings the metadata does not tell yet
+        self._unresolved: set[str] = set()  # topics with logs here whose settings are not in the metadata yet
         self._is_loaded = False
         self.on_election: Callable[[Partition], object] = lambda partition: None
         self.on_resignation: Callable[[Partition], object] = lambda partition: None
@@ -96,16 +96,16 @@ class ReplicaManager:
         return partition
 
     def missing_partition_error(self, topic: str, index: int) -> ErrorCode:
-        """Why a partition is not served here: another broker leads it, or none does; or there is no such partition."""
+        """NOT_LEADER_OR_FOLLOWER if the partition exists but is not led here, else UNKNOWN_TOPIC_OR_PARTITION."""
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if self.exists(topic, index) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def exists(self, topic: str, index: int) -> bool:
-        """Whether the cluster has this partition, whoever leads it."""
+        """Whether the cluster has this partition, led here or elsewhere."""
         record = self._metadata.topics.get(topic)
         return record is not None and index in record.partitions
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the cluster has of a topic; 0 if there is no such topic."""
+        """The number of a topic's partitions in the cluster; 0 if the topic does not exist."""
         record = self._metadata.topics.get(topic)
         return len(record.partitions) if record is not None else 0
 
@@ -128,10 +128,9 @@ class ReplicaManager:
     async def check_logs(self) -> None:
         """Compare the logs that were found at start with the metadata, which decides.
 
-        After an unclean stop a log may be left of a topic that was deleted; it becomes a stray, also when there is a
-        new topic of that name. The log of a topic that the metadata does not tell clearly stays as it is until then. A
-        log that had to be cut gets a new leader epoch, so that a client that has read more than is there now finds out
-        (KIP-320).
+        After an unclean stop a log of a deleted topic may be left; it becomes a stray, also if a new topic has that
+        name. The log of a topic whose id or settings are not known yet stays as it is until they are. A log that was
+        cut gets a new leader epoch, so that a client that has read records beyond its end detects the loss (KIP-320).
         """
         logs = self._logs.logs.items()
         held = {key: log.topic_id for key, log in logs if self._metadata.has_unresolved_topic(key[0])}
@@ -216,7 +215,7 @@ class ReplicaManager:
         if self._is_loaded:
             self._set_aside_if_foreign(self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
-        if self._metadata.is_shared and log.topic_id is None:  # of a time before there were ids
+        if self._metadata.is_shared and log.topic_id is None:  # from before topic ids
             log.metadata.set_topic_id(topic.topic_id)
         epoch = max(leader_epoch, log.epochs.latest, 0)  # an epoch never goes back
         if key in self._truncated:
@@ -242,8 +241,9 @@ class ReplicaManager:
                 log.config = topic.config
 
     def remove(self, name: str, *, keeps_logs: bool = False) -> None:
-        """The topic is gone, or was never whole: for clients at once, its files a little later. With `keeps_logs` they
-        stay as strays, and so do the offsets that groups have in it. Does nothing if there is no such topic here."""
+        """Remove a topic that was deleted, or whose creation failed: for clients at once, its files a little later.
+        With `keeps_logs` the logs stay as strays, and the committed offsets of groups stay, too. Does nothing if the
+        topic is not on this broker."""
         being_opened = self._opening.pop(name, None)
         topic = being_opened or self.by_name.get(name)
         if topic is None:
@@ -260,10 +260,10 @@ class ReplicaManager:
             self._offline.pop((name, index), None)
             log = self._logs.get(name, index)
             if log is not None and log.topic_id not in (None, topic.topic_id):
-                continue  # of another topic of that name
+                continue  # of another topic with that name
             try:
                 (self._logs.keep_as_stray if keeps_logs else self._logs.delete)(name, index)
-            except StorageError as error:  # the topic is gone all the same; a start sets the directory aside
+            except StorageError as error:  # removed nevertheless; the next start makes the directory a stray
                 logger.error("%s", error)
         if being_opened is None and not keeps_logs:
             self.when_deleted(name)
@@ -271,7 +271,7 @@ class ReplicaManager:
     # Changes on this broker
 
     def take_offline(self, keys: Iterable[TopicPartition], why: str) -> None:
-        """The directory of these logs has failed: clients that ask for them, or wait for them, are told so."""
+        """The directory of these logs has failed: requests for them, waiting or new, get StorageError."""
         for name, index in keys:
             self._offline[name, index] = why
             topic = self._opening.get(name) or self.by_name.get(name)

@@ -1,8 +1,8 @@
-"""Changes of topics that clients ask for: created, deleted, grown, configured.
+"""Changes of topics requested by clients: creation, deletion, more partitions, settings.
 
-A change goes to the metadata first, then to the disk: after a crash between the two, the next start makes the missing
-logs, so a topic that was promised exists. In a cluster any broker may be asked; the controller elects the leaders, and
-this broker is done when the partitions that it leads itself are open.
+A change goes to the metadata first, then to the disk. After a crash between the two, the next start creates the missing
+logs, so an acknowledged topic exists. In a cluster any broker accepts the request; the controller elects the leaders,
+and this broker answers when the partitions that it leads itself are open.
 Source: kafka.server.ZkAdminManager, kafka.zk.AdminZkClient.
 """
 

@@ -34,7 +34,7 @@ class TopicConfigs:
         TopicConfig.check(overrides, self._broker)
 
     def keeping_all(self) -> TopicConfig:
-        """For the log of a topic whose settings are not known yet: nothing is deleted and nothing compacted."""
+        """The settings for the log of a topic whose settings are not known yet: no deletion and no compaction."""
         return TopicConfig.build(_KEEPS_ALL, self._broker)
 
     def build(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:

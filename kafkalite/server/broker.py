@@ -30,8 +30,8 @@ class Broker:
 
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
     (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
-    keeps the metadata. With `adopt` the topics that are found in the directories are the ones that exist, whatever the
-    broker knew before. Raises ConfigError when it cannot start.
+    keeps the metadata. With `adopt` exactly the topics that are found in the directories exist, regardless of
+    earlier metadata. Raises ConfigError when it cannot start.
     """
 
     def __init__(

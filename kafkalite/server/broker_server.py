@@ -52,10 +52,10 @@ logger = logging.getLogger(__name__)
 
 _STOP_GRACE_MS = 5_000
 _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
-_READ_THREADS = 2  # times are looked up and old formats made there: more of them would only contend with the loop
+_READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
-_GROUPS_HEAD_START_MS = 100  # few groups are loaded before the first client comes, many while it is told to wait
+_GROUPS_HEAD_START_MS = 100  # few groups load within it; with many, clients get COORDINATOR_LOAD_IN_PROGRESS
 
 
 class BrokerServer:

@@ -1,9 +1,8 @@
-"""The broker's settings as they are now: the ones that it was started with, under those that were changed since.
+"""The broker's current settings: the settings of its start, overridden by dynamic changes.
 
-A change, made here or by another broker or a tool, is written to the metadata and taken from there by a listener: one
-way for all. A client of this broker hears what is wrong before anything is written. Changes that others write are
-checked setting by setting, and one that cannot be is left out with a warning, since it may be meant for a broker of
-another kind.
+Every change, whether made here, by another broker or by a tool, is written to the metadata and applied from there by a
+listener. A client of this broker gets an error before anything is written. Changes by other writers are checked setting
+by setting; an invalid one is ignored with a warning, since it may be meant for a broker of another kind.
 Source: kafka.server.DynamicBrokerConfig, KIP-226.
 """
 
@@ -34,13 +33,13 @@ class DynamicBrokerConfig:
         self.now = self._build_leniently(metadata.broker_configs)
 
     def follow(self) -> Callable[[], None]:
-        """Take over changes from now on. Returns a function that ends that."""
+        """Apply changes from now on. Returns a function that stops it."""
         return self._metadata.listen(self._on_change)
 
     async def change(
         self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool
     ) -> None:
-        """Replace the dynamic settings of `broker` by the result of `change`. Raises ConfigError if they cannot be, and
+        """Replace the dynamic settings of `broker` by the result of `change`. Raises ConfigError if they are invalid;
         then nothing has changed."""
         async with self._one_by_one:
             configs = self._metadata.broker_configs

@@ -1,6 +1,6 @@
 """An HTTP/1.1 endpoint that a Prometheus server scrapes: GET /metrics, and GET /health for programs that start brokers.
 
-It runs on the broker's loop and gives way to clients: text is made in small pieces with a turn of the loop between two,
+It runs on the broker's loop and yields to clients: text is made in small pieces with a turn of the loop between two,
 for one scraper at a time, while others wait. A connection carries one request, of a few kilobytes, and has a few
 seconds for it; a handful of connections may be open, more are closed at once.
 Source: RFC 9112, as far as GET needs it. Apache Kafka leaves this to an agent in its JVM.
@@ -29,7 +29,7 @@ class MetricsEndpoint:
     """Serves from `start` to `stop`, on the loop that runs `start`. `address` is HOST:PORT as it is bound.
 
     `pieces` makes the text of one scrape, in pieces that each take a bounded time; `health` is one line, "ok" or the
-    fault. Timeouts are in real time, whatever a test's clock says: they are for scrapers and the kernel.
+    fault. Timeouts are in real time, also with a test's clock: they are for scrapers and the kernel.
     """
 
     def __init__(

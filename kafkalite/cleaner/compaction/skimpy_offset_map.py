@@ -46,7 +46,7 @@ _GROWTH = 16
 _CROWDED = 0.5
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
-# 2^64 / golden ratio: spreads whatever the hashes of similar keys have in common
+# 2^64 / golden ratio: spreads the hashes of similar keys
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 

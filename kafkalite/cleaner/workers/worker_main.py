@@ -1,10 +1,10 @@
-"""The worker process: cleans one log at a time, as told over a socket, and ends with the broker that started it.
+"""The worker process: cleans one log at a time, by jobs from a socket, and exits with the broker that started it.
 
     python -P -m worker_main <descriptor of the socket>
 
 It holds the heavy parts of compaction, numpy and the offset map, and no part of the broker: no event loop, no open
 logs. It yields to all other processes: a lower priority, the scheduler's batch class, and first choice for the kernel
-when memory runs out. It polls the socket between two pieces of work, so it aborts a job soon after it is told to; at
+when memory runs out. It polls the socket between two pieces of work, so it aborts a job soon after the request; at
 the end of the stream, which is the end of the broker, it exits. It ignores signals of terminals and service managers:
 they are meant for the broker, which ends its workers.
 """

@@ -1,8 +1,8 @@
 """Dry run of recovery: finds out what a restart does with a log by doing it, on a shadow of its directory.
 
 The shadow has links in the place of the `.log` files and copies of the small ones. The broker's own recovery runs on it
-through `ShadowFiles`, which never write to the target of a link: a cut is only remembered. So the forecast is right
-whatever the rules of recovery come to be.
+through `ShadowFiles`, which never write to the target of a link: a cut is only remembered. So the forecast stays right
+when the rules of recovery change.
 Source: `log_loader`.
 """
 

@@ -1,4 +1,4 @@
-"""The two files that tell a start how the last run on a log directory ended.
+"""The two files that record how the last run on a log directory ended.
 
     .kafka_cleanshutdown       there after a clean shutdown; removed before any log is loaded
     .kafkalite_cleanshutdown   there if that shutdown was ours, so that a start notices whether Apache Kafka ran here

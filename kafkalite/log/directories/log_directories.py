@@ -48,13 +48,13 @@ class StoredLogs(NamedTuple):
 
 
 class LogDirectories:
-    """In the order of log.dirs. Those that are `online` are locked until `close`."""
+    """The directories, in the order of log.dirs. Every `online` one is locked until `close`."""
 
     def __init__(
         self, log_dirs: Sequence[str | Path], broker_id: int, files: Files, lane: Callable[[], Background]
     ) -> None:
-        """Makes them if need be and locks them. `broker_id` -1 accepts those of any broker. Raises ConfigError with one
-        line for the operator."""
+        """Creates missing directories and locks all. `broker_id` -1 accepts directories of any broker. Raises
+        ConfigError with one line for the operator."""
         self._all = [LogDirectory(path, files, lane()) for path in _distinct(log_dirs)]
         try:
             self._open()
@@ -241,7 +241,7 @@ class LogDirectories:
         return right[0]
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> None:
-        """Goes on without the directory. Raises StorageError when no other is left."""
+        """Marks the directory as offline. Raises StorageError when no other is left."""
         directory.fail_with(error)
         directory.close()
         if not self.online:

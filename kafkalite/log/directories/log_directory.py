@@ -9,7 +9,7 @@
     cleaner-offset-checkpoint          first dirty offset of each compacted log
     <topic>-<partition>/               the logs; `file_names` has the names of those on their way out
 
-A disk that fails takes its directory out of service, and nothing else: the next start tries it again.
+A disk failure takes only its own directory offline; the next start tries it again.
 Source: kafka.log.LogManager.
 """
 
@@ -148,7 +148,7 @@ class LogDirectory:
             self._clean_shutdown_file.write()
 
     def close(self) -> None:
-        """Lets go of the directory and of all open files in it, as they are."""
+        """Unlocks the directory and closes all files in it, as they are."""
         for log in self.logs.values():
             log.abandon()
         self.logs.clear()

@@ -64,7 +64,7 @@ class LogManager:
     """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `high_watermarks`
     has those that were checkpointed before the start, `directories` are in the order of log.dirs; `was_clean` says
     whether the last shutdown of every directory was clean. `on_log_removed` is called for each log that is no longer
-    served, for whatever reason."""
+    served, for any reason."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class LogManager:
         files: Files | None = None,
         wake: Callable[[], object] | None = None,
     ) -> None:
-        """Makes the directories if need be and locks them. `wake` is called on another thread when `run_completions`
+        """Creates missing directories and locks all. `wake` is called on another thread when `run_completions`
         has something to do. Raises ConfigError with one line for the operator."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -275,8 +275,8 @@ class LogManager:
         self._checkpoints.write_all(directories.values(), done)
 
     def flush_if_due(self) -> None:
-        """Flushes the logs whose flush.ms has passed since their last flush. Raises StorageError if some cannot be;
-        those that have failed for good said so when they did."""
+        """Flushes the logs whose flush.ms has passed since their last flush. Raises StorageError if some flushes fail,
+        except for logs that failed before, which have reported it then."""
         now_ms = self._clock.wall_ms()
         fault: StorageError | None = None
         for log in self.logs.values():
@@ -323,7 +323,7 @@ class LogManager:
             log.record_counts.close()
         self._executor.wait()
         self._timers.cancel()
-        all_done = not self._executor.pending  # a job that never ended may have left anything
+        all_done = not self._executor.pending  # the effect of an unfinished job is unknown
         for directory in self.online if before is not ManagerState.LOCKED else ():
             may_be_clean = directory.last_shutdown.clean and not self._takes_over
             try:

@@ -63,11 +63,11 @@ class PartitionDirectories:
         return contents
 
     def topic_id(self, name: str) -> uuid.UUID | None:
-        """The topic that the directory of that name belongs to, if it says so."""
+        """The topic id in the partition.metadata of the directory of that name; None without one."""
         return read_topic_id(self._files, f"{self._log_dir}/{name}/{PARTITION_METADATA}")
 
     def topic_id_of(self, key: TopicPartition) -> uuid.UUID | None:
-        """The topic that the log belongs to, if it says so."""
+        """The topic id in the log's partition.metadata; None without one."""
         return self.topic_id(partition_directory(*key))
 
     def has_records(self, key: TopicPartition) -> bool:

@@ -1,10 +1,10 @@
 """Opens all logs at start: after a clean shutdown one after another, otherwise on threads, with progress in the log.
 
-After a clean shutdown a log costs 70 us and its files are not read, so threads would only be in the way. After an
-unclean one everything above the recovery points is read, on num.recovery.threads.per.data.dir threads for each
-directory: reading and checksums run without the interpreter's lock. Progress is logged every few seconds.
-In a start that takes long, a log that took some reading is fsynced at once and its recovery point checkpointed: should
-the start be killed, the next one need not read that log again.
+After a clean shutdown a log costs 70 us and its files are not read, so threads would not help. After an unclean one
+everything above the recovery points is read, on num.recovery.threads.per.data.dir threads for each directory: reading
+and checksums run without the GIL. Progress is logged every few seconds.
+In a long start, a recovered log above a minimum size is fsynced at once and its recovery point checkpointed. So if the
+start is killed, the next one need not read that log again.
 Source: kafka.log.LogManager.loadLogs (KAFKA-10471, KIP-831).
 """
 

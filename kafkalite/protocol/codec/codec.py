@@ -1,6 +1,6 @@
 """Messages to bytes and back, by code that is compiled when a (message, version) is first used.
 
-A decoder returns a message or raises `Malformed`, whatever the bytes are. An encoder appends parts to a list; the
+A decoder returns a message or raises `Malformed`, for any bytes. An encoder appends parts to a list; the
 records of a message pass through unchanged. To read the compiled code of a message, print it:
 `DecoderSource(HeartbeatRequest, 4).write().text("decode(data, p)")`.
 """

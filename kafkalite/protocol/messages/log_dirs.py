@@ -15,14 +15,14 @@ from kafkalite.protocol.messages.cleaner import CleanerPass
 OWN_TAG = 0x6B6C
 CLEANING_TAG = OWN_TAG + 1
 
-# what a request asks for
+# values of `count_records` in a request
 NO_COUNTS = 0
 COUNTS = 1
 COUNTS_OF_SEGMENTS = 2  # and those of the partitions
 
-# what an answer says of compaction
+# values of `cleaning` in a response
 CLEANING_TOLD = 1  # with every log that is compacted
-CLEANER_IS_OFF = 2  # the same, but log.cleaner.enable is false
+CLEANER_IS_OFF = 2  # as CLEANING_TOLD, but log.cleaner.enable is false
 
 # in the place of a number of records
 COUNTING = -1  # it will be known: ask again

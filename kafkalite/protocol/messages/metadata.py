@@ -1,7 +1,7 @@
-"""Metadata (3) and DescribeCluster (60): which brokers there are, and who leads what.
+"""Metadata (3) and DescribeCluster (60): the brokers, the topics, and the leader of each partition.
 
-Brokers of kafkalite ask each other for more, in a tagged field of our own (see `log_dirs`): whether the cluster has
-gone on without one of them. Who does not ask is answered as by Apache Kafka, to the byte.
+A kafkalite broker may also ask, in kafkalite's own tagged field (see `log_dirs`), whether it has been removed from the
+cluster. Without that field the answer equals Apache Kafka's, to the byte.
 """
 
 from __future__ import annotations

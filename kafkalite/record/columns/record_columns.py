@@ -3,8 +3,8 @@
 `varint_columns` finds where each record begins; then all fields of all records are decoded, a block of records at a
 time, field by field, varints as gathered bytes. Keys, values and headers are not copied: their columns are positions in
 `Columns.data`, which is the caller's buffer, or a new one where batches are compressed.
-Nothing outside the buffer is read, whatever the lengths say: positions are clipped while reading, can only grow, and
-must in the end meet the end that the batch declared.
+Nothing outside the buffer is read, even if lengths are wrong: positions are clipped while reading, can only grow, and
+must finally equal the end that the batch declares.
 `record.read_records` is the plain version, with which tests/unit/record/columns/test_record_columns.py compares.
 """
 

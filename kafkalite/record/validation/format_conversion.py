@@ -1,4 +1,4 @@
-"""Conversion from old message formats to the stored one, and back for readers that know no other.
+"""Conversion from old message formats to the stored one, and back for old clients.
 
 Up (Produce 0-2): a set of v0 or v1 becomes one v2 batch with the topic's codec, or else its own. `validate` checks the
 result as any batch; here only the set itself is checked: sizes and checksums of its entries, one format throughout, a

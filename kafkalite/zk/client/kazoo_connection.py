@@ -70,7 +70,7 @@ class KazooConnection:
         self._lock = threading.Lock()  # between a request that goes in and a connection that goes away
         self._closing = threading.Lock()
         self._is_open = False
-        self.session_timeout_ms = settings.session_timeout_ms  # what the servers agreed to, once they have
+        self.session_timeout_ms = settings.session_timeout_ms  # the negotiated timeout once connected
         self._handler = KazooHandler(settings, on_end)
         retry = KazooRetry(max_tries=-1, delay=RETRY_DELAY_S, max_delay=RETRY_DELAY_MAX_S)
         sasl = settings.sasl

@@ -15,7 +15,7 @@ from contextlib import suppress
 from kafkalite.zk.client.kazoo_connection import KazooConnection, Reply
 from kafkalite.zk.client.wire_requests import Answer, Request
 
-_AT_SERVERS_MAX = 100  # whatever the setting says
+_AT_SERVERS_MAX = 100  # upper limit of the setting
 
 # kazoo's codes for no answer, rather than a bad one: connection lost, timed out, expired, refused, moved.
 _NO_ANSWER = frozenset({-4, -7, -112, -115, -118})

@@ -243,8 +243,8 @@ class ZooKeeperSession:
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _notify(self) -> None:
-        """Tells the first change of a flood at once, and from then on all that have come in some milliseconds."""
-        self._notify_is_due = False  # first: a path that the thread adds from here on is told below, or by another call
+        """Notifies of the first change at once, then of further changes together, every few milliseconds."""
+        self._notify_is_due = False  # first: this or a later call notifies of paths that the thread adds meanwhile
         if self._notify_now():
             self._notify_is_due = True
             self._loop.call_later(NOTIFY_INTERVAL_S, self._notify)

@@ -1,8 +1,8 @@
-"""Migration of a broker by itself into a cluster: the topics of its journal go to ZooKeeper, once, on request.
+"""Migration of a standalone broker into a cluster: the topics of its journal go to ZooKeeper, once, on request.
 
-A broker with a journal whose topics ZooKeeper does not know would set their logs aside. So it does not start, unless it
-is told to adopt them: then they are created in ZooKeeper with their ids, settings and leader epochs, and the journal is
-renamed. A journal of which ZooKeeper knows all topics is renamed silently.
+A broker with a journal whose topics ZooKeeper does not know would make their logs strays. So it does not start without
+`--adopt`, which creates the topics in ZooKeeper with their ids, settings and leader epochs, and renames the journal. A
+journal of which ZooKeeper knows all topics is renamed silently.
 """
 
 from __future__ import annotations
