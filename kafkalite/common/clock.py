@@ -1,6 +1,6 @@
 """Time as a parameter: two clocks, timers, and a clock for tests that moves only when told.
 
-Milliseconds everywhere. The wall clock is for stored and shown times; somebody may set it, so deadlines and timers
+Milliseconds everywhere. The wall clock is for stored and shown times; it may be set, so deadlines and timers
 follow the monotonic one. Deadlines are absolute (`monotonic_ms() + x`). A `Timer` that was cancelled never fires.
 """
 
@@ -118,7 +118,7 @@ class ManualClock:
         return self._now_ms
 
     def step_wall(self, delta_ms: int) -> None:
-        """Somebody sets the wall clock `delta_ms` forward, or back if negative. No time passes."""
+        """Set the wall clock `delta_ms` forward, or back if negative. No time passes."""
         self._wall_ahead_ms += delta_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:

@@ -1,8 +1,8 @@
 """The controller's work besides topics: /feature, notifications that are out of date, and requests of old tools.
 
 Tools of before 2.4 write a request below /admin and wait until the node is gone. An election of preferred leaders is
-performed where the first replica lives and is in sync. A reassignment is refused, with a line in the log: nobody copies
-records, so replicas cannot move.
+performed where the first replica lives and is in sync. A reassignment is refused, with a line in the log: brokers do
+not copy records, so replicas cannot move.
 
 Notifications of changed in-sync replicas and of failed log directories have no reader here: every broker watches the
 states, and the leader of a partition on a failed disk says so to clients. Kafka's controller reads them before it

@@ -192,7 +192,7 @@ class Controller:
             return None
         if self._is_election_known:
             return self._store
-        self._is_election_known = True  # until something is heard, be it while ZooKeeper is asked
+        self._is_election_known = True  # until a change of /controller is seen, possibly during this read
         me = self._metadata.broker_id
         store = await elect(self._metadata.session, me, znode_data.controller_json(me, self._clock.wall_ms()))
         if store is None:

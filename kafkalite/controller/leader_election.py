@@ -9,7 +9,7 @@ A leader that restarted unnoticed (it "bounced") is found by ZooKeeper's transac
 its registration. So a controller that was elected in between finds it, too. Kafka's cannot, because it compares with
 the broker epoch that it remembers.
 
-Differences from Kafka, because nobody copies records yet:
+Differences from Kafka, because brokers do not copy records yet:
  * the in-sync replicas after an election are the leader alone. Other listed replicas no longer receive records;
    electing one would lose records, so they are dropped.
  * a dead replica that was in sync but did not lead stays in the list until then: Kafka takes it out at once.

@@ -67,7 +67,7 @@ class PartitionCount(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The partitions of a data directory. `is_running`: a broker has the directory and may go on writing."""
+    """The partitions of a data directory. `is_running`: a broker has the directory and may be writing."""
 
     root: str
     partitions: list[PartitionCount]

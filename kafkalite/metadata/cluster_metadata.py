@@ -1,8 +1,8 @@
 """The metadata that the brokers of a cluster share: brokers, topics, settings, leader epochs, producer ids.
 
-Reads are look-ups in memory and never wait. Writes are coroutines: when one returns, the change is durable, is in
-memory, and the listeners were told. The same listeners are told of changes by other brokers. Records are immutable; a
-change replaces a record.
+Reads are look-ups in memory and never wait. Writes are coroutines: when one returns, the change is durable, in memory,
+and reported to the listeners. The same listeners get the changes of other brokers. Records are immutable; a change
+replaces a record.
 
 The controller chooses the leader of a partition. A single broker is its own controller, and leads from the first
 moment; in a cluster one of the brokers is the controller, and a new topic waits for it.
@@ -57,7 +57,7 @@ class TopicRecord(NamedTuple):
 
 
 class Change(Enum):
-    """The kind of a change that listeners are told of."""
+    """The kinds of changes reported to listeners."""
 
     TOPIC_CREATED = "topic created"
     TOPIC_DELETED = "topic deleted"
@@ -83,7 +83,7 @@ class ClusterMetadata(ABC):
     """
 
     is_shared: ClassVar[bool] = True
-    """Whether other brokers share it. Where none do, this broker leads everything, registered or not."""
+    """Whether other brokers share the metadata. If not, this broker leads everything, registered or not."""
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class ClusterMetadata(ABC):
 
     @property
     def last_transaction(self) -> int:
-        """The last transaction up to which everything is known, in the cluster's count (as `BrokerRecord.epoch`)."""
+        """The transaction id up to which the metadata is complete (ids as in `BrokerRecord.epoch`)."""
         return -1
 
     def is_deletion_ordered(self, name: str) -> bool:
@@ -137,20 +137,20 @@ class ClusterMetadata(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Load or join. Raises ConfigError, one line, when that cannot be."""
+        """Load the metadata, or join the cluster. Raises ConfigError, one line, if that fails."""
 
     @abstractmethod
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
-        """Tell the others that this broker serves at `endpoints`. Raises ConfigError, which names the other broker,
-        when a live one has this id."""
+        """Register this broker with its `endpoints`. Raises ConfigError, which names the other broker, when a live one
+        has this id."""
 
     @abstractmethod
     async def unregister(self) -> None:
-        """Take this broker out of the cluster: it leads nothing from now on. Does nothing when it is not registered."""
+        """Remove this broker's registration: it leads nothing from now on. Does nothing if it is not registered."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Finish the writes under way and disconnect. Writes fail from now on; reads go on answering."""
+        """Finish the writes under way and disconnect. Later writes fail; reads still work."""
 
     @abstractmethod
     def listen(self, listener: Listener) -> Callable[[], None]:

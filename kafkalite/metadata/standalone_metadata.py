@@ -1,8 +1,8 @@
-"""The metadata of a broker by itself: a journal file beside the logs, replayed into memory at start.
+"""The metadata of a standalone broker: a journal file beside the logs, replayed into memory at start.
 
-An operation is checked against memory, written and fsynced on a thread of its own, then applied to memory and told to
-the listeners; one at a time, in order. When the file has doubled it is rewritten from memory. The first entry names the
-cluster and the format.
+An operation is checked against memory, written and fsynced on a thread of its own, then applied to memory and reported
+to the listeners; one at a time, in order. When the file has doubled it is rewritten from memory. The first entry names
+the cluster and the format.
 """
 
 from __future__ import annotations
@@ -238,10 +238,10 @@ class StandaloneMetadata(ClusterMetadata):
     async def _commit(
         self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
     ) -> None:
-        """Check, write, apply, tell: one operation at a time. It is completed even if the caller is cancelled, so that
-        memory has all that the file has."""
+        """Check, write, apply, notify: one operation at a time. It completes even if the caller is cancelled, so that
+        memory agrees with the file."""
         task = asyncio.ensure_future(self._commit_in_turn(check, make, change, name))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if nobody waits any more
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieve it even if no caller waits
         await asyncio.shield(task)
 
     async def _commit_in_turn(

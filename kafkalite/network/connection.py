@@ -142,7 +142,7 @@ class Connection:
     def _receive_ahead(self) -> None:
         """While busy: receive a bounded amount, to see the client leave and to have its next request at hand."""
         framer = self._framer
-        if self._cut:  # goes on in this very iteration of the loop
+        if self._cut:  # it continues in this iteration of the loop
             self._look_for_reset()
             return
         if framer.held_bytes >= HELD_BYTES_MAX:
@@ -180,7 +180,7 @@ class Connection:
         self._failed(Disconnect(f"its unfinished request gave way: all together have more than {limit} bytes"))
 
     def _look_for_reset(self) -> None:
-        """Make sure of hearing about a reset; needed where a turn sends nothing, for sending would fail.
+        """Make sure that a reset is noticed; needed if a turn sends nothing, since sending would fail.
 
         With data before a reset, uvloop calls back once and then never again (libuv stops a poll at EPOLLERR). Asking
         for the error clears it, and what is left are an ordinary end of the stream and a new registration.
@@ -321,7 +321,7 @@ class Connection:
         if pending is not None:
             pending.cancel()
             if not isinstance(pending, DeferredResponse):
-                return  # goes on when the future is done
+                return  # continues when the future is done
             self._pending = None
         self._go_on()
 

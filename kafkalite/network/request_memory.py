@@ -33,7 +33,7 @@ class RequestMemoryPool:
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self._now_s = now_s
-        self._by_sender: dict[Sender, tuple[int, float]] = {}  # (bytes, last heard of); longest silent first
+        self._by_sender: dict[Sender, tuple[int, float]] = {}  # (bytes, time of the last bytes); longest silent first
 
     def note(self, sender: Sender, held_bytes: int) -> None:
         """`held_bytes` of the request of `sender` have come; 0: it sends none, or is gone."""

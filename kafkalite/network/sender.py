@@ -163,7 +163,7 @@ class Sender:
                 if sent < size:
                     queue.appendleft(memoryview(data)[sent:])
             if sent < size:
-                return False  # the socket is full: do not ask it again to hear so
+                return False  # the socket is full: another call would only confirm that
             turn_bytes -= sent
         return True
 

@@ -1,10 +1,10 @@
 """Adoption of the data of another broker: Apache Kafka's, or a kafkalite whose metadata are lost.
 
-The directories tell the cluster, the broker's id, the topics with their ids, and how many partitions each has. The
-settings of a topic were in ZooKeeper or in the metadata log and are in no directory. The broker's defaults hold until
-they are set again, except for the one that would do harm: nothing is deleted for its age or size, because the topic may
-have been one to be kept for ever. The internal topics, which nobody configures, get the settings that they need. Topics
-that were adopted before keep the settings that they were given here since.
+The directories contain the cluster id, the broker id, and the topics with their ids and numbers of partitions. The
+settings of a topic were in ZooKeeper or in the metadata log and are in no directory. The broker's defaults apply until
+settings are made again, with one exception to avoid data loss: retention deletes nothing by age or size, because the
+topic may have been configured to be kept for ever. The internal topics get the settings that they need. Topics that
+were adopted before keep the settings that were made here since.
 Source: kafka.log.LogManager (what a directory knows), kafka.zk.AdminZkClient (what it does not).
 """
 
@@ -31,8 +31,8 @@ _SETTINGS = {
     TRANSACTION_STATE_TOPIC: {**_INTERNAL_SETTINGS, "compression.type": "uncompressed"},
 }
 FIRST_PRODUCER_ID = 1 << 40
-"""Apache Kafka counts its producer ids in ZooKeeper, from 0, and will go on from there when it comes back. The ids that
-are given out here begin far above, so that no two producers ever share one."""
+"""Apache Kafka counts its producer ids in ZooKeeper, from 0, and continues from there if it is used again. The ids
+allocated here begin far above, so that no two producers ever share one."""
 
 
 class Adopted(NamedTuple):

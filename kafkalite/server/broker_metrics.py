@@ -1,8 +1,8 @@
-"""The metrics of the broker: numbers that its parts keep anyway, read when a scraper comes.
+"""The metrics of the broker: counters and gauges of its parts, read at each scrape.
 
-A name that the JMX exporter makes of a metric of Apache Kafka's means the same thing here, so that dashboards and
-alerts go on working; metrics that Kafka does not have begin with `kafkalite_`. Partitions and groups are read a few at
-a time. docs/metrics.md lists everything.
+Metrics that Apache Kafka has are named as by the JMX exporter and mean the same here, so that dashboards and alerts
+keep working; metrics that Kafka does not have begin with `kafkalite_`. Partitions and groups are read a few at a time.
+docs/metrics.md lists all metrics.
 Source: the MBeans of kafka.log.UnifiedLog, LogManager, LogCleaner, LogCleanerManager, kafka.server.ReplicaManager,
 kafka.controller.KafkaController, kafka.coordinator.group.GroupMetadataManager, kafka.network.Processor.
 """
@@ -119,7 +119,7 @@ def broker_metrics(
 
 
 def health(logs: LogManager, cleaner: LogCleaner) -> str:
-    """One line: "ok", or the faults of a broker that serves all the same."""
+    """One line: "ok", or the faults of a broker that is still serving."""
     wrong = [f"failed directory: {directory.path}" for directory in logs.directories.offline]
     if cleaner.problem is not None:
         wrong.append(cleaner.problem)

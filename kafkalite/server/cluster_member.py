@@ -1,8 +1,8 @@
-"""This broker as a member of its cluster: registered at the addresses that others dial, and fenced when it is not.
+"""This broker as a member of its cluster: registered with its advertised addresses, and fenced if it was removed.
 
-A broker that cannot reach ZooKeeper goes on with what it leads, for ZooKeeper may be down for everybody. But the others
-may have seen its session end and gone on without it: after the session timeout `FencingMonitor` asks them again and
-again, and this broker leads nothing from the moment in which one of them says so.
+A broker that cannot reach ZooKeeper continues to lead its partitions, since ZooKeeper may be down for all brokers. But
+its session may have expired and new leaders may be elected. So after the session timeout `FencingMonitor` asks the
+other brokers repeatedly, and this broker stops leading as soon as one of them reports that it is no member.
 Source: kafka.server.KafkaServer (startup, createBrokerInfo, shutdown), KafkaZkClient.registerBroker.
 """
 
@@ -55,7 +55,7 @@ async def advertised_endpoints(config: BrokerConfig, ports: Mapping[str, int]) -
 
 
 class ClusterMember:
-    """The parts that a broker of a cluster has besides: the cluster's metadata from the beginning, and from `join` to
+    """The additional parts of a broker in a cluster: the cluster's metadata from the beginning, and from `join` to
     `leave` its registration, the metadata applier, and its controller, which is active if it is elected.
 
     `adopted` says after `claim` which topics were brought into the cluster from its directories; None if none.
@@ -92,8 +92,8 @@ class ClusterMember:
         return self.metadata.broker_id
 
     def assign(self, partition_count: int, states: Mapping[int, PartitionRecord]) -> dict[int, tuple[int, ...]]:
-        """Place so many more partitions, besides the ones that a topic has. Each gets one replica: nobody copies
-        records. Raises KafkaError."""
+        """The replicas of `partition_count` additional partitions of a topic with `states`. Each gets one replica,
+        because brokers do not copy records. Raises KafkaError."""
         racks = {broker.broker_id: broker.rack for broker in self.metadata.brokers.values()}
         if not states:
             return assign_replicas(racks, partition_count, 1)
@@ -151,7 +151,7 @@ class ClusterMember:
             )
 
     async def leave(self) -> None:
-        """Sign off from the others first; nothing is led here any more when this returns."""
+        """Unregister from the cluster. When this returns, this broker leads no partition."""
         await self._fencing.stop()
         await self._controller.stop()  # another one elects new leaders of the partitions that were led here
         await self.metadata.unregister()

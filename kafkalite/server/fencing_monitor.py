@@ -1,15 +1,15 @@
-"""Notices, without ZooKeeper, that the cluster has gone on without this broker, by asking the other brokers.
+"""Detects, without ZooKeeper, that this broker was removed from the cluster, by asking the other brokers.
 
-A broker that is cut off from ZooKeeper does not see its own session expire. If the others still reach ZooKeeper, they
-have removed it from their list of brokers by then, and say so. If ZooKeeper is down for everybody, their list is the
-old one with this broker in it. So one broker that misses this one, a witness, is reason enough to stop leading;
-silence, or a list with this broker in it, is none.
+A broker that is cut off from ZooKeeper does not see its own session expire. If the other brokers still reach ZooKeeper,
+they have removed it from their list of brokers by then. If ZooKeeper is down for all, their lists still contain this
+broker. So one broker without this one in its list, a witness, is sufficient reason to stop leading; no answer, or a
+list with this broker in it, is not.
 
-An answer counts only if it comes from this cluster, from a broker that is in its own list, and from one that knows
-everything up to this broker's registration: a broker that lost ZooKeeper before that has not got this one in its list
-either. (The ordinary answer does not do: it lists the brokers that have the listener on which it was asked.)
-Kafka has nothing like it: its brokers go on leading, on their own, until ZooKeeper tells them.
-Source: Metadata, with a tagged field of our own.
+An answer counts only if it comes from this cluster, from a broker that is in its own list, and with metadata at least
+as new as this broker's registration: a broker that lost ZooKeeper before the registration lacks this one as well. (The
+ordinary Metadata response is not sufficient: it lists only brokers that have the listener of the request.)
+Kafka has no equivalent: its brokers continue to lead until they reach ZooKeeper again.
+Source: Metadata, with kafkalite's own tagged field.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _VERSION = 9  # the first with tagged fields
 _CORRELATION_ID = 1
 
 FindWitness = Callable[[], Awaitable[int | None]]
-"""Finds another broker that says that this one is no member; None if none does."""
+"""Returns the id of a broker that reports that this one is no member; None if no broker does."""
 
 
 class FencingMonitor:
     """Calls `find_witness` when ZooKeeper has been out of reach for `session_timeout_ms`, and every second from then
-    on; if there is one, `fence` with the reason to lead nothing any more."""
+    on. If it returns a witness, calls `fence` with the reason to stop leading."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ async def find_witness(
     *,
     listener: str | None = None,
 ) -> int | None:
-    """The first of `others`, as they were last known, that says that `us` is no member of `cluster_id`; None if none
-    says so within `timeout_ms`. All are asked at the same time, at their `listener` if they have it, else at every
-    address of theirs. Raises nothing but CancelledError."""
+    """The first of `others` to report that `us` is no member of `cluster_id`; None if no broker does within
+    `timeout_ms`. All are asked at the same time, at their last known addresses: at `listener` if they have it, else at
+    all listeners. Raises only CancelledError."""
     addresses = [(each.broker_id, endpoint) for each in others for endpoint in _endpoints(each, listener)]
     questions: dict[asyncio.Future[Any], int] = {
         asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint)): broker_id

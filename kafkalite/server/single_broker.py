@@ -1,4 +1,4 @@
-"""A broker without a cluster: its metadata are in a journal in its first data directory, and it leads everything.
+"""A standalone broker: its metadata is in a journal in its first data directory, and it leads everything.
 
 It has the methods of a `ClusterMember`, so that `BrokerServer` starts both alike.
 """
@@ -25,7 +25,7 @@ class SingleBroker:
     assign = None  # every new partition comes here
 
     def __init__(self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool) -> None:
-        """Raises ConfigError if the directories are those of a member of a cluster and nobody `adopts` them."""
+        """Raises ConfigError if the directories belong to a member of a cluster and `adopts` is false."""
         online = [directory.path for directory in directories.online]
         if not adopts:
             check_is_no_member(online)
@@ -48,13 +48,13 @@ class SingleBroker:
         await self.metadata.register(self._config.listeners, self._config.broker_rack)
 
     async def leave(self) -> None:
-        """There is nobody to be told."""
+        """Does nothing: there are no other brokers to notify."""
 
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
 
     def legacy_offsets(self) -> None:
-        """There are none without ZooKeeper."""
+        """None: legacy offsets exist only in ZooKeeper."""
 
     def _adopt(self, known: Mapping[str, TopicRecord]) -> list[TopicRecord]:
         """The topics that another broker left in the directories. It need not have had any."""

@@ -65,7 +65,7 @@ class Printer:
         self.complaints += len(complaints)
 
     def flush(self) -> None:
-        """Raises BrokenPipeError when nobody reads on."""
+        """Raises BrokenPipeError when the reader has closed the pipe."""
         if self._lines:
             self._lines.append("")
             self._out.write("\n".join(self._lines).encode("utf-8", "surrogateescape"))

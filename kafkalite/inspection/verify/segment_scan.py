@@ -291,7 +291,7 @@ class _Scanner:
         return sound
 
     def ahead(self, base: Array, last: Array) -> Flags:
-        """Batches that jump forward while those behind them go on from before: the jump is what is wrong."""
+        """Batches that jump forward while later ones continue from before the jump: the jump is the fault."""
         ahead = np.zeros(len(base), bool)
         if len(base) < 2:
             return ahead

@@ -1,6 +1,6 @@
 """Retention rules: which of a log's oldest segments are deleted.
 
-    log start         the next segment begins at or below the log's start, so nobody may read this one any more. Applies
+    log start         the next segment begins at or below the log's start, so this one may not be read any more. Applies
                       to every log; the other two rules only where cleanup.policy contains "delete"
     retention.bytes   without the segment the log still has at least retention.bytes
     retention.ms      the segment's latest timestamp is older than retention.ms; without timestamps the file's mtime

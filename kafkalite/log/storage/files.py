@@ -61,7 +61,7 @@ def storage_error(what: str, directory: str, error: OSError) -> StorageError:
 
 
 def _ignore(directory: str, error: OSError) -> None:
-    """The default: nobody wants to know."""
+    """The default of `on_io_error`: does nothing."""
 
 
 class SyncFailed(OSError):

@@ -48,7 +48,7 @@ class SegmentRecordCounts(Message):
 
 
 class PartitionRecordCounts(Message):
-    """`leader_epoch` is -1 for a log that nobody leads."""
+    """`leader_epoch` is -1 for a log that this broker does not lead."""
 
     leader_epoch: int = int32("2+")
     start_offset: int = int64("2+")

@@ -65,7 +65,7 @@ class ConnectionState(Enum):
 
 
 class Unavailable(Exception):
-    """No answer: not connected, or the connection went away meanwhile. Nobody knows whether a write was done."""
+    """No answer: not connected, or the connection was lost meanwhile. Whether a write was done is unknown."""
 
 
 class OperationFailed(Exception):

@@ -75,11 +75,11 @@ class RequestQueue:
             self._at_servers[future] = None
             if not connection.submit(request, Reply(self._reply_to(future))):
                 del self._at_servers[future]
-                _fail(future, ConnectionLost())  # the loop has yet to hear of it
+                _fail(future, ConnectionLost())  # the loop is notified later
 
     def _reply_to(self, future: asyncio.Future[Answer]) -> Callable[[Answer | None, Exception | None], None]:
         def done(answer: Answer | None, error: Exception | None) -> None:
-            with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no caller waits
                 self._loop.call_soon_threadsafe(self._settle, future, answer, error)
 
         return done
@@ -95,9 +95,9 @@ class RequestQueue:
 
 
 def drop(future: asyncio.Future[Answer]) -> None:
-    """Forget an answer that nobody waits for any more."""
+    """Discard an answer without a waiting caller."""
     if not future.cancel() and not future.cancelled():
-        future.exception()  # asyncio would complain of one that nobody looked at
+        future.exception()  # asyncio logs exceptions that are never retrieved
 
 
 def _fail(future: asyncio.Future[Answer], error: Exception) -> None:

@@ -138,7 +138,7 @@ class ZooKeeperSession:
         """Do all of these or none; returns for each the path that it created, else "".
 
         Raises OperationFailed (NodeExists, NoNode, BadVersion, NotEmpty, ...), which names the operation, and
-        Unavailable, after which nobody knows whether they were done. ZooKeeper takes no more than 1 MiB at a time.
+        Unavailable, after which it is unknown whether they were done. ZooKeeper takes no more than 1 MiB at a time.
         """
         if not operations:
             return []
@@ -164,7 +164,7 @@ class ZooKeeperSession:
 
     async def watch_tree(self, path: str) -> None:
         """Tell `on_change` of this node and all below it from now on, over every connection to come. Raises
-        Unavailable, and then the watch is set with the next connection all the same."""
+        Unavailable; then the watch is set with the next connection."""
         if path not in self._watched:
             self._watched.append(path)
         self._check_connected()
@@ -239,7 +239,7 @@ class ZooKeeperSession:
         connection.open()
 
     def _call_soon(self, function: Callable[..., None], *arguments: object) -> None:
-        with suppress(RuntimeError):  # the loop is closed, nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no caller waits
             self._loop.call_soon_threadsafe(function, *arguments)
 
     def _notify(self) -> None:
@@ -290,7 +290,7 @@ class ZooKeeperSession:
         while count == self._connection_count and not self.is_connected:
             try:
                 await self._set_watches(count)
-            except Unavailable:  # gone, as the loop is about to hear, and the next connection does it; or slow: again
+            except Unavailable:  # connection lost: the next one does it; or slow: try again
                 await asyncio.sleep(WATCH_RETRY_DELAY_S)
 
     async def _set_watches(self, count: int) -> None:

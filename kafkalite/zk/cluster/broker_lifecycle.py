@@ -155,13 +155,13 @@ class BrokerLifecycle:
             logger.warning("broker %d stays registered until its session ends: %s", registration.broker_id, fault)
 
     def fence(self, reason: str) -> None:
-        """A broker that is connected says that this one is not among the brokers any more."""
+        """A connected broker has reported that this one is not registered any more."""
         if self.registration_state is DISCONNECTED:
             logger.warning("broker %d leads nothing from now on: %s", self.registration.broker_id, reason)
             self._enter(FENCED)
 
     def _enter(self, state: State) -> None:
-        """Does nothing where the table has no way from the present state."""
+        """Enters `state` if the table allows it from the current state; else does nothing."""
         if self.registration_state in ENTERED_FROM[state]:
             level = logging.INFO if state in (MEMBER, UNREGISTERED) else logging.WARNING
             logger.log(level, "broker %d: %s", self.registration.broker_id, state.value)
@@ -179,7 +179,7 @@ class BrokerLifecycle:
             self._enter(MEMBER)
 
     def _check_own_node(self) -> None:
-        """FENCED when the node is gone: somebody took it away, or ZooKeeper did and has not said so yet."""
+        """FENCED when the node is gone: deleted by hand, or by ZooKeeper, whose notification has not arrived yet."""
         if self.registration_state is MEMBER:
             node = self._view.node(self.registration.path)
             if node is None or node.ephemeral_owner != self._member_session:

@@ -125,7 +125,7 @@ class BrokerRegistration:
     async def _clear(self, path: str, node: Node) -> None:
         if self._is_old(node):
             logger.info("%s is of this broker's old session 0x%x and is deleted", path, node.ephemeral_owner)
-        with suppress(NoNode, BadVersion):  # it ended, or somebody made it anew: callers read it again
+        with suppress(NoNode, BadVersion):  # it expired, or was created again: callers read it again
             await self._session.write([Delete(path, node.version)])
 
     def _taken(self, node: Node) -> ConfigError:

@@ -1,4 +1,4 @@
-"""The cluster's id and, for a broker without a number, its number.
+"""The cluster id and, for a broker without a configured id, its broker id.
 
 The first broker of a cluster creates /cluster/id; a broker with another id in its meta.properties is not of this
 cluster. Numbers are counted by the version of /brokers/seqid, above the ones that people choose.

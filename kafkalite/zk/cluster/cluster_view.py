@@ -1,4 +1,4 @@
-"""The whole cluster in memory, built from nodes as they were read from ZooKeeper. Pure: bytes in, changes out.
+"""The whole cluster in memory, built from the nodes read from ZooKeeper. Pure: bytes in, changes out.
 
     changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
 
@@ -195,7 +195,7 @@ class ClusterView:
             if node is not None:
                 self._topic_configs.setdefault(entity, _KEEPS_ALL)  # if this cannot be understood, and nothing before
                 self._topic_configs[entity] = znode_data.parse_config(node.data)
-            elif entity not in self.assignments:  # else somebody took it away, and the defaults might cost records
+            elif entity not in self.assignments:  # else it was deleted by hand, and the defaults might delete records
                 self._topic_configs.pop(entity, None)
         elif entity_type == znode_paths.CONFIG_BROKERS:
             broker = CLUSTER_DEFAULT if entity == znode_paths.CONFIG_DEFAULT else entity
@@ -274,8 +274,8 @@ def _partition(replicas: tuple[int, ...], state: Known[znode_data.StateNode] | N
 
 
 def _continues(before: TopicRecord, now: TopicRecord) -> bool:
-    """Whether both are one topic: with the same id, which somebody may also give to a topic that is made anew, and
-    without a loss of partitions."""
+    """Whether both are one topic: the same id, and no partition lost, since a client may create a new topic with the
+    same id."""
     return now.topic_id == before.topic_id and len(now.partitions) >= len(before.partitions)
 
 

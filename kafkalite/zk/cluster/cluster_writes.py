@@ -80,7 +80,7 @@ class ClusterWrites:
             try:
                 await self._session.write([self._put(configured, config), created])
                 break
-            except (NodeExists, NoNode):  # somebody made it, or settings of an earlier time have come or gone
+            except (NodeExists, NoNode):  # another writer created the topic, or changed old settings of that name
                 await self._refresh([configured, created.path])
         else:
             raise _contended(name)
@@ -96,7 +96,7 @@ class ClusterWrites:
     async def delete_topic(self, name: str) -> None:
         born = (await self._require(name)).node.czxid
         asked = znode_paths.delete_topic(name)
-        with suppress(NodeExists):  # somebody else wants the same
+        with suppress(NodeExists):  # another client has requested it, too
             await self._session.write([Create(asked)])
         await self._refresh([asked, znode_paths.topic(name)])
 

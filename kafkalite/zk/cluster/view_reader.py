@@ -1,7 +1,7 @@
 """Reads nodes from ZooKeeper into the view: everything at first and after each connection, then changed paths.
 
 Reading and applying happen under one lock, so nodes are applied in the order in which they were read. Listeners are
-told when memory has a change. A write is read back here, and then all listeners on this broker have been told of it.
+called when memory has a change. A write is read back here, after which all listeners on this broker have been called.
 The request for a topic's deletion is remembered from its first notice (`ordered`), since its node goes together with
 the topic. The 14,000 nodes of 2,000 topics with 5 partitions take 0.4 s of processor time at first, 0.1 s when nothing
 has changed.

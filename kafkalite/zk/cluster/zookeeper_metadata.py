@@ -1,8 +1,8 @@
-"""A cluster's metadata: everything stands in ZooKeeper, and each broker has all of it in memory.
+"""A cluster's metadata: stored in ZooKeeper, with a complete copy in the memory of each broker.
 
 Reads are look-ups in the view (`cluster_view`), which `broker_lifecycle` keeps up to date. Writes go to ZooKeeper
-(`cluster_writes`) and are read back. The start: connect, agree on the cluster's id, take a number, clear what own old
-sessions left, read everything, bring in the journal of a broker that was by itself.
+(`cluster_writes`) and are read back. The start: connect, agree on the cluster id, take a broker id, delete the nodes of
+own old sessions, read everything, migrate the journal of a standalone broker.
 Source: kafka.server.KafkaServer (order of the start), kafka.zk.KafkaZkClient, kafka.server.metadata.ZkMetadataCache.
 """
 
@@ -189,7 +189,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         await self._lifecycle.unregister()
 
     def fence(self, reason: str) -> None:
-        """A broker that is connected says that this one is not among the brokers any more."""
+        """A connected broker has reported that this one is not registered any more."""
         self._lifecycle.fence(reason)
 
     async def adopt(self, topics: Iterable[TopicRecord]) -> None:

@@ -1,4 +1,4 @@
-"""Checked access to JSON from ZooKeeper, where anybody may write: a key has the right type, or ValueError names it.
+"""Checked access to JSON from ZooKeeper, where any client may write: a key has the right type, or ValueError names it.
 
 Unlike Python, and like Kafka, it takes true for no 1, 1e3 for no integer, and no string that cannot be encoded.
 Source: kafka.utils.Json, kafka.utils.json.JsonObject.
