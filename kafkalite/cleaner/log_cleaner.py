@@ -6,8 +6,8 @@
     done     the outcome is recorded, and the next log is cleaned; if the queue is empty and a cleaning made progress,
              the next scan comes at once: the back-off is for when no log is due
 
-A failure is recorded in the state of its log and does not delay the others. A fault of the cleaner itself is logged
-and shown (`CleanerHealth`), and the next scan comes all the same: the cleaner does not stop unnoticed.
+A failure is recorded in the state of its log and does not delay the others. An exception of the cleaner itself is
+logged and shown (`CleanerHealth`), and the next scan is still scheduled: the cleaner does not stop unnoticed.
 Source: kafka.log.LogCleaner, kafka.log.LogCleanerManager (grabFilthiestCompactedLog, doneCleaning).
 """
 
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 _BACKOFF_MS_MIN = 100
 _STOP_S = 5
-_CLEANINGS_PER_TURN = 32  # most of which turn out to be needless by now: 20 us each
+_CLEANINGS_PER_TURN = 32  # most are not necessary any more: 20 us each
 _REQUESTED_PER_TURN = 32
 
 
@@ -397,7 +397,7 @@ class LogCleaner:
 
     @property
     def problem(self) -> str | None:
-        """The problem of the cleaner as a whole; None while all is well."""
+        """The problem of the cleaner as a whole, or None."""
         return self._health.text
 
     def status(self, topic: str | None = None) -> list[PartitionCleaning]:
@@ -408,7 +408,7 @@ class LogCleaner:
         self, keys: Iterable[TopicPartition] | None = None, *, as_last_seen: bool = False
     ) -> Iterator[PartitionCleaning]:
         """The rows of compacted logs among `keys` (None: all), each made when the iterator is advanced, so that a
-        caller that needs many can pause. `as_last_seen`: the plans of the last scan will do."""
+        caller that needs many can pause. `as_last_seen`: the plans of the last scan are used."""
         for key in list(self._logs.logs) if keys is None else keys:
             log = self._logs.logs.get(key)
             if log is None or not is_compacted(log):

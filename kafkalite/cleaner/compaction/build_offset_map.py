@@ -1,8 +1,8 @@
 """Builds the offset map of a cleaning: the latest offset of every key in the dirty range.
 
 Control batches, data of aborted transactions and records without a key are left out. When the map is full, building
-ends, in the middle of a batch if need be: the log is then cleaned up to there, and the next cleaning goes on. Every
-checksum is checked, for corrupt data must not be written again with a valid checksum.
+ends, possibly within a batch: the log is then cleaned up to there, and the next cleaning continues. Every checksum is
+verified, since corrupt data must not be written again with a valid checksum.
 Source: kafka.log.Cleaner.buildOffsetMap, buildOffsetMapForSegment.
 """
 

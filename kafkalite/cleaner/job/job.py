@@ -13,7 +13,7 @@ from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 
 class LastRecord(NamedTuple):
-    """The last record of an active producer: its batch must not vanish, for the header keeps the producer's sequence.
+    """The last record of an active producer. Its batch must be retained, since the header has the producer's sequence.
     `last_data_offset` is -1 if the log has no data of the producer. Source: kafka.log.LastRecord."""
 
     last_data_offset: int
@@ -68,7 +68,7 @@ class CleanStats:
 @dataclass(slots=True)
 class CleanResult:
     """`end_offset`: the log is clean below it. `is_complete` is False if the map was full before the end of the dirty
-    range, or if `swap` ended the cleaning; the next cleaning goes on from there."""
+    range, or if `swap` ended the cleaning; the next cleaning continues from there."""
 
     end_offset: int
     is_complete: bool

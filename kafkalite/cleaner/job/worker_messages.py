@@ -8,7 +8,7 @@
                                                CleanResult        or Failed, or Aborted
     Abort, Rate                                                   at any time
 
-The end of the stream is the end of the other side.
+The end of the stream means that the other side has exited.
 """
 
 from __future__ import annotations

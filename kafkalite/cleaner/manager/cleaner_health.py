@@ -1,8 +1,8 @@
-"""Health of the cleaner as a whole: one line for /health and status, None while all is well.
+"""Health of the cleaner as a whole: one line for /health and status, None if healthy.
 
-Worker processes that cannot start are one problem: it lasts until one has sent a message, with a growing pause between
-two tries. A fault of the cleaner itself is the other: it is logged with its trace, nothing stops for it, and it is
-over after a complete scan without one.
+One problem is that worker processes cannot start: it lasts until one has sent a message, with a growing pause between
+attempts. The other is an exception of the cleaner itself: it is logged with its traceback, the cleaner continues, and
+the problem ends with a complete scan without one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CleanerHealth:
 
     @contextlib.contextmanager
     def guard(self, what: str) -> Iterator[None]:
-        """Turns an exception into a `fault`: the cleaner goes on."""
+        """Turns an exception into a `fault`, so that the cleaner continues."""
         try:
             yield
         except Exception as error:

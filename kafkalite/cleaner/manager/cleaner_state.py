@@ -1,4 +1,4 @@
-"""The memory of the cleaner about each compacted log: its state, its last plan, and how its cleanings ended.
+"""The cleaner's state of each compacted log: cleaning state, last plan, and outcomes of cleanings.
 
 A log whose data a cleaning refused is uncleanable until a request, new settings or the next start. A log at which
 workers died is uncleanable for one hour at most, since memory may have been short. If the system refused (no space, no

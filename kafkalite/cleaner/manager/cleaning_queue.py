@@ -1,5 +1,5 @@
-"""The queue of logs that wait for a worker: first those that were requested by name, then those that a scan found due,
-the filthiest first.
+"""The queue of logs that wait for a worker: logs requested by name first, then due logs of the last scan, the filthiest
+first.
 """
 
 from __future__ import annotations

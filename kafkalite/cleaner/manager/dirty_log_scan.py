@@ -1,4 +1,4 @@
-"""A scan of all logs for those that are compacted and due, some in each turn of the loop.
+"""A scan of all logs for compacted ones that are due, some in each turn of the loop.
 
 Source: kafka.log.LogCleanerManager.grabFilthiestCompactedLog, which checks all of them at once in a thread.
 """
@@ -29,8 +29,8 @@ _WORK_OF_A_LOG = 4
 
 class DirtyLogScan:
     """One scan; `turn` begins it, and `found` gets the dirty ratio and name of each due log at its end. An
-    unexpected exception (a bug) at one log is reported to `health`, and the scan goes on. Logs that are being cleaned
-    are passed over."""
+    unexpected exception (a bug) at one log is reported to `health`, and the scan continues. Logs that are being
+    cleaned are skipped."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DirtyLogScan:
             try:
                 work -= _WORK_OF_A_LOG + len(log.segments)
                 self._scan(log)
-            except Exception as error:  # the others are scanned all the same
+            except Exception as error:  # the other logs are still scanned
                 self._health.fault(f"looking at {log!r}", error)
         if self._is_stopped:
             return

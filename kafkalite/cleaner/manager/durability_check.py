@@ -1,11 +1,11 @@
 """The precondition of a cleaning: the dirty range is fsynced and below the checkpointed recovery point.
 
-A cleaning drops old records because there are newer ones, so the newer ones must be on the disk: if the power failed
-between two groups, both values of a key would be gone. And a start reads the log again from the checkpointed recovery
-point, with the producer state of that offset: a transaction that was open there would never end if the cleaning had
-dropped its marker. Mostly the precondition holds when a log is due, since sealed segments are flushed at once and
-recovery points are checkpointed every minute; otherwise `flush` establishes it.
-Source: none in Apache Kafka, where other replicas have the records that a crash takes.
+A cleaning removes records that newer ones supersede, so the newer ones must be on the disk: otherwise a power failure
+between two groups could lose both values of a key. Also, a start reads the log from the checkpointed recovery point,
+with the producer state of that offset: a transaction that was open there would never end if the cleaning had removed
+its marker. Mostly the precondition holds when a log is due, since sealed segments are flushed at once and recovery
+points are checkpointed every minute; otherwise `flush` establishes it.
+Source: none in Apache Kafka, where other replicas have the records that a crash loses.
 """
 
 from __future__ import annotations

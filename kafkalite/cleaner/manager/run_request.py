@@ -45,7 +45,7 @@ class RunRequest:
 
 
 def refusal(log: PartitionLog | None, roll: bool, now_ms: int) -> str | None:
-    """Why the log cannot be cleaned at all, if so; else it is rolled, if asked for."""
+    """The reason why the log cannot be cleaned at all, or None; then the log is rolled if requested."""
     if log is None:
         return "there is no such partition, or it is offline"
     if not is_compacted(log):

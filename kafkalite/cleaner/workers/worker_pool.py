@@ -1,4 +1,4 @@
-"""Workers on demand: started when there is work, dismissed when there was none for a while.
+"""Workers on demand: started when there is work, dismissed after some time without work.
 
 Busy workers share log.cleaner.io.max.bytes.per.second evenly, and get a new rate when their number changes.
 Source: kafka.log.LogCleaner (startup, shutdownCleaners).

@@ -144,7 +144,7 @@ def _check_times(batches: Batches, index: Index, is_last: bool) -> list[Fault]:
         disorder[1:] = (timestamp[1:] <= timestamp[:-1]) | (offset[1:] < offset[:-1])
         row = np.searchsorted(reached, offset).clip(max=len(reached) - 1)
         outside = (offset > reached[-1]) | (offset < batches.segment.base_offset)
-        # of a batch that goes on behind the offset only the records up to it count: they cannot be later than it is
+        # of a batch that extends past the offset only the records up to it count: none is later than the entry
         up_to = np.where(reached[row] == offset, known[row], np.where(row > 0, known[np.maximum(row - 1, 0)], -1))
         too_early = ~outside & (up_to > timestamp)
         too_late = ~outside & (latest[row] < timestamp)
