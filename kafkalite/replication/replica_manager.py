@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
@@ -35,9 +35,9 @@ _MAY_LEAD = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 class Topic:
     """One topic. `states` are all of its partitions as the cluster sees them; `partitions` are the ones that this
     broker leads, or would lead if their disk had not failed. `overrides` are the topic's own settings as text; `config`
-    follows from them."""
+    follows from them. `admission` is kept here by the API, which makes it once per topic."""
 
-    __slots__ = ("config", "internal", "name", "overrides", "partitions", "states", "topic_id")
+    __slots__ = ("admission", "config", "internal", "name", "overrides", "partitions", "states", "topic_id")
 
     def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
         self.name = record.name
@@ -47,6 +47,7 @@ class Topic:
         self.internal = record.name in INTERNAL_TOPICS
         self.states: Mapping[int, PartitionRecord] = record.partitions
         self.partitions: dict[int, Partition] = {}
+        self.admission: Any = None
 
     def local(self) -> LocalTopic:
         epochs = {index: partition.leader_epoch for index, partition in self.partitions.items()}

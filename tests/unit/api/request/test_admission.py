@@ -21,7 +21,7 @@ BATCH = memoryview(b"batch")
 def topic(*, internal: bool = False, min_insync_replicas: int = 1, replicas: int = 1) -> Any:
     state = PartitionRecord(tuple(range(replicas)), 0, 0, (0,), 0)
     config = SimpleNamespace(min_insync_replicas=min_insync_replicas)
-    return SimpleNamespace(name="t", internal=internal, config=config, states={0: state})
+    return SimpleNamespace(name="t", internal=internal, config=config, states={0: state}, admission=None)
 
 
 class Log:
@@ -80,6 +80,19 @@ def test_a_batch_goes_straight_to_the_partition_where_no_rule_depends_on_it() ->
     assert not is_direct(topic(min_insync_replicas=2))
     assert not is_direct(topic(internal=True))
     assert not is_direct(topic(), version=2)
+
+
+def test_requests_that_no_rule_depends_on_share_one_admission() -> None:
+    plain = topic()
+    admission = ProduceAdmission(SimpleNamespace(by_name={"t": plain}))  # type: ignore[arg-type]
+    shared = admission.topic("t", -1, "a", 9)
+    assert shared is not None and shared.append is Partition.append
+    assert admission.topic("t", 1, "b", 7) is shared and admission.topic("t", -1, "a", 2) is not shared
+    plain.config.min_insync_replicas = 2
+    plain.states = topic(replicas=3).states
+    strict = admission.topic("t", -1, "a", 9)
+    assert strict is not None and outcome(strict) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert admission.topic("t", 1, "a", 9) is shared and outcome(shared, None) == ErrorCode.INVALID_RECORD
 
 
 def test_nothing_else_in_the_api_appends_to_a_partition() -> None:
