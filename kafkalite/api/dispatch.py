@@ -10,25 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.fast_path import fetch_fast_path, produce_fast_path
-from kafkalite.api.handlers import (
-    api_versions,
-    cleaner,
-    configs,
-    fetch,
-    group_admin,
-    group_membership,
-    group_offsets,
-    list_offsets,
-    log_dirs,
-    metadata,
-    produce,
-    producer_ids,
-    reassignments,
-    topics,
-)
+from kafkalite.api.handlers import api_versions
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect
@@ -45,37 +31,45 @@ if TYPE_CHECKING:
 Handler = Callable[[Services, Any, RequestContext], Any]
 """(services, request, context) -> response | awaitable of it | None (no response). Types agree with the row in APIS."""
 
-HANDLERS: Mapping[str, Handler] = {
-    "Produce": produce.produce,
-    "Fetch": fetch.fetch,
-    "ListOffsets": list_offsets.list_offsets,
-    "Metadata": metadata.metadata,
-    "OffsetCommit": group_offsets.offset_commit,
-    "OffsetFetch": group_offsets.offset_fetch,
-    "FindCoordinator": group_admin.find_coordinator,
-    "JoinGroup": group_membership.join_group,
-    "Heartbeat": group_membership.heartbeat,
-    "LeaveGroup": group_membership.leave_group,
-    "SyncGroup": group_membership.sync_group,
-    "DescribeGroups": group_admin.describe_groups,
-    "ListGroups": group_admin.list_groups,
-    "ApiVersions": api_versions.api_versions,
-    "CreateTopics": topics.create_topics,
-    "DeleteTopics": topics.delete_topics,
-    "DeleteRecords": topics.delete_records,
-    "InitProducerId": producer_ids.init_producer_id,
-    "OffsetForLeaderEpoch": list_offsets.offset_for_leader_epoch,
-    "DescribeConfigs": configs.describe_configs,
-    "AlterConfigs": configs.alter_configs,
-    "DescribeLogDirs": log_dirs.describe_log_dirs,
-    "CreatePartitions": topics.create_partitions,
-    "DeleteGroups": group_admin.delete_groups,
-    "IncrementalAlterConfigs": configs.incremental_alter_configs,
-    "ListPartitionReassignments": reassignments.list_partition_reassignments,
-    "OffsetDelete": group_offsets.offset_delete,
-    "DescribeCluster": metadata.describe_cluster,
-    "RunCleaner": cleaner.run_cleaner,
+HANDLERS: Mapping[str, str] = {
+    "Produce": "produce.produce",
+    "Fetch": "fetch.fetch",
+    "ListOffsets": "list_offsets.list_offsets",
+    "Metadata": "metadata.metadata",
+    "OffsetCommit": "group_offsets.offset_commit",
+    "OffsetFetch": "group_offsets.offset_fetch",
+    "FindCoordinator": "group_admin.find_coordinator",
+    "JoinGroup": "group_membership.join_group",
+    "Heartbeat": "group_membership.heartbeat",
+    "LeaveGroup": "group_membership.leave_group",
+    "SyncGroup": "group_membership.sync_group",
+    "DescribeGroups": "group_admin.describe_groups",
+    "ListGroups": "group_admin.list_groups",
+    "ApiVersions": "api_versions.api_versions",
+    "CreateTopics": "topics.create_topics",
+    "DeleteTopics": "topics.delete_topics",
+    "DeleteRecords": "topics.delete_records",
+    "InitProducerId": "producer_ids.init_producer_id",
+    "OffsetForLeaderEpoch": "list_offsets.offset_for_leader_epoch",
+    "DescribeConfigs": "configs.describe_configs",
+    "AlterConfigs": "configs.alter_configs",
+    "DescribeLogDirs": "log_dirs.describe_log_dirs",
+    "CreatePartitions": "topics.create_partitions",
+    "DeleteGroups": "group_admin.delete_groups",
+    "IncrementalAlterConfigs": "configs.incremental_alter_configs",
+    "ListPartitionReassignments": "reassignments.list_partition_reassignments",
+    "OffsetDelete": "group_offsets.offset_delete",
+    "DescribeCluster": "metadata.describe_cluster",
+    "RunCleaner": "cleaner.run_cleaner",
 }
+"""Module and function in `kafkalite.api.handlers`."""
+
+
+def handler_of(api: str) -> Handler:
+    """The handler of an API. Its module is imported when the API is first used: a broker is ready without most."""
+    module, _, function = HANDLERS[api].partition(".")
+    handler: Handler = getattr(import_module(f"kafkalite.api.handlers.{module}"), function)
+    return handler
 
 
 PRODUCE_KEY = 0
@@ -152,7 +146,7 @@ class Dispatcher:
         api = SERVED.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return None
-        route = decoder(api.request, version), HANDLERS[api.name], api.response
+        route = decoder(api.request, version), handler_of(api.name), api.response
         self._routes[(key, version)] = route
         return route
 

@@ -10,20 +10,15 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Moment, Timer
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.effects import (
-    AnswerJoin,
-    AnswerSync,
-    Append,
-    CancelTimer,
-    Effect,
-    GroupTimer,
-    SetTimer,
-)
-from kafkalite.coordinator.group.group import Group
 from kafkalite.coordinator.group.group_state import GROUP_APPEND_ERROR
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.effects import Append, Effect, GroupTimer
+    from kafkalite.coordinator.group.group import Group
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +57,8 @@ class EffectPerformer:
         return Moment(self._clock.monotonic_ms(), self._clock.wall_ms())
 
     def _perform_one(self, group: Group, effect: Effect) -> None:
+        from kafkalite.coordinator.group.effects import AnswerJoin, AnswerSync, Append, CancelTimer, SetTimer
+
         if isinstance(effect, AnswerJoin):  # noqa: SIM114 - the same words about other types
             effect.waiter.answer(effect.result)
         elif isinstance(effect, AnswerSync):

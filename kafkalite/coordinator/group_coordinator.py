@@ -15,21 +15,14 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer
-from kafkalite.coordinator.group.group import Group, GroupSettings
 from kafkalite.coordinator.group.group_state import EMPTY
-from kafkalite.coordinator.group.membership import (
-    JoinRequest,
-    JoinResult,
-    JoinWaiter,
-    SyncRequest,
-    SyncResult,
-    SyncWaiter,
-)
 from kafkalite.coordinator.group_store import GroupStore, fits_string
 from kafkalite.coordinator.offset_manager import OffsetManager
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.group.membership import JoinRequest, JoinWaiter, SyncRequest, SyncWaiter
 
 
 class GroupCoordinator:
@@ -46,9 +39,8 @@ class GroupCoordinator:
         *,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
-        settings = GroupSettings(config.group_initial_rebalance_delay_ms, config.group_max_size)
         self._performer = EffectPerformer(clock, append)
-        self.store = GroupStore(config.offsets_topic_num_partitions, settings, append, self._performer)
+        self.store = GroupStore(config, append, self._performer)
         self.offsets = OffsetManager(config, clock, self.store)
         self._config = config
         self._monotonic_ms = clock.monotonic_ms
@@ -67,6 +59,8 @@ class GroupCoordinator:
         if not error and group is None and member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error:
+            from kafkalite.coordinator.group.membership import JoinResult
+
             waiter.answer(JoinResult(error, member_id))
             return
         if group is None:
@@ -83,6 +77,8 @@ class GroupCoordinator:
         elif request.requires_protocol and None in (request.protocol_type, request.protocol_name):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if error or group is None:
+            from kafkalite.coordinator.group.membership import SyncResult
+
             waiter.answer(SyncResult(error or ErrorCode.UNKNOWN_MEMBER_ID))
             return
         self.store.perform(group, group.sync(request, waiter, self._monotonic_ms()))

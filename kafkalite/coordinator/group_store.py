@@ -2,7 +2,7 @@
 
 A group belongs to the partition that its id hashes to, and is served while that partition is `owned`. While the
 partition is `loading`, requests for its groups get COORDINATOR_LOAD_IN_PROGRESS. Changes are appended first and become
-visible when the append is done.
+visible when the append is done. The modules of a group are imported with the first one, when the broker is ready.
 Source: kafka.coordinator.group.GroupMetadataManager (3.9).
 """
 
@@ -11,14 +11,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition, partition_for_id
 from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer, Records
-from kafkalite.coordinator.group.group import Group, GroupSettings
 from kafkalite.coordinator.group.group_state import EMPTY
 from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
 from kafkalite.coordinator.group_loader import GroupLoader
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Moment
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.protocol.records.group_records import GroupMetadataValue
 
 logger = logging.getLogger(__name__)
 
@@ -28,17 +34,16 @@ TOMBSTONES_PER_BATCH_MAX = 1_000
 class GroupStore:
     """Groups by id. Invariant: the partition of each group is in `owned`, and no partition is owned and loading."""
 
-    def __init__(
-        self, partition_count: int, settings: GroupSettings, append: AppendRecords, performer: EffectPerformer
-    ) -> None:
-        self.partition_count = partition_count  # the topic's actual count, which may differ from the configuration
+    def __init__(self, config: BrokerConfig, append: AppendRecords, performer: EffectPerformer) -> None:
+        # the topic's actual count, which may differ from the configuration
+        self.partition_count = config.offsets_topic_num_partitions
         self.groups: dict[str, Group] = {}
         self.owned: set[int] = set()
         self.loading: set[int] = set()
         self.is_closed = False
         self.append = append
         self.perform = performer.perform
-        self._settings = settings
+        self._config = config
         self._now = performer.now
 
     def __iter__(self) -> Iterator[Group]:
@@ -68,11 +73,7 @@ class GroupStore:
         now = self._now()
         with_offsets = [group_id for group_id, offsets in loader.offsets.items() if not offsets.is_empty]
         for group_id in dict.fromkeys([*loader.groups, *with_offsets]):
-            value = loader.groups.get(group_id)
-            if value is None:
-                group = Group(group_id, partition, self._settings, now.wall_ms)
-            else:
-                group = Group.from_record(group_id, partition, value, self._settings, now.wall_ms)
+            group = self._make_group(group_id, partition, now, loader.groups.get(group_id))
             group.offsets = loader.offsets.get(group_id, group.offsets)
             self.groups[group_id] = group
         for group in self._groups_of(partition):
@@ -122,7 +123,7 @@ class GroupStore:
 
     def new_group(self, group_id: str) -> Group:
         """A group without members and offsets. The caller adds it to `groups` with its first member or offset."""
-        return Group(group_id, self.partition_for(group_id), self._settings, self._now().wall_ms)
+        return self._make_group(group_id, self.partition_for(group_id), self._now())
 
     def remove_offsets(self, group: Group, partitions: Sequence[TopicPartition]) -> None:
         """Remove these offsets, and the group if it has no members and no offsets left."""
@@ -137,6 +138,13 @@ class GroupStore:
         for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX):
             batch = tombstones[start : start + TOMBSTONES_PER_BATCH_MAX]
             self.append(group.partition, batch, partial(_log_lost_tombstones, group.group_id))
+
+    def _make_group(self, group_id: str, partition: int, now: Moment, value: GroupMetadataValue | None = None) -> Group:
+        from kafkalite.coordinator.group.group import Group
+
+        if value is None:
+            return Group(group_id, partition, self._config, now.wall_ms)
+        return Group.from_record(group_id, partition, value, self._config, now.wall_ms)
 
     def _groups_of(self, partition: int) -> list[Group]:
         return [group for group in self.groups.values() if group.partition == partition]

@@ -13,7 +13,6 @@ Source: org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers, KIP-36; kafka
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
@@ -60,6 +59,8 @@ def assign_replicas(
     known = {broker: rack for broker, rack in racks.items() if rack is not None}
     rack_aware = len(known) == len(racks)
     brokers = rack_alternated(known) if rack_aware else sorted(racks)
+    import random  # takes 1 ms, and a broker by itself assigns nothing
+
     start_index = random.randrange(len(brokers)) if start_index is None else start_index
     shift = random.randrange(len(brokers)) if shift is None else shift
     assignment = {}

@@ -7,8 +7,8 @@ close the new one at once, so that its client learns it and says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Self
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.request_memory import RequestMemoryPool
@@ -17,14 +17,13 @@ CONNECTIONS_MAX = 2**31 - 1
 REQUEST_MEMORY_BYTES = 128 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkLimits:
+class NetworkLimits(NamedTuple):
     """Kafka's properties and defaults, dots being underscores. A buffer size of -1 leaves it to the system."""
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
     max_connections: int = CONNECTIONS_MAX
     max_connections_per_ip: int = CONNECTIONS_MAX
-    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     """By host name or address; names are resolved when the server starts."""
     connections_max_idle_ms: int = 600_000
     """Negative: connections stay for ever."""
@@ -37,7 +36,7 @@ class NetworkLimits:
     @classmethod
     def of(cls, config: BrokerConfig) -> Self:
         """The settings of these names in `config`."""
-        return cls(**{each.name: getattr(config, each.name) for each in fields(cls)})
+        return cls._make(getattr(config, name) for name in cls._fields)
 
 
 class ConnectionQuotas:

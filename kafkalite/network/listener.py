@@ -12,8 +12,7 @@ import os
 import socket
 from asyncio import AbstractEventLoop
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.network.connection_quotas import NetworkLimits
@@ -24,8 +23,7 @@ EVERY_ADDRESS = ("", "::")
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(NamedTuple):
     """A name, and the address it is bound to. Port 0: a free one; host "": every address."""
 
     name: str

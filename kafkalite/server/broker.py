@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.config.known_properties import no_effect
 from kafkalite.server.broker_server import BrokerServer
-from kafkalite.server.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.server.adoption import Adopted
+    from kafkalite.server.loop_thread import LoopThread
 
 
 class Broker:
@@ -118,6 +117,8 @@ class Broker:
         await self.stop()
 
     def __enter__(self) -> Broker:
+        from kafkalite.server.loop_thread import LoopThread
+
         thread = LoopThread()
         try:
             thread.run(self.start)
@@ -148,6 +149,8 @@ def _config_from(
 ) -> BrokerConfig:
     properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
     for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
+        from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
+
         raise ConfigError(no_effect(name, BrokerConfig.by_name))
     if data_dir is not None:
         properties["log.dirs"] = str(data_dir)

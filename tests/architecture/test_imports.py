@@ -182,6 +182,18 @@ def levels(edges: Mapping[str, set[str]]) -> dict[str, int]:
     ("entry", "forbidden"),
     [
         ("kafkalite.server.broker", {"numpy", "kazoo", "pyarrow", "pyspark", "lz4", "zstandard", "snappy"}),
+        (  # what no broker needs to be ready
+            "kafkalite.server.broker",
+            {
+                "dataclasses",
+                "random",
+                "kafkalite.api.handlers.group_membership",
+                "kafkalite.cleaner.log_cleaner",
+                "kafkalite.coordinator.group.group",
+                "kafkalite.log.partition.segment_replacement",
+                "kafkalite.record.validation.format_conversion",
+            },
+        ),
         ("kafkalite.record.columns.record_columns", {"asyncio", "uvloop"}),
         ("kafkalite.record.batch", {"asyncio", "uvloop", "numpy"}),
         ("kafkalite", {"uvloop", "numpy", "asyncio"}),

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from kafkalite.api.request.broker_endpoints import BrokerEndpoint
-from kafkalite.api.request.down_conversion import FIRST_VERSION_OF_BATCHES, DownConversion
 from kafkalite.api.request.fetch_sessions import FIRST_VERSION_BY_ID, NO_SESSION, FetchContext, WantedPartition
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
@@ -35,6 +34,7 @@ from kafkalite.replication.partition import DelayedOperation, Partition
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_MIN_ONE = 3
+FIRST_VERSION_OF_BATCHES = 4
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_ENDPOINTS = 16
@@ -213,6 +213,8 @@ class _Reader:
 
     async def read_converted(self) -> tuple[_Found, int, bool]:
         """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
+        from kafkalite.api.request.down_conversion import DownConversion
+
         services = self._services
         old = DownConversion(self._version, self.max_bytes, services.runtime.clock, services.runtime.readers)
         size_bytes = 0

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 AT_ONCE_BYTES = 64 << 10
 AT_ONCE_RECORDS = 1000
 """Regions up to these limits are converted on the event loop: 2 to 3 ms at most."""
-FIRST_VERSION_OF_BATCHES = 4
 _LAST_VERSION_OF_V0 = 1
 _LAST_VERSION_OF_PARTS = 2
 _WORK_MS_MAX = 250

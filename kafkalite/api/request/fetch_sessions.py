@@ -11,7 +11,6 @@ Source: kafka.server.FetchSession, KIP-227, KIP-516.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -202,6 +201,8 @@ class FetchSessions:
             if idle is None or now_ms - idle.used_ms <= EVICTION_MS:
                 return None
             self._close(idle.session_id)
+        import random  # takes 1 ms, and a broker is ready before the first session
+
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._by_id:
             session_id = random.randint(1, 0x7FFFFFFF)

@@ -6,7 +6,6 @@ Source: kafka.server.KafkaApis (constructor).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
@@ -45,44 +44,73 @@ class DynamicConfig(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class Runtime:
     """The event loop, its clock, and `readers`: threads for long reads, which get files and values, never a log."""
 
-    loop: asyncio.AbstractEventLoop
-    clock: Clock
-    readers: Executor
+    __slots__ = ("clock", "loop", "readers")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, readers: Executor) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.readers = readers
 
 
-@dataclass(slots=True)
 class CleanerAccess:
     """The log cleaner, created at its first use, and the number of RunCleaner requests under way."""
 
-    get: Callable[[], LogCleaner]
-    pending_runs: int = 0
+    __slots__ = ("get", "pending_runs")
+
+    def __init__(self, get: Callable[[], LogCleaner]) -> None:
+        self.get = get
+        self.pending_runs = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """`topics` serves look-ups, `topic_admin` makes changes. `legacy_offsets` are the offsets in ZooKeeper (None
     without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
-    runtime: Runtime
-    dynamic_config: DynamicConfig
-    metadata: ClusterMetadata
-    brokers: BrokerEndpoints
-    topics: ReplicaManager
-    topic_admin: TopicAdmin
-    logs: LogManager
-    admission_epoch: AdmissionEpoch
-    produce_admission: ProduceAdmission
-    fetch_sessions: FetchSessions
-    groups: GroupCoordinator
-    offsets_topic: OffsetsTopic
-    legacy_offsets: LegacyOffsets | None
-    producer_ids: ProducerIdManager
-    cleaner: CleanerAccess
-    error_log: RateLimitedLogger
+    __slots__ = (
+        "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions", "groups",
+        "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission", "producer_ids", "runtime",
+        "topic_admin", "topics",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        dynamic_config: DynamicConfig,
+        metadata: ClusterMetadata,
+        brokers: BrokerEndpoints,
+        topics: ReplicaManager,
+        topic_admin: TopicAdmin,
+        logs: LogManager,
+        admission_epoch: AdmissionEpoch,
+        produce_admission: ProduceAdmission,
+        fetch_sessions: FetchSessions,
+        groups: GroupCoordinator,
+        offsets_topic: OffsetsTopic,
+        legacy_offsets: LegacyOffsets | None,
+        producer_ids: ProducerIdManager,
+        cleaner: CleanerAccess,
+        error_log: RateLimitedLogger,
+    ) -> None:
+        self.runtime = runtime
+        self.dynamic_config = dynamic_config
+        self.metadata = metadata
+        self.brokers = brokers
+        self.topics = topics
+        self.topic_admin = topic_admin
+        self.logs = logs
+        self.admission_epoch = admission_epoch
+        self.produce_admission = produce_admission
+        self.fetch_sessions = fetch_sessions
+        self.groups = groups
+        self.offsets_topic = offsets_topic
+        self.legacy_offsets = legacy_offsets
+        self.producer_ids = producer_ids
+        self.cleaner = cleaner
+        self.error_log = error_log
 
     @property
     def config(self) -> BrokerConfig:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
@@ -44,16 +44,12 @@ from kafkalite.coordinator.group.rebalance import Rebalance
 from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
 from kafkalite.protocol.records.group_records import GroupMetadataValue
 
+if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+
 logger = logging.getLogger(__name__)
 
 MEMBER_ID_PREFIX_LENGTH_MAX = 8_000  # so that a member id fits a string of 32767 bytes
-
-
-class GroupSettings(NamedTuple):
-    """The broker's settings for groups."""
-
-    initial_rebalance_delay_ms: int
-    max_size: int
 
 
 class Group:
@@ -61,21 +57,21 @@ class Group:
 
     __slots__ = ("_effects", "_max_size", "_rebalance", "group_id", "members", "offsets", "partition")
 
-    def __init__(self, group_id: str, partition: int, settings: GroupSettings, wall_ms: int) -> None:
+    def __init__(self, group_id: str, partition: int, config: BrokerConfig, wall_ms: int) -> None:
         self.group_id = group_id
         self.partition = partition  # of __consumer_offsets
-        self._max_size = settings.max_size
+        self._max_size = config.group_max_size
         self._effects = Effects()
-        self._rebalance = Rebalance(group_id, settings.initial_rebalance_delay_ms, self._effects, wall_ms)
+        self._rebalance = Rebalance(group_id, config.group_initial_rebalance_delay_ms, self._effects, wall_ms)
         self.members = self._rebalance.members
         self.offsets = OffsetStore()
 
     @classmethod
     def from_record(
-        cls, group_id: str, partition: int, value: GroupMetadataValue, settings: GroupSettings, wall_ms: int
+        cls, group_id: str, partition: int, value: GroupMetadataValue, config: BrokerConfig, wall_ms: int
     ) -> Group:
         """The group from its record: STABLE with members, EMPTY without. `on_loaded` starts the sessions."""
-        group = cls(group_id, partition, settings, wall_ms)
+        group = cls(group_id, partition, config, wall_ms)
         group._rebalance.restore(value)
         return group
 

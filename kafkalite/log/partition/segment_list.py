@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 
@@ -133,9 +132,13 @@ class SegmentList:
         unchanged."""
         config = self._config
         old = self.active
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        if jitter_ms > 0:
+            import random
+
+            jitter_ms = random.randrange(jitter_ms)
         self.remove_unwanted()
-        new = self.new_segment(end_offset, now_ms, jitter_ms=random.randrange(jitter) if jitter > 0 else 0)
+        new = self.new_segment(end_offset, now_ms, jitter_ms=max(0, jitter_ms))
         flusher = self.flusher
         try:
             new.make_files(config)

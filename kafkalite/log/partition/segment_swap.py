@@ -3,7 +3,8 @@
     clean_sources    returns the segments that may be compacted
     replace          puts a compacted segment in the place of one or more of them (`segment_replacement`)
 
-Records keep their offsets, so a compacted log may have offset gaps, and segments without records.
+Records keep their offsets, so a compacted log may have offset gaps, and segments without records. Every log has a swap;
+the modules for replacements are imported with the first cleaning, when the broker is ready.
 Source: kafka.log.UnifiedLog.replaceSegments, kafka.log.LogCleaner.
 """
 
@@ -12,13 +13,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.segment_list import SegmentList
-from kafkalite.log.partition.segment_replacement import ReplacementRefused, SegmentReplacement, find_fault
-from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.storage.files import Done, storage_error
+
+if TYPE_CHECKING:
+    from kafkalite.log.partition.segment_replacement import SegmentReplacement
+    from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 
 
 class SegmentSwap:
@@ -48,6 +52,8 @@ class SegmentSwap:
         Raises StorageError, also while a replacement is under way: while .swap files may exist on the disk, a .cleaned
         file beside them would make recovery delete them.
         """
+        from kafkalite.log.segment.cleaned_segment import SourceSegment
+
         location = self._segments.location
         try:
             self._retry_if_stuck()
@@ -74,6 +80,8 @@ class SegmentSwap:
         with ReplacementRefused (the log has changed, or is closed) or StorageError. The cleaner's files stay after an
         immediate refusal, and when the log is closed; any other failure removes them.
         """
+        from kafkalite.log.partition.segment_replacement import ReplacementRefused, SegmentReplacement, find_fault
+
         directory = self._segments.location.directory
         if self._replacement is not None:
             with contextlib.suppress(OSError):  # reported at the first failure
@@ -122,6 +130,8 @@ class SegmentSwap:
 
     def _refusal(self, sources: Sequence[Segment]) -> Exception | None:
         """The reason why these segments may not be replaced now, or None."""
+        from kafkalite.log.partition.segment_replacement import ReplacementRefused
+
         if self._is_closed:
             return ReplacementRefused(f"{self._segments.location.directory} is closed")
         if self._segments.flusher.failure is not None:

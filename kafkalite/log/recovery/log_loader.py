@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.log_recovery import LogRecovery
-from kafkalite.log.recovery.swap_recovery import complete_swaps
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
@@ -144,6 +143,8 @@ def _list(directory: str, files: Files) -> _Listing:
             elif suffix in beside:
                 beside[suffix].add(base)
     if temporary:
+        from kafkalite.log.recovery.swap_recovery import complete_swaps
+
         complete_swaps(directory, temporary, files)
         return _list(directory, files)
     snapshots = sorted(beside.pop(SNAPSHOT))

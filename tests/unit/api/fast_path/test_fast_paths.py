@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.dispatch import HANDLERS, Dispatcher
+from kafkalite.api.dispatch import Dispatcher, handler_of
 from kafkalite.api.fast_path.fetch_fast_path import DelayedFetch, FetchFastPath
 from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
 from kafkalite.common.errors import Disconnect, ErrorCode, Malformed
@@ -396,7 +396,7 @@ def counted(dispatch: Any, handled: list[str]) -> Any:
     def noting(name: str) -> Any:
         def handler(*arguments: Any) -> Any:
             handled.append(name)
-            return HANDLERS[name](*arguments)
+            return handler_of(name)(*arguments)
 
         return handler
 

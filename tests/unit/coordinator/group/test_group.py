@@ -4,6 +4,7 @@ import pytest
 
 from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.effects import (
     AnswerJoin,
@@ -14,7 +15,7 @@ from kafkalite.coordinator.group.effects import (
     GroupTimer,
     SetTimer,
 )
-from kafkalite.coordinator.group.group import Group, GroupSettings
+from kafkalite.coordinator.group.group import Group
 from kafkalite.coordinator.group.group_state import (
     COMMIT_ERROR,
     ENTERED_FROM,
@@ -27,11 +28,12 @@ from kafkalite.coordinator.group.membership import JoinedMember, JoinRequest, Jo
 NOW_MS, WALL_MS = 1_000_000, 1_700_000_000_000
 NOW = Moment(NOW_MS, WALL_MS)
 SESSION_MS, REBALANCE_MS, DELAY_MS = 10_000, 60_000, 3_000
+CONFIG = BrokerConfig.load({"group.initial.rebalance.delay.ms": str(DELAY_MS), "group.max.size": "100"})
 
 
 @pytest.fixture
 def group():
-    return Group("g", 7, GroupSettings(DELAY_MS, 100), WALL_MS)
+    return Group("g", 7, CONFIG, WALL_MS)
 
 
 def after(ms):
