@@ -41,6 +41,7 @@ class ThreeBrokers:
                 "broker_id": number,
                 "port": 0,
                 "zookeeper_connect": connect,
+                "zookeeper_connection_timeout_ms": int(1000 * DEADLINE_S),
                 "group_initial_rebalance_delay_ms": 0,
             }
             values |= {"offsets_topic_num_partitions": 6, **settings, **own.get(number, {})}

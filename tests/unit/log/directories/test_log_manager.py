@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import re
 import subprocess
@@ -30,6 +29,7 @@ from kafkalite.log.storage import io_executor
 from kafkalite.log.storage.files import Files
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.descriptors import open_below
 from tests.support.wait import DEADLINE_S
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -520,8 +520,6 @@ def test_a_stop_that_fails_is_not_called_clean(start: Start, tmp_path: Path) -> 
 def test_nothing_is_left_behind(tmp_path: Path, clock: ManualClock) -> None:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to count descriptors")
-    gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         manager = LogManager([tmp_path / "data"], clock, BrokerConfig.load({}))
         asyncio.run(manager.load(CLUSTER, lambda topic: TopicConfig()))
@@ -531,19 +529,18 @@ def test_nothing_is_left_behind(tmp_path: Path, clock: ManualClock) -> None:
             write(log or manager.create("orders", partition, TOPIC_ID, TopicConfig(segment_bytes=80)), "a")
         manager.close()
         manager.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_below(tmp_path) == []
 
 
-def test_an_idle_log_holds_no_descriptor(start: Start) -> None:
+def test_an_idle_log_holds_no_descriptor(start: Start, tmp_path: Path) -> None:
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("needs /proc to count descriptors")
     manager = start()
     for partition in range(50):
         write(manager.create("orders", partition, TOPIC_ID, TopicConfig()), "a")
     manager.close()
-    before = len(os.listdir("/proc/self/fd"))
     start()
-    assert len(os.listdir("/proc/self/fd")) == before + 1, "the lock"
+    assert len(open_below(tmp_path)) == 1, "the lock"
 
 
 def test_a_stop_before_the_logs_were_settled_is_a_clean_one_only_after_a_clean_one(tmp_path, clock):

@@ -22,6 +22,7 @@ from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.storage.files import Job, SyncFailed
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.descriptors import open_below
 from tests.support.log.history import LogHistory, Step, run, tell
 from tests.unit.log.conftest import START_MS, Disk, Log
 
@@ -487,12 +488,12 @@ def test_a_time_index_is_looked_into_once_and_let_go_of(disk: Disk) -> None:
         return original(path, flags)
 
     disk.files.open = watched  # type: ignore[method-assign]
-    descriptors = len(os.listdir("/proc/self/fd"))
+    descriptors = open_below(Path(log.log.directory).parent)
     log.log.config = TopicConfig(retention_ms=1000 * HOUR_MS)
     for _ in range(10):
         assert look(log) == []
     assert opened == [f"{0:020d}.timeindex"]
-    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert open_below(Path(log.log.directory).parent) == descriptors
 
 
 # whatever happens
