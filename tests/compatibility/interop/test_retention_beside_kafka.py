@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -147,9 +148,16 @@ def fill(line: Line, now_ms: int) -> None:
 def left_in(line: Line, data_dir: Path) -> Left:
     """Of each topic its first and its end offset and the files of its segments."""
     return {
-        topic: (line.offset(topic, EARLIEST), line.offset(topic, LATEST), files_of(data_dir / f"{topic}-0"))
+        topic: (line.offset(topic, EARLIEST), line.offset(topic, LATEST), files_now_in(data_dir / f"{topic}-0"))
         for topic in TALES
     }
+
+
+def files_now_in(directory: Path) -> list[str]:
+    """As `files_of`; read again if the broker deletes one meanwhile."""
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            return files_of(directory)
 
 
 def files_of(directory: Path) -> list[str]:
