@@ -38,7 +38,7 @@ def _has_room(path: Path) -> bool:
 
 
 @pytest.fixture
-def disk_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def disk_path() -> Iterator[Path]:
     """A directory on a real disk, for tests about the page cache, fsync or room on it; tmp_path is in memory."""
     path = Path(tempfile.mkdtemp(prefix="kafkalite-tests-", dir="/var/tmp" if Path("/var/tmp").is_dir() else None))
     yield path
