@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
+    from kafkalite.api.request.transaction_services import MarkerAppender, TransactionCoordinator
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger
@@ -70,10 +71,13 @@ class Services:
     without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
-        "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions", "groups",
-        "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission", "producer_ids", "runtime",
-        "topic_admin", "topics",
+        "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
+        "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission", "producer_ids", "runtime",
+        "topic_admin", "topics", "transactions",
     )  # fmt: skip
+
+    append_marker: MarkerAppender
+    transactions: TransactionCoordinator
 
     def __init__(
         self,

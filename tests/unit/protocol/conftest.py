@@ -27,8 +27,10 @@ VALUES = {
 BY_NAME = {
     # What the oracles can hold: known codes only, a timedelta, a date.
     "error_code": st.sampled_from([int(code) for code in ErrorCode]),
+    "partition_error_code": st.sampled_from([int(code) for code in ErrorCode]),
     "log_append_time_ms": st.integers(-1, 2**40),
     "retention_time_ms": st.integers(-1, 2**40),
+    "transaction_start_time_ms": st.integers(-1, 2**40),
 }
 
 

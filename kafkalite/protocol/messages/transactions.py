@@ -1,0 +1,115 @@
+"""AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27): from a transaction's first
+partition to its markers."""
+
+from __future__ import annotations
+
+from kafkalite.protocol.codec.primitives import INT32
+from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string
+
+
+class AddPartitionsToTxnTopic(Message):
+    name: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class AddPartitionsToTxnTransaction(Message):
+    transactional_id: str = string("4+")
+    producer_id: int = int64("4+")
+    producer_epoch: int = int16("4+")
+    verify_only: bool = boolean("4+")
+    topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "4+")
+
+
+class AddPartitionsToTxnRequest(Message, flexible="3+"):
+    """Clients send versions up to 3. Brokers send 4 and 5, to verify or to add the partitions of a produce."""
+
+    transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, "4+")
+    v3_and_below_transactional_id: str = string("0-3")
+    v3_and_below_producer_id: int = int64("0-3")
+    v3_and_below_producer_epoch: int = int16("0-3")
+    v3_and_below_topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, "0-3")
+
+
+class AddPartitionsToTxnPartitionResult(Message):
+    partition_index: int = int32("0+")
+    partition_error_code: int = int16("0+")
+
+
+class AddPartitionsToTxnTopicResult(Message):
+    name: str = string("0+")
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(AddPartitionsToTxnPartitionResult, "0+")
+
+
+class AddPartitionsToTxnResult(Message):
+    transactional_id: str = string("4+")
+    topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "4+")
+
+
+class AddPartitionsToTxnResponse(Message, flexible="3+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("4+")
+    results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, "4+")
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, "0-3")
+
+
+class AddOffsetsToTxnRequest(Message, flexible="3+"):
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    group_id: str = string("0+")
+
+
+class AddOffsetsToTxnResponse(Message, flexible="3+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class EndTxnRequest(Message, flexible="3+"):
+    transactional_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    committed: bool = boolean("0+")
+
+
+class EndTxnResponse(Message, flexible="3+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    # The identity for the next transaction (KIP-890).
+    producer_id: int = int64("5+", default=-1)
+    producer_epoch: int = int16("5+", default=-1)
+
+
+class WritableTxnMarkerTopic(Message):
+    name: str = string("0+")
+    partition_indexes: list[int] = array(INT32, "0+")
+
+
+class WritableTxnMarker(Message):
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    transaction_result: bool = boolean("0+")  # true: commit
+    topics: list[WritableTxnMarkerTopic] = array(WritableTxnMarkerTopic, "0+")
+    coordinator_epoch: int = int32("0+")
+
+
+class WriteTxnMarkersRequest(Message, flexible="1+"):
+    markers: list[WritableTxnMarker] = array(WritableTxnMarker, "0+")
+
+
+class WritableTxnMarkerPartitionResult(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class WritableTxnMarkerTopicResult(Message):
+    name: str = string("0+")
+    partitions: list[WritableTxnMarkerPartitionResult] = array(WritableTxnMarkerPartitionResult, "0+")
+
+
+class WritableTxnMarkerResult(Message):
+    producer_id: int = int64("0+")
+    topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult, "0+")
+
+
+class WriteTxnMarkersResponse(Message, flexible="1+"):
+    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult, "0+")
