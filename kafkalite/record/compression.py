@@ -31,7 +31,8 @@ _XERIAL_BLOCK_BYTES = 32 << 10
 _BLOCK_SIZE = struct.Struct(">i")
 _ZSTD_SKIPPABLE = struct.Struct("<II")
 # zstd's own default limit; level 22 of Kafka's compression.zstd.level writes windows this large
-_ZSTD_WINDOW_BYTES_MAX = 128 << 20
+ZSTD_WINDOW_BYTES_MAX = 128 << 20
+ZSTD_LEVEL = 3
 
 Buffer = bytes | bytearray | memoryview
 
@@ -198,7 +199,7 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
 def _zstd(data: Buffer, level: int | None) -> bytes:
     import zstandard
 
-    return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(data)
 
 
 def _unzstd(data: Buffer, max_bytes: int) -> bytes:
@@ -212,7 +213,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
     position = 0
     piece_bytes = max(_PIECE_BYTES, min(4 * len(view), _PIECE_BYTES_MAX))
     try:
-        unpacker = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
         while position < len(view) or not pieces:
             end = _zstd_frame_end(view, position, zstandard.frame_header_size)
             reader = unpacker.stream_reader(view[position:end], read_across_frames=True)

@@ -1,6 +1,9 @@
-"""Assembles the cleaned batches of a piece: unchanged batches, rebuilt batches, and headers without records.
+"""Rebuilds batches with their retained records, and assembles the cleaned batches of a piece.
 
-Source: org.apache.kafka.common.record.DefaultRecordBatch (writeHeader, writeEmptyHeader).
+A cleaned batch is unchanged, rebuilt, or a header without records.
+
+Source: org.apache.kafka.common.record.MemoryRecords.buildRetainedRecordsInto, MemoryRecordsBuilder,
+DefaultRecordBatch (writeHeader, writeEmptyHeader); KIP-534.
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafkalite.cleaner.columns.codec_contexts import Codecs
+from kafkalite.cleaner.columns.record_keys import skip_varints
 from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.common.checksum import crc32c
 from kafkalite.record.batch import (
@@ -23,13 +28,15 @@ from kafkalite.record.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
 )
-from kafkalite.record.columns.batch_columns import Array, Flags
+from kafkalite.record.columns.batch_columns import Array, Batches, Flags
+from kafkalite.record.columns.varint_columns import Bytes, read_varints, varint_width, write_varints, zigzag
 from kafkalite.record.compression import Buffer
 
 _CRC_AT = 17
 _CRC = Struct(">I")
 _KNOWN = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 _NO_TIMESTAMP = -1
+_CELL_BYTES = 16  # length, attributes and timestamp delta of a record: 5 + 1 + 10 bytes at most
 
 
 class Rebuilt(NamedTuple):
@@ -40,6 +47,67 @@ class Rebuilt(NamedTuple):
     base_timestamp: Array
     max_timestamp: Array
     delete_horizon: Array  # -1: none
+
+
+def rebuild(
+    batches: Batches, rows: Array, count: Array, horizon: Array, data: Bytes, begin: Array, end: Array, codecs: Codecs
+) -> Rebuilt:
+    """The batches `rows` with the records from `begin` to `end` of `data`, `count` for each batch, at least one.
+    `horizon` is the delete horizon of each batch, -1 for none. Raises Corrupt.
+
+    Offset deltas stay, since the base offset stays. Timestamp deltas have a new base: the timestamp of the first
+    retained record, or the delete horizon. If that is the old base, the records' bytes are unchanged; otherwise each
+    record gets a new length and timestamp delta, and its other bytes are unchanged. A batch with LogAppendTime has that
+    time as its base, and zeros.
+    """
+    if not len(rows):
+        return Rebuilt(rows, [], rows, rows, rows)
+    is_append_time = batches.is_log_append_time[rows]
+    append_time = batches.column("max_timestamp")[rows]
+    first = np.cumsum(count) - count
+    behind_length = skip_varints(data, begin)
+    delta, behind_time = read_varints(data, behind_length + 1, 64)
+    batch = np.repeat(np.arange(len(count)), count)
+    timestamp = batches.column("base_timestamp")[rows][batch] + delta
+    np.copyto(timestamp, append_time[batch], where=is_append_time[batch])
+    base = np.where(horizon >= 0, horizon, timestamp[first])
+    latest = np.maximum(np.maximum.reduceat(timestamp, first), _NO_TIMESTAMP)
+    latest = np.where(is_append_time, append_time, latest)
+    new_delta = timestamp - base[batch]
+    view = data.data
+    if (new_delta == delta).all():
+        # neighbours are one piece
+        goes_on = np.zeros(len(begin), np.bool_)
+        goes_on[1:] = begin[1:] == end[:-1]
+        goes_on[first] = False
+        starts = np.flatnonzero(~goes_on)
+        ends = end[np.append(starts[1:], len(end)) - 1]
+        pieces: list[memoryview | bytes] = [
+            view[a:b] for a, b in zip(begin[starts].tolist(), ends.tolist(), strict=True)
+        ]
+        first_piece = np.append(np.searchsorted(starts, first), len(starts)).tolist()
+    else:
+        cells, cell_end = _cells(end - behind_time, new_delta)
+        pieces = [b""] * (2 * len(begin))
+        pieces[0::2] = [cells[i * _CELL_BYTES : stop] for i, stop in enumerate(cell_end.tolist())]
+        pieces[1::2] = [view[a:b] for a, b in zip(behind_time.tolist(), end.tolist(), strict=True)]
+        first_piece = np.append(2 * first, len(pieces)).tolist()
+    bodies = []
+    for i, codec in enumerate(batches.codec[rows].tolist()):
+        body = b"".join(pieces[first_piece[i] : first_piece[i + 1]])
+        bodies.append(codecs.compress(codec, body) if codec else body)
+    return Rebuilt(rows, bodies, base, latest, horizon)
+
+
+def _cells(rest_bytes: Array, delta: Array) -> tuple[bytes, Array]:
+    """Length, attributes (none are in use) and timestamp delta of each record, in cells of 16 bytes, and where each
+    ends. `rest_bytes` is the size of the rest of the record."""
+    time = zigzag(delta)
+    length = zigzag(rest_bytes + 1 + varint_width(time))
+    cells = np.zeros(len(delta) * _CELL_BYTES, np.uint8)
+    begin = np.arange(0, len(cells), _CELL_BYTES)
+    end = write_varints(cells, write_varints(cells, begin, length) + 1, time)
+    return cells.tobytes(), end
 
 
 def assemble(

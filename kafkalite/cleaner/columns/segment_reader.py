@@ -16,10 +16,9 @@ from struct import Struct
 import numpy as np
 
 from kafkalite.cleaner.job.job import CleaningFailed
-from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import CRC_FROM, MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import MAGIC, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
 PIECE_BYTES = 8 << 20
@@ -52,13 +51,8 @@ class BatchPiece(Piece):
 
     def check(self, rows: Array) -> None:
         """Check the checksums of the batches `rows`. Raises CleaningFailed."""
-        batches = self.batches
-        start = batches.position[rows]
-        crcs = batches.heads["crc"][rows].tolist()
-        data = self.data
-        for at, end, crc in zip(start.tolist(), (start + batches.size_bytes[rows]).tolist(), crcs, strict=True):
-            if crc32c(data[at + CRC_FROM : end]) != crc:
-                raise self.refuse(at, "its checksum is wrong")
+        if (row := self.batches.first_wrong_checksum(self.data, rows)) is not None:
+            raise self.refuse(int(self.batches.position[row]), "its checksum is wrong")
 
 
 @dataclass(slots=True)

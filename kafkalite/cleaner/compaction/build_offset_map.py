@@ -8,8 +8,6 @@ Source: kafka.log.Cleaner.buildOffsetMap, buildOffsetMapForSegment.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
@@ -28,14 +26,6 @@ _LEGACY_RECORDS_MAX = 16384
 _LEGACY_BYTES_MAX = 8 << 20  # of values that are held with them
 
 
-class _LegacyRecords(NamedTuple):
-    """Records with a key, the offsets of those without one, and the last offsets of their entries."""
-
-    records: list[Record]
-    keyless: list[int]
-    last_offsets: list[int]
-
-
 class OffsetMapBuilder:
     """`latest_offset`: all records up to it are in the map, or need not be. `is_full`: the map had no more room."""
 
@@ -46,7 +36,6 @@ class OffsetMapBuilder:
         self._from = context.job.first_dirty_offset
         self.latest_offset = self._from - 1
         self.is_full = False
-        self._none = np.empty(0, np.int64)
 
     def build(self) -> None:
         """Raises CleaningFailed, OSError."""
@@ -98,12 +87,10 @@ class OffsetMapBuilder:
             except Corrupt as error:
                 raise corrupt(piece, group, Corrupt(first + error.row, error.why)) from None
             start, end, tombstone, at = keys.start, keys.end, keys.is_tombstone, offset[rows]
-            counts = keys.is_present
-            if at[0] < self._from:
-                counts &= at >= self._from
-            keyless = self._none
+            is_dirty = at >= self._from
+            keyless = at[~keys.is_present & is_dirty]
+            counts = keys.is_present & is_dirty
             if not counts.all():
-                keyless = at[~keys.is_present & (at >= self._from)]
                 start, end, tombstone, at = start[counts], end[counts], tombstone[counts], at[counts]
             taken = self._map.put(group.data, start, end, at, tombstone)
             if taken < len(at):
@@ -125,7 +112,8 @@ class OffsetMapBuilder:
     # formats v0 and v1
 
     def _add_legacy(self, piece: LegacyPiece) -> None:
-        some = _LegacyRecords([], [], [])
+        records: list[Record] = []
+        ends: list[int] = []  # the last offsets of their entries
         held_bytes = 0
         for start, end in piece.entries:
             last = last_offset(piece, start)
@@ -133,30 +121,23 @@ class OffsetMapBuilder:
                 continue
             found = read_entry(piece, start, end).records
             self._context.stats.map_records_read += len(found)
-            for record in found:
-                if record.offset < self._from:
-                    continue
-                if record.key is None:
-                    some.keyless.append(record.offset)
-                else:
-                    some.records.append(record)
-                    held_bytes += len(record.value or b"")
-            some.last_offsets.append(last)
-            if len(some.records) >= _LEGACY_RECORDS_MAX or held_bytes >= _LEGACY_BYTES_MAX:
-                self._put_legacy(some)
+            records += [record for record in found if record.offset >= self._from]
+            ends.append(last)
+            held_bytes += sum(len(record.value or b"") for record in found)
+            if len(records) >= _LEGACY_RECORDS_MAX or held_bytes >= _LEGACY_BYTES_MAX:
+                self._put_legacy(records, ends)
                 if self.is_full:
                     return
-                some = _LegacyRecords([], [], [])
-                held_bytes = 0
-        self._put_legacy(some)
+                records, ends, held_bytes = [], [], 0
+        self._put_legacy(records, ends)
 
-    def _put_legacy(self, some: _LegacyRecords) -> None:
-        records, last_offsets = some.records, some.last_offsets
-        taken = self._map.put(*keys_of(records)) if records else 0
-        if taken < len(records):
+    def _put_legacy(self, records: list[Record], ends: list[int]) -> None:
+        keyed = [record for record in records if record.key is not None]
+        taken = self._map.put(*keys_of(keyed)) if keyed else 0
+        if taken < len(keyed):
             self.is_full = True
-            last_offsets = [offset for offset in last_offsets if offset < records[taken].offset]
-            if taken:
-                last_offsets.append(records[taken - 1].offset)
-        self.latest_offset = max(self.latest_offset, *last_offsets, -1)
-        self._context.stats.keyless_dropped += sum(offset <= self.latest_offset for offset in some.keyless)
+            ends = [offset for offset in ends if offset < keyed[taken].offset]
+            ends += [record.offset for record in keyed[:taken][-1:]]
+        self.latest_offset = max(self.latest_offset, *ends, -1)
+        keyless = sum(record.key is None and record.offset <= self.latest_offset for record in records)
+        self._context.stats.keyless_dropped += keyless

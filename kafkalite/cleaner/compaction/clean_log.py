@@ -7,14 +7,14 @@
 
 The retained records, their batches' headers, and the bytes of uncompressed batches are those that Apache Kafka's
 cleaner leaves. A job is values, not a log object, so it can be performed in another process.
-Source: kafka.log.Cleaner (doClean, cleanSegments); KIP-58, KIP-98, KIP-354, KIP-534.
+Source: kafka.log.Cleaner (doClean, cleanSegments, groupSegmentsBySize); KIP-58, KIP-98, KIP-354, KIP-534.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkalite.cleaner.columns.segment_reader import PIECE_BYTES
 from kafkalite.cleaner.compaction.build_offset_map import OffsetMapBuilder
@@ -22,11 +22,11 @@ from kafkalite.cleaner.compaction.clean_context import CleanContext
 from kafkalite.cleaner.compaction.clean_segments import SegmentCleaner
 from kafkalite.cleaner.compaction.cleaned_segment_writer import CleanedSegmentWriter
 from kafkalite.cleaner.compaction.retained_records import RetainedRecords
-from kafkalite.cleaner.compaction.segment_groups import group_segments
 from kafkalite.cleaner.compaction.skimpy_offset_map import SkimpyOffsetMap
 from kafkalite.cleaner.compaction.transaction_metadata import read_aborted
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult
-from kafkalite.log.segment.cleaned_segment import CleanedSegment
+from kafkalite.config.settings import INT_MAX
+from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
 
 
@@ -91,3 +91,34 @@ def _clean_segments(context: CleanContext, retained: RetainedRecords, swap: Call
             writer.remove()
             return False
     return True
+
+
+def group_segments(
+    segments: Sequence[SourceSegment], segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
+) -> list[list[SourceSegment]]:
+    """`segments` in order, in groups that become one segment each. `index_bytes` is the largest size of an index.
+
+    Neighbours are grouped while their present logs and indexes would fit into one segment: compaction leaves little of
+    each, and a log must not end up as thousands of small segments. A segment ends where the next one begins, and the
+    last one at `first_uncleanable_offset`.
+    """
+    groups: list[list[SourceSegment]] = []
+    size = index = time_index = 0
+    for number, segment in enumerate(segments):
+        size += segment.size_bytes
+        index += segment.index_bytes
+        time_index += segment.time_index_bytes
+        end_offset = segments[number + 1].base_offset if number + 1 < len(segments) else first_uncleanable_offset
+        if (
+            groups
+            and size <= segment_bytes
+            and index <= index_bytes
+            and time_index <= index_bytes
+            # an empty one has no offset that an index must express
+            and (not segment.size_bytes or end_offset - 1 - groups[-1][0].base_offset <= INT_MAX)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            size, index, time_index = segment.size_bytes, segment.index_bytes, segment.time_index_bytes
+    return groups

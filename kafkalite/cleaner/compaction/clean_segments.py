@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.batch_assembly import Rebuilt, assemble
+from kafkalite.cleaner.columns.batch_assembly import Rebuilt, assemble, rebuild
 from kafkalite.cleaner.columns.decompressed_batches import RecordGroup, corrupt, decompress_batches, offsets_of
-from kafkalite.cleaner.columns.record_bodies import Timestamps, build_bodies
 from kafkalite.cleaner.columns.record_keys import RecordKeys, read_keys
 from kafkalite.cleaner.columns.segment_reader import BatchPiece, LegacyPiece, read_pieces
 from kafkalite.cleaner.compaction.clean_context import CleanContext
@@ -142,26 +141,17 @@ class SegmentCleaner:
 
     def _rebuild(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Rebuilt:
         """Decide about the records of a group, and rebuild batches of it as needed. Raises Corrupt."""
-        batches, rows, first = piece.batches, group.rows, group.first
+        rows = group.rows
         keep = self._keep(piece, group, retention)
-        kept = np.add.reduceat(keep, first, dtype=np.int64)
+        kept = np.add.reduceat(keep, group.first, dtype=np.int64)
         retention.kept[rows] = kept
         is_rebuilt = (kept > 0) & ((kept < group.record_count) | retention.is_new[rows])
         keep &= np.repeat(is_rebuilt, group.record_count)
-        rebuilt = rows[is_rebuilt]
-        horizon = retention.horizon[rebuilt]
-        if not len(rebuilt):
-            return Rebuilt(rebuilt, [], np.empty(0, np.int64), np.empty(0, np.int64), horizon)
-        timestamps = Timestamps(
-            batches.column("base_timestamp")[rebuilt],
-            horizon,
-            batches.is_log_append_time[rebuilt],
-            batches.column("max_timestamp")[rebuilt],
+        rebuilt, at = rows[is_rebuilt], np.flatnonzero(keep)
+        horizon, codecs = retention.horizon[rebuilt], self._context.codecs
+        return rebuild(
+            piece.batches, rebuilt, kept[is_rebuilt], horizon, group.data, group.begin[at], group.end[at], codecs
         )
-        at = np.flatnonzero(keep)
-        begin, end, codec = group.begin[at], group.end[at], batches.codec[rebuilt]
-        bodies = build_bodies(group.data, begin, end, kept[is_rebuilt], timestamps, codec, self._context.codecs)
-        return Rebuilt(rebuilt, bodies.body, bodies.base_timestamp, bodies.max_timestamp, horizon)
 
     def _keep(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Flags:
         """Which records of a group are retained. Raises CleaningFailed, Corrupt."""

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob
+from kafkalite.config.settings import INT_MAX
 from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.file_names import (
@@ -31,7 +31,6 @@ from kafkalite.log.storage.files import Files
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.compression import Buffer
 
-_SIZE_MAX = (1 << 31) - 1
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 
@@ -66,11 +65,11 @@ class CleanedSegmentWriter:
     def append(self, data: Buffer, size: Array, last_offset: Array, max_timestamp_ms: Array) -> None:
         """Append the batches in `data`, one row each. Raises CleaningFailed, OSError."""
         position = self.size_bytes + np.cumsum(size) - size
-        if self.size_bytes + len(data) > _SIZE_MAX:
-            raise CleaningFailed(f"{self._path(LOG)} would have more than {_SIZE_MAX} bytes: lower segment.bytes")
+        if self.size_bytes + len(data) > INT_MAX:
+            raise CleaningFailed(f"{self._path(LOG)} would have more than {INT_MAX} bytes: lower segment.bytes")
         if last_offset[0] <= self._last_offset or (np.diff(last_offset) <= 0).any():
             raise CleaningFailed(f"the offsets of the batches that go to {self._path(LOG)} do not ascend")
-        if last_offset[-1] - self.base_offset > RELATIVE_OFFSET_MAX:
+        if last_offset[-1] - self.base_offset > INT_MAX:
             raise CleaningFailed(
                 f"{self._path(LOG)}: offset {last_offset[-1]} is too far from the first for an index to say"
             )

@@ -66,9 +66,12 @@ class SkimpyOffsetMap:
         self.size = 0
         self._hash_of = hash_of or KeyHash(seed)
         # one slot stays empty at least, so that every search ends
-        self._slots_max = max(self.slots, self.capacity + 1)
-        assert self._slots_max >> 32 == 0, "slots are numbered with 32 bits"
-        self._use(self._smallest())
+        slots = max(self.slots, self.capacity + 1)
+        assert slots >> 32 == 0, "slots are numbered with 32 bits"
+        self._sizes = [slots]  # of the table, in slots, ascending
+        while self._sizes[0] // _GROWTH >= _SLOTS_MIN:
+            self._sizes.insert(0, self._sizes[0] // _GROWTH)
+        self._use(self._sizes[0])
 
     @property
     def table_bytes(self) -> int:
@@ -133,7 +136,7 @@ class SkimpyOffsetMap:
     def clear(self) -> None:
         """Remove all keys. The memory goes back to the system, the hash stays."""
         self.size = 0
-        self._use(self._smallest())
+        self._use(self._sizes[0])
 
     def _hash(self, data: Bytes, key_start: Array, key_end: Array) -> tuple[Words, Words]:
         first, last = self._hash_of(data, key_start, key_end)
@@ -219,12 +222,6 @@ class SkimpyOffsetMap:
             if len(rows):
                 slot[rows] = self._find(wanted_first[lost], wanted_last[lost])[0]
 
-    def _smallest(self) -> int:
-        slots = self._slots_max
-        while slots // _GROWTH >= _SLOTS_MIN:
-            slots //= _GROWTH
-        return slots
-
     def _use(self, slots: int) -> None:
         """An empty table. The system provides its memory when it is touched."""
         self._table: Words = np.zeros(slots * _SLOT_WORDS, np.uint64)
@@ -232,9 +229,8 @@ class SkimpyOffsetMap:
 
     def _grow_for(self, new_keys: int) -> bool:
         """Grow the table if so many more keys would crowd it. Returns whether it did."""
-        slots = self._slots_now
-        while slots < self._slots_max and self.size + new_keys > slots * _CROWDED:
-            slots = self._larger(slots)
+        enough = (slots for slots in self._sizes if self.size + new_keys <= slots * _CROWDED)
+        slots = max(self._slots_now, next(enough, self._sizes[-1]))
         if slots == self._slots_now:
             return False
         rows = self._table.reshape(-1, _SLOT_WORDS)
@@ -249,13 +245,6 @@ class SkimpyOffsetMap:
             self._claim(first, last, slot, np.arange(len(first)))
             self._table[slot * _SLOT_WORDS + 2] = value
         return True
-
-    def _larger(self, slots: int) -> int:
-        """The next size above `slots`."""
-        size = self._slots_max
-        while size // _GROWTH > slots:
-            size //= _GROWTH
-        return size
 
 
 def _share_of(mixed: Words, number: int) -> Array:

@@ -110,6 +110,15 @@ class Batches:
         empty: Flags = self.heads["record_count"] == 0
         return empty
 
+    def first_wrong_checksum(self, data: memoryview, rows: Array) -> int | None:
+        """The first of the batches `rows` of `data` whose checksum is wrong; None without one."""
+        starts = self.position[rows]
+        ends, crcs = starts + self.size_bytes[rows], self.heads["crc"][rows]
+        for row, start, end, crc in zip(rows.tolist(), starts.tolist(), ends.tolist(), crcs.tolist(), strict=True):
+            if crc32c(data[start + CRC_FROM : end]) != crc:
+                return int(row)
+        return None
+
 
 def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
     """The whole batches in `data`, up to one that is cut off.
@@ -133,10 +142,10 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
         append(position)
         position = end
     rows = np.array(array("q", positions), dtype=np.int64)
-    heads = _heads(view, rows)
-    if check_crc:
-        _check_crcs(view, positions, heads, position)
-    return Batches(rows, heads, position)
+    batches = Batches(rows, _heads(view, rows), position)
+    if check_crc and (row := batches.first_wrong_checksum(view, np.arange(len(rows)))) is not None:
+        raise Malformed(f"the batch at offset {batches.base_offset[row]} is corrupt: its checksum is wrong")
+    return batches
 
 
 def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
@@ -158,10 +167,3 @@ def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
     if wrong.any():
         raise Malformed(f"no record batch at position {rows[np.argmax(wrong)]}: it is shorter than its header")
     return heads
-
-
-def _check_crcs(view: memoryview, positions: list[int], heads: npt.NDArray[np.void], end: int) -> None:
-    ends = [*positions[1:], end]
-    for i, (position, end, crc) in enumerate(zip(positions, ends, heads["crc"].tolist(), strict=False)):
-        if crc32c(view[position + CRC_FROM : end]) != crc:
-            raise Malformed(f"the batch at offset {heads['base_offset'][i]} is corrupt: its checksum is wrong")

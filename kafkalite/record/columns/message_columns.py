@@ -9,7 +9,7 @@ The plain versions, with which tests compare, are `read_set` with `encode_record
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -19,9 +19,8 @@ from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import CODEC_MASK, LOG_APPEND_TIME, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.record_columns import Columns
+from kafkalite.record.columns.varint_columns import Bytes, varint_width, write_varints, zigzag
 from kafkalite.record.message_set import CRC_FROM, MESSAGE_BYTES_MIN, V0, V1, TooManyMessages, WrongChecksum
-
-Bytes = npt.NDArray[np.uint8]
 
 _size_and_crc = Struct(">8xiI").unpack_from
 _BLOCK_RECORDS = 16384  # written at once: a quarter of a million hold the interpreter for 85 ms, these for 7
@@ -183,31 +182,3 @@ def _write_block(
     at_crc: npt.NDArray[np.void] = np.ndarray((len(out) - 3,), "V4", out.data, strides=(1,))
     at_crc[starts + 12] = np.array([crc32(written[at:end]) for at, end in checked], ">u4").view("V4")
     return out.tobytes()
-
-
-def zigzag(value: Array) -> npt.NDArray[np.uint64]:
-    result: npt.NDArray[np.uint64] = (value << 1 ^ value >> 63).view(np.uint64)
-    return result
-
-
-def varint_width(value: npt.NDArray[np.uint64]) -> Array:
-    """The number of bytes of each varint."""
-    width = np.ones(len(value), np.int64)
-    rest: npt.NDArray[Any] = value >> np.uint64(7)
-    while rest.any():
-        width += rest != 0
-        rest = rest >> np.uint64(7)
-    return width
-
-
-def write_varints(out: Bytes, at: Array, value: npt.NDArray[np.uint64]) -> Array:
-    """Write each varint at its position; returns their ends."""
-    end = at.copy()
-    rows = np.arange(len(value))
-    while len(rows):
-        rest = value >> np.uint64(7)
-        more = rest != 0
-        out[end[rows]] = (value & np.uint64(0x7F)).astype(np.uint8) | more.astype(np.uint8) << 7
-        end[rows] += 1
-        rows, value = rows[more], rest[more]
-    return end

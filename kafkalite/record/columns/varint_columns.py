@@ -9,6 +9,7 @@ and the decoder of the records checks that they meet the end that their batch de
 from __future__ import annotations
 
 from array import array
+from functools import cache
 from itertools import repeat
 from typing import Any
 
@@ -24,6 +25,7 @@ Signed = npt.NDArray[Any]  # of a signed integer type
 
 # a lane step costs about 15 us at any width, a record in the loop 0.15 us: below this width the loop is faster
 LANES_MIN = 96
+_TABLE_LANES_MAX = 6000  # in more lanes the table is slower than arithmetic
 
 
 class Corrupt(Exception):
@@ -51,23 +53,25 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
     slots = np.cumsum(counts) - counts
     begins = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
-    slots = slots[order]
-    at = starts[order]
+    slots, at = slots[order], starts[order]
     begins[slots] = at
     counts_left = (counts[order] - 1).tolist()  # descending: batches that go on are always the first `width` lanes
     width = len(counts_left)
     step = 0
+    hops: _Hops | None = None
     while True:
         while width and counts_left[width - 1] <= step:
             width -= 1
         if width < LANES_MIN:
             break
+        if hops is None or width < len(at):
+            slots, at = slots[:width], at[:width]
+            hops = _Hops(data, width)
         try:
-            size, behind = read_varints(data, at[:width])
+            at = hops.next(at)
         except Corrupt as error:
             raise Corrupt(int(order[error.row]), error.why) from None
-        at = behind + size
-        slots = slots[:width] + 1
+        slots = slots + 1
         begins[slots] = at
         step += 1
     view = data.data
@@ -76,6 +80,44 @@ def find_records(data: Bytes, starts: Array, counts: Array) -> Array:
         count = counts_left[lane] - step
         begins[slot : slot + count + 1] = array("q", _find_alone(view, int(at[lane]), count))
     return begins
+
+
+class _Hops:
+    """Hops from records to the next ones in `width` lanes. A table has the size of a record by its first two bytes: 4.1
+    ms instead of 5.2 for 8 MiB of records of 100 bytes, 100 in a batch. Its buffers are reused."""
+
+    def __init__(self, data: Bytes, width: int) -> None:
+        self._data = data
+        self._data_behind = data[1:]
+        self._first, self._second = np.empty((2, width), np.uint8)
+        self._pair = np.empty(width, "<u2")
+        self._pair_bytes = self._pair.view(np.uint8).reshape(width, 2)
+        self._hop = np.empty(width, np.int16)
+
+    def next(self, at: Array) -> Array:
+        """The beginnings of the records after those at `at`. Raises Corrupt."""
+        if len(at) < _TABLE_LANES_MAX:
+            # "clip" also spares the copy that numpy makes before it writes to `out`
+            self._data.take(at, mode="clip", out=self._first)
+            self._data_behind.take(at, mode="clip", out=self._second)
+            self._pair_bytes[:, 0] = self._first
+            self._pair_bytes[:, 1] = self._second
+            _hop_table().take(self._pair, mode="clip", out=self._hop)
+            if np.count_nonzero(self._hop) == len(at):
+                return at + self._hop
+        size, behind = read_varints(self._data, at)
+        following: Array = behind + size
+        return following
+
+
+@cache
+def _hop_table() -> npt.NDArray[np.int16]:
+    """The distance to the next record by the first two bytes of a record; 0 where the length has more bytes."""
+    pair = np.arange(1 << 16)
+    first, second = pair & 0xFF, pair >> 8
+    size = np.where(first < 0x80, first, first & 0x7F | second << 7)
+    is_known = ((first < 0x80) | (second < 0x80)) & (size & 1 == 0)
+    return np.where(is_known, (size >> 1) + np.where(first < 0x80, 1, 2), 0).astype(np.int16)
 
 
 def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
@@ -153,3 +195,31 @@ def read_fields(data: Bytes, at: Array) -> tuple[Array, Array, Array]:
         refuse(size < -1, "a field of negative size")
         return start, end, np.maximum(start, end)
     return start, end, end
+
+
+def zigzag(value: Array) -> npt.NDArray[np.uint64]:
+    result: npt.NDArray[np.uint64] = (value << 1 ^ value >> 63).view(np.uint64)
+    return result
+
+
+def varint_width(value: npt.NDArray[np.uint64]) -> Array:
+    """The number of bytes of each varint."""
+    width = np.ones(len(value), np.int64)
+    rest: npt.NDArray[Any] = value >> np.uint64(7)
+    while rest.any():
+        width += rest != 0
+        rest = rest >> np.uint64(7)
+    return width
+
+
+def write_varints(out: Bytes, at: Array, value: npt.NDArray[np.uint64]) -> Array:
+    """Write each varint at its position; returns their ends."""
+    end = at.copy()
+    rows = np.arange(len(value))
+    while len(rows):
+        rest = value >> np.uint64(7)
+        more = rest != 0
+        out[end[rows]] = (value & np.uint64(0x7F)).astype(np.uint8) | more.astype(np.uint8) << 7
+        end[rows] += 1
+        rows, value = rows[more], rest[more]
+    return end

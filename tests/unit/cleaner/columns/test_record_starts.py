@@ -73,11 +73,10 @@ def test_a_record_that_holds_records_leads_no_seed_astray() -> None:
 def test_seeds_are_sown_where_batches_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the rest of this file would be about nothing."""
     widths: list[int] = []
-    hop = record_starts._hop_in_lanes
     monkeypatch.setattr(
         record_starts,
-        "_hop_in_lanes",
-        lambda data, start, count: (widths.append(len(start)), hop(data, start, count))[1],
+        "find_records",
+        lambda data, start, count: (widths.append(len(start)), find_records(data, start, count))[1],
     )
     check([body(3000, 120, Random(4)) for _ in range(4)], [3000] * 4)
     assert widths[0] > 4 * 3000 / 64 * 0.9

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.cleaner.compaction.segment_groups import RELATIVE_OFFSET_MAX, group_segments
+from kafkalite.cleaner.compaction.clean_log import group_segments
+from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 
 
@@ -32,7 +33,7 @@ def test_indexes_have_to_fit_too() -> None:
 
 
 def test_an_offset_must_be_sayable_from_the_first() -> None:
-    far = RELATIVE_OFFSET_MAX
+    far = INT_MAX
     assert bases(segment(0), segment(5), segment(far + 1), until=far + 2) == [[0, 5], [far + 1]]
     assert bases(segment(0), segment(5), segment(far), until=far + 1) == [[0, 5, far]]
     assert bases(segment(0), segment(5), until=far + 2) == [[0], [5]]
