@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
+from typing import NamedTuple
 
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -19,6 +20,13 @@ ZERO_UUID = uuid.UUID(int=0)
 
 TopicPartition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """The identity of a producer: a higher epoch fences the lower ones."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 def topic_name_fault(name: str) -> str | None:

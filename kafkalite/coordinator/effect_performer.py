@@ -10,10 +10,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.clock import Clock, Moment, Timer
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.group.group_state import GROUP_APPEND_ERROR
 
 if TYPE_CHECKING:
@@ -24,8 +25,24 @@ logger = logging.getLogger(__name__)
 
 Records = list[tuple[bytes, bytes | None]]
 AppendDone = Callable[[ErrorCode], None]
-AppendRecords = Callable[[int, Records, AppendDone], None]
-"""Writes one batch to a partition of `__consumer_offsets` and calls back with the error, often before it returns."""
+
+
+class AppendRecords(Protocol):
+    """Writes one batch to a partition of `__consumer_offsets` and calls back with the error, often before it returns.
+
+    With `producer` the batch belongs to its transaction, and `guard` is the proof that the partition does, too.
+    """
+
+    def __call__(
+        self,
+        index: int,
+        records: Records,
+        done: AppendDone,
+        /,
+        *,
+        producer: ProducerIdAndEpoch | None = None,
+        guard: object | None = None,
+    ) -> None: ...
 
 
 class EffectPerformer:

@@ -1,20 +1,23 @@
 """Reads a partition of `__consumer_offsets`: the last record of each key counts, a tombstone deletes the key.
 
-Only last values are decoded, at the end. Offsets committed in a transaction count from its commit marker on; offsets of
-an aborted transaction, or of one that is open at the end of the log, do not count. Unreadable records are logged and
+Only last values are decoded, at the end. Offsets committed in a transaction count from its commit marker on, those of
+an aborted transaction never; a transaction that is open at the end of the log stays open in the `OffsetStore`. A
+tombstone also deletes the offsets that open transactions have committed before it. Unreadable records are logged and
 skipped: one bad record must not make a partition's groups unavailable. 100,000 batches/s of one commit each; 160,000
 records/s in large batches.
-Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets (3.9).
+Source: kafka.coordinator.group.GroupMetadataManager.doLoadGroupsAndOffsets (3.9);
+org.apache.kafka.coordinator.group.OffsetMetadataManager.replay (4.0) for tombstones.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from kafkalite.common.errors import Malformed
-from kafkalite.coordinator.group.offset_store import OffsetStore
+from kafkalite.coordinator.group.offset_store import NO_PRODUCER_ID, OffsetStore
 from kafkalite.coordinator.group.record_codec import (
     OffsetKey,
     is_known_value,
@@ -71,7 +74,13 @@ class GroupLoader:
     def finish(self) -> Iterator[None]:
         """Decodes the last values once the log is read. Yields after every `KEYS_PER_TURN` keys, about 5 ms."""
         count = 0
-        for values, decode in ((self._last, self._decode_offset), (self._last_of_groups, self._decode_group)):
+        decoded: list[tuple[dict[bytes, LastValue], Callable[[bytes, bytes, int], None]]] = [
+            (self._last, self._decode_offset),
+            (self._last_of_groups, self._decode_group),
+        ]
+        for producer_id, pending in self._open.items():
+            decoded.append((pending, partial(self._decode_offset, producer_id=producer_id)))
+        for values, decode in decoded:
             for key, value in values.items():
                 try:
                     decode(key, *value)
@@ -81,12 +90,12 @@ class GroupLoader:
                 if count % KEYS_PER_TURN == 0:
                     yield
 
-    def _decode_offset(self, key: bytes, value: bytes, order: int) -> None:
+    def _decode_offset(self, key: bytes, value: bytes, order: int, producer_id: int = NO_PRODUCER_ID) -> None:
         decoded = read_key(key)
         assert isinstance(decoded, OffsetKey)
         committed = read_offset_value(value, order)
         store = self.offsets.setdefault(decoded.group_id, OffsetStore())
-        store.load(decoded.topic, decoded.partition, committed)
+        store.load(decoded.topic, decoded.partition, committed, producer_id)
 
     def _decode_group(self, key: bytes, value: bytes, _: int) -> None:
         decoded = read_key(key)
@@ -119,10 +128,14 @@ class GroupLoader:
                         "skipped the record at offset %d of __consumer_offsets: its version is unknown", record.offset
                     )
             elif kind in (_OFFSET_KEY, _OLD_OFFSET_KEY):
-                if value is None:
-                    last.pop(_OFFSET_KEY + key[2:], None)
-                else:
-                    last[_OFFSET_KEY + key[2:]] = value, self._order
+                key = _OFFSET_KEY + key[2:]
+                if value is not None:
+                    last[key] = value, self._order
+                    continue
+                last.pop(key, None)
+                if last is self._last:
+                    for pending in self._open.values():
+                        pending.pop(key, None)
             elif kind == _GROUP_KEY:
                 if value is None:
                     self._last_of_groups.pop(key, None)

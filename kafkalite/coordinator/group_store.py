@@ -43,6 +43,9 @@ class GroupStore:
         self.is_closed = False
         self.append = append
         self.perform = performer.perform
+        # by partition and producer id: the groups with commits in an open transaction
+        self._in_transaction: dict[tuple[int, int], set[Group]] = {}
+        self._ended_while_loading: dict[int, list[tuple[int, bool]]] = {}  # by partition: (producer id, is committed)
         self._config = config
         self._now = performer.now
 
@@ -76,6 +79,10 @@ class GroupStore:
             group = self._make_group(group_id, partition, now, loader.groups.get(group_id))
             group.offsets = loader.offsets.get(group_id, group.offsets)
             self.groups[group_id] = group
+            for producer_id in group.offsets.transactions:
+                self.add_to_transaction(group, producer_id)
+        for producer_id, is_committed in self._ended_while_loading.pop(partition, ()):
+            self.end_transaction(partition, producer_id, is_committed=is_committed)
         for group in self._groups_of(partition):
             self.perform(group, group.on_loaded(now))
 
@@ -83,6 +90,9 @@ class GroupStore:
         """This broker no longer leads the partition: drops its groups; waiting requests get NOT_COORDINATOR."""
         self.owned.discard(partition)
         self.loading.discard(partition)
+        self._ended_while_loading.pop(partition, None)
+        for each in [each for each in self._in_transaction if each[0] == partition]:
+            del self._in_transaction[each]
         for group in self._groups_of(partition):
             self._drop(group, ErrorCode.NOT_COORDINATOR)
 
@@ -96,6 +106,8 @@ class GroupStore:
             self._drop(group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.owned.clear()
         self.loading.clear()
+        self._in_transaction.clear()
+        self._ended_while_loading.clear()
 
     # --- groups
 
@@ -138,6 +150,21 @@ class GroupStore:
         for start in range(0, len(tombstones), TOMBSTONES_PER_BATCH_MAX):
             batch = tombstones[start : start + TOMBSTONES_PER_BATCH_MAX]
             self.append(group.partition, batch, partial(_log_lost_tombstones, group.group_id))
+
+    def add_to_transaction(self, group: Group, producer_id: int) -> None:
+        """The group has commits in the producer's open transaction."""
+        self._in_transaction.setdefault((group.partition, producer_id), set()).add(group)
+
+    def end_transaction(self, partition: int, producer_id: int, *, is_committed: bool) -> None:
+        """The marker of the producer's transaction is in the log of `partition`: ends it in each of its groups.
+
+        A loading partition may have been read without the marker, so the transaction ends again once it is loaded.
+        Until then none of the producer's commits is accepted.
+        """
+        if partition in self.loading:
+            self._ended_while_loading.setdefault(partition, []).append((producer_id, is_committed))
+        for group in self._in_transaction.pop((partition, producer_id), ()):
+            group.offsets.end_transaction(producer_id, is_committed=is_committed)
 
     def _make_group(self, group_id: str, partition: int, now: Moment, value: GroupMetadataValue | None = None) -> Group:
         from kafkalite.coordinator.group.group import Group

@@ -1,9 +1,10 @@
 """The committed offsets of all groups: commit, fetch, delete, expire.
 
 The offsets of one commit are appended as one batch, and the result of the append is the error of each. They are visible
-in the group's `OffsetStore` when the append is done. The first partition costs 6.5 us besides the append, each further
-one 2 us.
-Source: kafka.coordinator.group.GroupMetadataManager (storeOffsets, getOffsets, cleanupGroupMetadata; 3.9); KIP-211.
+in the group's `OffsetStore` when the append is done; those of a transaction are a batch of its producer, and visible
+from the commit marker on. The first partition costs 6.5 us besides the append, each further one 2 us.
+Source: kafka.coordinator.group.GroupMetadataManager (storeOffsets, getOffsets, cleanupGroupMetadata,
+handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
 from kafkalite.coordinator.effect_performer import Records
 from kafkalite.coordinator.group.group_state import COMMIT_APPEND_ERROR
-from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore
+from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
 from kafkalite.coordinator.group.record_codec import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.protocol.records.group_records import NO_TIMESTAMP
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_OFFSET = OffsetAndMetadata(-1, -1, "", NO_TIMESTAMP)  # not an error: nothing is committed yet
+UNSTABLE_OFFSET = OffsetAndMetadata(-1, -1, "", NO_TIMESTAMP, order=-1)  # a commit is pending; compared by identity
 NO_RETENTION_MS = -1
 LONG_MAX = (1 << 63) - 1
 MS_PER_MINUTE = 60_000
@@ -100,23 +102,73 @@ class OffsetManager:
         if not commit.is_done:
             commit.wait()
 
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation_id: int,
+        producer: ProducerIdAndEpoch,
+        offsets: Sequence[OffsetToCommit],
+        waiter: CommitWaiter,
+        *,
+        guard: object | None = None,
+    ) -> None:
+        """TxnOffsetCommit: `waiter` is answered when the append is done; the offsets are pending until
+        `on_transaction_end`.
+
+        `guard` is the proof that the group's partition belongs to the transaction. A producer that does not know its
+        member sends no member id and generation -1.
+        """
+        store = self._store
+        group, error = store.find(group_id)
+        if not error:
+            group = group or store.new_group(group_id)
+            error = group.validate_transactional_commit(member_id, instance_id, generation_id)
+        if error or group is None:
+            waiter.answer([error] * len(offsets))
+            return
+        commit = _PendingCommit(group.offsets, waiter)
+        length_max = self._config.offset_metadata_max_bytes
+        records = commit.prepare(group_id, offsets, length_max, self._clock.wall_ms(), NO_TIMESTAMP)
+        if not records:
+            waiter.answer(commit.errors)
+            return
+        store.groups[group_id] = group
+        store.add_to_transaction(group, producer.producer_id)
+        commit.begin_in_transaction(producer.producer_id)
+        store.append(group.partition, records, commit.on_append, producer=producer, guard=guard)
+        if not commit.is_done:
+            commit.wait()
+
+    def on_transaction_end(self, partition: int, producer_id: int, *, is_committed: bool) -> None:
+        """The marker of the producer's transaction is in the log of this partition of `__consumer_offsets`."""
+        self._store.end_transaction(partition, producer_id, is_committed=is_committed)
+
     def fetch(
-        self, group_id: str, partitions: Sequence[tuple[str, Iterable[int]]] | None
+        self, group_id: str, partitions: Sequence[tuple[str, Iterable[int]]] | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, CommittedOffsets]:
         """OffsetFetch: the offsets of `partitions` by topic, or of all (None); NO_OFFSET for a partition without one.
 
-        Without transactions every offset is stable.
+        With `require_stable`, UNSTABLE_OFFSET for a partition with a pending commit: the client asks again.
         """
         group, error = self._store.find(group_id, may_be_empty=True)
-        if partitions is None:
-            by_topic = {} if group is None else group.offsets.by_topic
-            return error, [(topic, list(offsets.items())) for topic, offsets in by_topic.items()]
         if group is None:
-            return error, [(topic, [(index, NO_OFFSET) for index in indexes]) for topic, indexes in partitions]
-        get = group.offsets.get
-        return error, [
+            return error, [(topic, [(index, NO_OFFSET) for index in indexes]) for topic, indexes in partitions or ()]
+        offsets = group.offsets
+        if partitions is None:
+            partitions = list(offsets.by_topic.items())
+        get = offsets.get
+        found = [
             (topic, [(index, get(topic, index) or NO_OFFSET) for index in indexes]) for topic, indexes in partitions
         ]
+        if require_stable and offsets.has_pending:
+            is_pending = offsets.is_pending
+            found = [
+                (topic, [(index, UNSTABLE_OFFSET if is_pending((topic, index)) else each) for index, each in row])
+                for topic, row in found
+            ]
+        return error, found
 
     def delete(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -162,12 +214,13 @@ class OffsetManager:
 class _PendingCommit:
     """One commit until its append is done. `errors` has one entry per offset."""
 
-    __slots__ = ("_accepted", "_is_pending", "_store", "_waiter", "errors", "is_done")
+    __slots__ = ("_accepted", "_is_pending", "_store", "_transaction", "_waiter", "errors", "is_done")
 
     def __init__(self, store: OffsetStore, waiter: CommitWaiter) -> None:
         self.errors: list[ErrorCode] = []
         self._accepted: list[tuple[str, int, OffsetAndMetadata]] = []  # the offsets without an error
         self._store = store
+        self._transaction: OpenTransaction | None = None
         self._waiter = waiter
         self.is_done = False
         self._is_pending = False  # the append was not done when it returned
@@ -197,20 +250,32 @@ class _PendingCommit:
     def on_append(self, error: ErrorCode) -> None:
         """The append is done, or failed with `error`."""
         self.is_done = True
-        store = self._store
+        store, transaction = self._store, self._transaction
         for topic, index, committed in self._accepted:
             # an offset that was removed while its commit was pending stays removed
-            if (not self._is_pending or store.complete_commit((topic, index))) and not error:
+            is_kept = not self._is_pending or store.complete_commit((topic, index), committed.order)
+            if error or not is_kept:
+                continue
+            if transaction is None:
                 store.put(topic, index, committed)
+            else:
+                store.put_in_transaction(transaction, topic, index, committed)
+        if transaction is not None:
+            store.end_append(transaction)
         if error:
             error = COMMIT_APPEND_ERROR.get(error, error)
             self.errors = [each or error for each in self.errors]
         self._waiter.answer(self.errors)
 
+    def begin_in_transaction(self, producer_id: int) -> None:
+        """The offsets belong to the producer's transaction."""
+        self._transaction = self._store.begin_append(producer_id)
+
     def wait(self) -> None:
         """Marks the offsets as pending: the append has returned before it was done."""
         self._is_pending = True
-        self._store.prepare_commit((topic, index) for topic, index, _ in self._accepted)
+        for topic, index, committed in self._accepted:
+            self._store.prepare_commit((topic, index), committed.order)
 
 
 def _is_too_long(metadata: str, limit: int) -> bool:

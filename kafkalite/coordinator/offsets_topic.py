@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
 from kafkalite.coordinator.group_loader import GroupLoader
@@ -173,8 +173,19 @@ class OffsetsTopic:
         await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
         logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
-    def append(self, index: int, records: Records, done: AppendDone) -> None:
-        """Write one batch of (key, value) to partition `index`; calls `done` with the error."""
+    def append(
+        self,
+        index: int,
+        records: Records,
+        done: AppendDone,
+        *,
+        producer: ProducerIdAndEpoch | None = None,
+        guard: object | None = None,
+    ) -> None:
+        """Write one batch of (key, value) to partition `index`; calls `done` with the error.
+
+        With `producer` the batch belongs to its transaction.
+        """
         partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
         if partition is None:
             done(self._replicas.missing_partition_error(GROUP_METADATA_TOPIC, index))
@@ -186,7 +197,17 @@ class OffsetsTopic:
             done(ErrorCode.NONE if error is None else error.code)
 
         now_ms = self._clock.wall_ms()
-        batch = build_batch([NewRecord(key, value, timestamp=now_ms) for key, value in records])
+        rows = [NewRecord(key, value, timestamp=now_ms) for key, value in records]
+        if producer is None:
+            batch = build_batch(rows)
+        else:
+            batch = build_batch(
+                rows,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=0,
+                transactional=True,
+            )
         try:
             result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
         except KafkaError as error:

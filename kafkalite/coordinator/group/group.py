@@ -191,6 +191,15 @@ class Group:
             return error, ()
         return ErrorCode.NONE, rebalance.sessions.renew(self.members.by_id[member_id], now_ms)
 
+    def validate_transactional_commit(self, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+        """TxnOffsetCommit: before version 3 a producer does not know the member, and may commit to any group. Neither a
+        sign of life nor refused during a rebalance."""
+        rebalance = self._rebalance
+        is_unknown = not member_id and instance_id is None
+        if generation_id < 0 and (rebalance.state is EMPTY or (is_unknown and rebalance.state is not DEAD)):
+            return ErrorCode.NONE
+        return self._validate_member(member_id, instance_id, generation_id)
+
     def validate_offset_delete(self) -> ErrorCode:
         """OffsetDelete: allowed for a group without members, or of consumers, since their subscriptions are known."""
         is_allowed = self.state is EMPTY or self.protocol_type == CONSUMER_PROTOCOL_TYPE

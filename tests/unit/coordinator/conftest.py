@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from kafkalite.api.handlers import group_admin, group_membership, group_offsets
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
 from kafkalite.protocol.messages.group_admin import (
@@ -91,6 +93,7 @@ class World:
         self.loop = asyncio.new_event_loop()  # never runs: it only makes futures
         self.topics = {"orders": 100, "clicks": 2}
         self.log = []  # (partition, key, value) in the order written
+        self.attributes = {}  # of the batch of a transaction or marker, by its place in the log
         self.refuses = ErrorCode.NONE
         self.dawdles = False
         self.held = []  # what a dawdling log has not answered yet
@@ -123,11 +126,14 @@ class World:
         assert list(loader.finish()) == []
         self.store.load(partition, loader)
 
-    def _append(self, partition, records, done):
+    def _append(self, partition, records, done, *, producer=None, guard=None):
         def answer(error=None):
             error = self.refuses if error is None else error
             if not error:
-                self.log += [(partition, key, value) for key, value in records]
+                for record in records:
+                    if producer is not None:
+                        self.attributes[len(self.log)] = {"transactional": True, **producer._asdict()}
+                    self.log.append((partition, *record))
             done(error)
 
         if self.dawdles:
@@ -141,7 +147,13 @@ class World:
 
     def batches(self, partition):
         return [
-            memoryview(build_batch([Record(0, self.clock.wall_ms(), key, value, ())], base_offset=offset))
+            memoryview(
+                build_batch(
+                    [Record(0, self.clock.wall_ms(), key, value, ())],
+                    base_offset=offset,
+                    **self.attributes.get(offset, {}),
+                )
+            )
             for offset, (at, key, value) in enumerate(self.log)
             if at == partition
         ]
@@ -255,18 +267,48 @@ class World:
         )
         return Call(self.handle(group_offsets.offset_commit, request, version))
 
-    def fetch(self, topics=None, *, group="g", version=7):
+    def commit_in_transaction(
+        self, offsets, producer_id, member_id="", generation=-1, *, group="g", instance=None, metadata="", epoch=0
+    ):
+        """The errors in the order of `offsets`; an empty list while it waits."""
+        errors = []
+        rows = [(topic, index, offset, -1, metadata, -1) for (topic, index), offset in offsets.items()]
+        self.coordinator.offsets.commit_in_transaction(
+            group,
+            member_id,
+            instance,
+            generation,
+            ProducerIdAndEpoch(producer_id, epoch),
+            rows,
+            SimpleNamespace(answer=errors.extend),
+        )
+        return errors
+
+    def ends(self, producer_id, *, is_committed=True, group="g"):
+        """The marker of the transaction is written to the group's partition."""
+        partition = self.store.partition_for(group)
+        self.attributes[len(self.log)] = {
+            "transactional": True,
+            "control": True,
+            "producer_id": producer_id,
+            "producer_epoch": 0,
+        }
+        self.log.append((partition, struct.pack(">hh", 0, is_committed), struct.pack(">hi", 0, 0)))
+        self.coordinator.offsets.on_transaction_end(partition, producer_id, is_committed=is_committed)
+
+    def fetch(self, topics=None, *, group="g", version=7, require_stable=False):
         """The raw response; `topics` maps names to partitions, None asks for all."""
         of_many = version >= 8
         topic_type = OffsetFetchRequestTopics if of_many else OffsetFetchRequestTopic
         asked = None
         if topics is not None:
             asked = [topic_type(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]
-        request = OffsetFetchRequest(group_id=group, topics=asked)
+        request = OffsetFetchRequest(group_id=group, topics=asked, require_stable=require_stable)
         if of_many:
             names = [group] if isinstance(group, str) else group
             request = OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=each, topics=asked) for each in names]
+                groups=[OffsetFetchRequestGroup(group_id=each, topics=asked) for each in names],
+                require_stable=require_stable,
             )
         return self.handle(group_offsets.offset_fetch, request, version)
 
