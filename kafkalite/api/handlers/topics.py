@@ -43,15 +43,13 @@ _CHANGES_AT_ONCE = 100
 _TIMEOUT_MS_MIN = 1_000  # a shorter timeout would end before the controller could act
 _Wanted = TypeVar("_Wanted")
 _Done = TypeVar("_Done")
+_NamedTopic = TypeVar("_NamedTopic", CreatableTopic, CreatePartitionsTopic)
 
 
 async def create_topics(
     services: Services, request: CreateTopicsRequest, context: RequestContext
 ) -> CreateTopicsResponse:
-    doubled = _doubled(topic.name for topic in request.topics)
-    wanted: dict[str, CreatableTopic] = {}
-    for topic in request.topics:
-        wanted.setdefault(topic.name, topic)
+    wanted, doubled = _once_each(request.topics)
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
         try:
@@ -68,7 +66,7 @@ async def create_topics(
                 configs=[],
             )
 
-    return CreateTopicsResponse(topics=await _each(services, create, list(wanted.values())))
+    return CreateTopicsResponse(topics=await _each(services, create, wanted))
 
 
 async def _in_time(services: Services, timeout_ms: int, work: Coroutine[Any, Any, _Done]) -> _Done:
@@ -255,10 +253,7 @@ def _not_deleted(name: str | None, topic_id: UUID, code: ErrorCode, message: str
 async def create_partitions(
     services: Services, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    doubled = _doubled(topic.name for topic in request.topics)
-    wanted: dict[str, CreatePartitionsTopic] = {}
-    for topic in request.topics:
-        wanted.setdefault(topic.name, topic)
+    wanted, doubled = _once_each(request.topics)
 
     async def add(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         try:
@@ -273,7 +268,7 @@ async def create_partitions(
         except KafkaError as error:
             return CreatePartitionsTopicResult(name=topic.name, error_code=error.code, error_message=error.message)
 
-    return CreatePartitionsResponse(results=await _each(services, add, list(wanted.values())))
+    return CreatePartitionsResponse(results=await _each(services, add, wanted))
 
 
 def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list[list[int]] | None:
@@ -328,5 +323,11 @@ async def delete_records(
     return DeleteRecordsResponse(topics=topics)
 
 
-def _doubled(names: Iterable[str]) -> set[str]:
-    return {name for name, count in Counter(names).items() if count > 1}
+def _once_each(topics: Iterable[_NamedTopic]) -> tuple[list[_NamedTopic], set[str]]:
+    """The first topic of each name, and the names that occur more than once."""
+    wanted: dict[str, _NamedTopic] = {}
+    doubled: set[str] = set()
+    for topic in topics:
+        if wanted.setdefault(topic.name, topic) is not topic:
+            doubled.add(topic.name)
+    return list(wanted.values()), doubled
