@@ -291,19 +291,6 @@ def test_numbers_are_shown_as_java_shows_them(value: float, text: str) -> None:
     assert setting.format(value) == text and setting.format(-value) == ("-" + text if value else "-0.0")
 
 
-@pytest.mark.parametrize(
-    ("given", "understood"),
-    [
-        ("zk1:2181", "zk1:2181"),
-        (" zk1 , zk2:2182/kafka/ ", "zk1:2181,zk2:2182/kafka"),
-        ("[::1]:2181,[fe80::1]/a/b", "[::1]:2181,[fe80::1]:2181/a/b"),
-        ("  ", None),
-    ],
-)
-def test_where_zookeeper_is(given, understood):
-    assert load(**{"zookeeper.connect": given}).zookeeper_connect == understood
-
-
 @pytest.mark.parametrize("given", ["zk1:", "zk1:0", "zk1:x", "zk1:65536", ",", "/kafka", "zk1//a", "zk1/a/../b"])
 def test_where_zookeeper_cannot_be_is_said(given):
     assert fault_of(**{"zookeeper.connect": given}).startswith(f"zookeeper.connect='{given}' must ")
@@ -341,14 +328,3 @@ def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starti
 def test_what_acks_of_all_means_here_is_told() -> None:
     (warning,) = BrokerConfig.load({"min.insync.replicas": "2"}).warnings
     assert "a topic with 1 replica takes acks=all with that one" in warning
-
-
-@pytest.mark.parametrize("text", ["h:1:2", "[::1", "::1", "h:1,h:2:3", "[::1]:2:3"])
-def test_a_zookeeper_has_one_port(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"must be host:port"):
-        BrokerConfig.load({"zookeeper.connect": text})
-
-
-def test_zookeepers_with_addresses_of_every_kind() -> None:
-    config = BrokerConfig.load({"zookeeper.connect": "[::1], [::1]:2182,h,10.0.0.1:1/a/b/"})
-    assert config.zookeeper_connect == "[::1]:2181,[::1]:2182,h:2181,10.0.0.1:1/a/b"

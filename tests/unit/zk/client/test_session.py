@@ -15,7 +15,6 @@ from random import Random
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.zk.client import kazoo_connection
 from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
@@ -32,7 +31,6 @@ from kafkalite.zk.client.operations import (
     SetData,
     Unavailable,
 )
-from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.znodes import znode_paths
 from tests.support.places import ROOT
 from tests.support.zk.visits import Visit, settings_for, visit
@@ -468,32 +466,6 @@ def test_with_access_lists_others_read_but_what_is_secret_and_change_nothing(pla
 
     asyncio.run(story())
     assert "Sending request" in caplog.text and "kafka:secret" not in caplog.text
-
-
-def test_settings_come_from_the_brokers_and_are_checked(tmp_path):
-    def of(**given: str) -> ZooKeeperConfig:
-        properties = {
-            "zookeeper.connect": "zk1:2181,zk2/kafka/a/",
-            **{k.replace("_", "."): v for k, v in given.items()},
-        }
-        return ZooKeeperConfig.of(BrokerConfig.load(properties))
-
-    plain = of()
-    assert (plain.servers.split(",")[0], plain.chroot, plain.tls, plain.sasl) == ("zk1:2181", "/kafka/a", None, None)
-    assert (plain.session_timeout_ms, plain.connection_timeout_ms) == (18_000, 18_000)
-    assert of(zookeeper_session_timeout_ms="6000").connection_timeout_ms == 6000
-    with pytest.raises(ConfigError, match=r"zookeeper.set.acl=true needs credentials"):
-        of(zookeeper_set_acl="true")
-    assert of(zookeeper_set_acl="true", zookeeper_digest="a:b").digest == "a:b"
-    with pytest.raises(ConfigError, match="user:password"):
-        of(zookeeper_digest="a")
-    with pytest.raises(ConfigError, match=r"truststore.location=/none.pem: No such file"):
-        of(zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location="/none.pem")
-    bad = tmp_path / "bad.pem"
-    bad.write_text("nothing")
-    with pytest.raises(ConfigError, match=r"keystore.location=.*is not a PEM file"):
-        of(zookeeper_ssl_client_enable="true", zookeeper_ssl_keystore_location=str(bad))
-    assert of(zookeeper_ssl_client_enable="true", zookeeper_ssl_endpoint_identification_algorithm="").tls is not None
 
 
 def test_another_kazoo_is_refused_and_not_found_out_later(monkeypatch):

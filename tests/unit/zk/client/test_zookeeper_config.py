@@ -1,0 +1,104 @@
+"""The settings of a session with ZooKeeper: taken from the broker's, and refused before anything is dialled."""
+
+from __future__ import annotations
+
+import importlib.util
+import ssl
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.zk.client.zookeeper_config import TlsConfig, ZooKeeperConfig
+
+
+def config(**given: str) -> ZooKeeperConfig:
+    """`given` are settings after "zookeeper.", with underscores for dots."""
+    properties = {f"zookeeper.{name.replace('_', '.')}": value for name, value in given.items()}
+    return ZooKeeperConfig.of(BrokerConfig.load({"zookeeper.connect": "zk1:2181", **properties}))
+
+
+@pytest.fixture
+def with_sasl(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The packages that are installed, as far as SASL needs them."""
+    installed = {"puresasl", "kerberos"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True if name in installed else None)
+    return installed
+
+
+@pytest.mark.parametrize(
+    ("connect", "servers", "chroot"),
+    [
+        ("zk1:2181", "zk1:2181", ""),
+        ("zk1:2181,zk2:2182/kafka", "zk1:2181,zk2:2182", "/kafka"),
+        ("zk1:2181/a/b/", "zk1:2181", "/a/b"),
+        ("[::1]:2181//a", "[::1]:2181", "/a"),
+    ],
+)
+def test_the_chroot_is_told_from_the_servers(connect: str, servers: str, chroot: str) -> None:
+    settings = ZooKeeperConfig(connect)
+    assert (settings.servers, settings.chroot) == (servers, chroot)
+
+
+def test_a_connection_may_take_as_long_as_the_session_unless_told_otherwise() -> None:
+    assert (config().session_timeout_ms, config().connection_timeout_ms) == (18_000, 18_000)
+    assert config(session_timeout_ms="6000").connection_timeout_ms == 6000
+    assert config(connection_timeout_ms="1").connection_timeout_ms == 1
+
+
+def test_access_lists_need_somebody_whom_they_name(with_sasl: set[str]) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper.set.acl=true needs credentials"):
+        config(set_acl="true")
+    assert config(set_acl="true", digest="a:b").digest == "a:b"
+    assert config(set_acl="true", sasl_username="a", sasl_password="b").sasl is not None
+    with pytest.raises(ConfigError, match="user:password"):
+        config(digest="a")
+
+
+def test_sasl_begins_with_a_user_or_another_mechanism(with_sasl: set[str]) -> None:
+    assert config().sasl is None
+    with pytest.raises(ConfigError, match=r"zookeeper\.sasl\.password"):
+        config(sasl_username="a")
+    kerberos = config(sasl_mechanism="GSSAPI").sasl
+    assert kerberos is not None and kerberos.password is None, "a ticket is no password"
+    with_sasl.remove("kerberos")
+    with pytest.raises(ConfigError, match="pip install kerberos"):
+        config(sasl_mechanism="GSSAPI")
+    with_sasl.remove("puresasl")
+    with pytest.raises(ConfigError, match="pip install pure-sasl"):
+        config(sasl_username="a", sasl_password="b")
+
+
+class TestTls:
+    def test_is_off_unless_enabled(self) -> None:
+        assert config(ssl_truststore_location="/none.pem").tls is None
+
+    def test_a_bad_file_is_named_with_its_setting(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"truststore.location=/none.pem: No such file"):
+            config(ssl_client_enable="true", ssl_truststore_location="/none.pem")
+        bad = tmp_path / "bad.pem"
+        bad.write_text("nothing")
+        with pytest.raises(ConfigError, match=r"keystore.location=.*is not a PEM file"):
+            config(ssl_client_enable="true", ssl_keystore_location=str(bad))
+
+    @pytest.mark.parametrize(
+        ("protocols", "lowest", "highest"),
+        [
+            (("TLSv1.2", "TLSv1.3"), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3),
+            (("TLSv1.3",), ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_3),
+            (("TLSv1.2",), ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2),
+        ],
+    )
+    def test_speaks_only_the_versions_that_are_given(
+        self, protocols: tuple[str, ...], lowest: ssl.TLSVersion, highest: ssl.TLSVersion
+    ) -> None:
+        context = TlsConfig(protocols=protocols).context()
+        assert (context.minimum_version, context.maximum_version) == (lowest, highest)
+
+    def test_a_server_is_always_verified_and_its_name_unless_told_otherwise(self) -> None:
+        named = config(ssl_client_enable="true").tls
+        unnamed = config(ssl_client_enable="true", ssl_endpoint_identification_algorithm="").tls
+        assert named is not None and named.context().check_hostname
+        assert unnamed is not None and not unnamed.context().check_hostname
+        assert unnamed.context().verify_mode is ssl.CERT_REQUIRED
