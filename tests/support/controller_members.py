@@ -23,7 +23,6 @@ from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.wait import DEADLINE_S
 
-PATIENCE_S = DEADLINE_S
 ENDPOINTS = (ListenerConfig("PLAINTEXT", "127.0.0.1", 9092),)  # nobody dials them
 
 
@@ -83,7 +82,7 @@ class Member:
         await asyncio.wait([task])
         await self.metadata.stop()
 
-    async def until(self, probe: Callable[[], object], what: str, limit_s: float = PATIENCE_S) -> None:
+    async def until(self, probe: Callable[[], object], what: str, limit_s: float = DEADLINE_S) -> None:
         """Wait until something is so, in this member's view or elsewhere."""
         deadline = asyncio.get_running_loop().time() + limit_s
         while not probe():
@@ -94,9 +93,9 @@ class Member:
 
     async def until_gone(self, *gone: str) -> None:
         """Wait until ZooKeeper itself has none of these."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        deadline = asyncio.get_running_loop().time() + DEADLINE_S
         while any(await self.session.read(gone)):
-            assert asyncio.get_running_loop().time() < deadline, f"waited {PATIENCE_S:g} s for the end of {gone}"
+            assert asyncio.get_running_loop().time() < deadline, f"waited {DEADLINE_S:g} s for the end of {gone}"
 
     def leaders(self, name: str) -> dict[int, int]:
         return {number: known.value.leader for number, known in self.view.states.get(name, {}).items()}

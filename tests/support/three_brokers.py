@@ -27,7 +27,6 @@ from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd
 
 IDS = (1, 2, 3)
-LIMIT_S = DEADLINE_S
 
 
 class ThreeBrokers:
@@ -106,7 +105,7 @@ class ThreeBrokers:
         return True
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
 

@@ -22,7 +22,6 @@ from kafkalite.local_cluster.zookeeper_process import find_jars, find_java, miss
 from tests.support.wait import DEADLINE_S
 
 TICK_MS = 100  # sessions from 200 ms on
-START_LIMIT_S = 60.0
 
 without_zookeeper = missing_requirement
 
@@ -107,7 +106,7 @@ class ZooKeeper:
         return self
 
     def _await_serving(self) -> None:
-        deadline = time.monotonic() + START_LIMIT_S
+        deadline = time.monotonic() + DEADLINE_S
         pause = threading.Event()
         while self.command("ruok") != b"imok":
             assert self._process is not None

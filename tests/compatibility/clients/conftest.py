@@ -29,7 +29,6 @@ from tests.support.wait import DEADLINE_S, until
 
 ELSEWHERE = "KAFKALITE_TEST_BOOTSTRAP"
 OVERRIDES = {"group_initial_rebalance_delay_ms": 0, "group_min_session_timeout_ms": 1000, "num_partitions": 3}
-DEADLINE_SECONDS = DEADLINE_S
 
 LOG = logging.getLogger("librdkafka")  # what a client logs while its broker is away would bury the failure that matters
 LOG.addHandler(logging.NullHandler())
@@ -110,8 +109,8 @@ class Confluent:
         answers: list[tuple[Any, confluent_kafka.Message]] = []
         for record in records:
             producer.produce(topic, on_delivery=lambda error, message: answers.append((error, message)), **record)
-        unsent = producer.flush(DEADLINE_SECONDS)
-        assert unsent == 0, f"{unsent} of {len(records)} records got no answer in {DEADLINE_SECONDS:g} s"
+        unsent = producer.flush(DEADLINE_S)
+        assert unsent == 0, f"{unsent} of {len(records)} records got no answer in {DEADLINE_S:g} s"
         refused = [str(error) for error, _ in answers if error is not None]
         assert not refused, f"{len(refused)} of {len(records)} records were refused, the first: {refused[0]}"
         return [message for _, message in answers]
@@ -119,11 +118,11 @@ class Confluent:
     def take(self, consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
         """Poll until `count` records have come; an error or the deadline fails the test."""
         taken: list[confluent_kafka.Message] = []
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + DEADLINE_S
         while len(taken) < count:
             if time.monotonic() > deadline:
                 offsets = sorted((m.partition(), m.offset()) for m in taken)
-                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s: {offsets[:50]}")
+                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_S:g} s: {offsets[:50]}")
             message = consumer.poll(0.2)
             if message is not None:
                 assert message.error() is None, str(message.error())
@@ -179,11 +178,11 @@ class KafkaPython:
     def take(self, consumer: kafka.KafkaConsumer, count: int) -> list[Any]:
         """Poll until `count` records have come."""
         taken: list[Any] = []
-        deadline = time.monotonic() + DEADLINE_SECONDS
+        deadline = time.monotonic() + DEADLINE_S
         while len(taken) < count:
             if time.monotonic() > deadline:
                 offsets = sorted((record.partition, record.offset) for record in taken)
-                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_SECONDS:g} s: {offsets[:50]}")
+                pytest.fail(f"only {len(taken)} of {count} records came in {DEADLINE_S:g} s: {offsets[:50]}")
             for records in consumer.poll(timeout_ms=200).values():
                 taken.extend(records)
         return taken
@@ -209,7 +208,7 @@ class Kcat:
     def __call__(self, *arguments: str, typed: str | bytes = b"", check: bool = True) -> str:
         command = [self.path, "-b", self.bootstrap, *arguments]
         told = typed.encode() if isinstance(typed, str) else typed
-        done = subprocess.run(command, input=told, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+        done = subprocess.run(command, input=told, capture_output=True, timeout=DEADLINE_S, check=False)
         if check:
             assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.decode(errors='replace')}"
         return done.stdout.decode() if check else done.stdout.decode() + done.stderr.decode()
@@ -269,7 +268,7 @@ def create_topic() -> Callable[..., str]:
         name = name or f"topic-{uuid.uuid4().hex[:12]}"
         admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
         wanted = {key.replace("_", "."): str(value) for key, value in config.items()}
-        admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])[name].result(DEADLINE_SECONDS)
+        admin.create_topics([NewTopic(name, partitions, 1, config=wanted)])[name].result(DEADLINE_S)
 
         def led() -> bool:
             found = admin.list_topics(name, timeout=DEADLINE_S).topics[name]
@@ -292,7 +291,7 @@ def shortest_session_ms(bootstrap: str) -> int:
     """The shortest session timeout that the broker grants a group member."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
     broker = ConfigResource(ResourceType.BROKER, str(next(iter(admin.list_topics(timeout=DEADLINE_S).brokers))))
-    config = admin.describe_configs([broker])[broker].result(DEADLINE_SECONDS)
+    config = admin.describe_configs([broker])[broker].result(DEADLINE_S)
     return int(config["group.min.session.timeout.ms"].value)
 
 

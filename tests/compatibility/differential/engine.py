@@ -32,8 +32,6 @@ from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicCon
 from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 from tests.support.wait import DEADLINE_S
 
-ANSWER_SECONDS = DEADLINE_S
-PATIENCE_SECONDS = DEADLINE_S
 CLIENT_ID = "differ"
 CLOSED = "closed"
 SILENT = "no answer"
@@ -143,7 +141,7 @@ class Teller:
         if may_hang:
             self._line(by).sock.settimeout(HANGS_SECONDS)
         answer = self._exchange(request, version, by)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + DEADLINE_S
         while until is not None and not until(answer) and time.monotonic() < deadline:
             _pause()
             answer = self._exchange(request, version, by)
@@ -164,7 +162,7 @@ class Teller:
     def say(self, label: str, frame: bytes, *, but: Explained | None = None) -> bytes | None:
         """Send bytes on a connection of their own: the answer without its size, or None when the broker closed."""
         self.requests += 1
-        with socket.create_connection(self._address, ANSWER_SECONDS) as sock:
+        with socket.create_connection(self._address, DEADLINE_S) as sock:
             sock.sendall(frame)
             try:
                 answer = _read_frame(sock)
@@ -284,7 +282,7 @@ class Teller:
             if line.sock.gettimeout() == HANGS_SECONDS:
                 self._lines.pop(by).sock.close()
                 return SILENT
-            raise AssertionError(f"no answer in {ANSWER_SECONDS:g} s to {request!r} v{version}") from None
+            raise AssertionError(f"no answer in {DEADLINE_S:g} s to {request!r} v{version}") from None
         answered, response = decode_response(API_OF_REQUEST[type(request)], version, memoryview(frame))
         assert answered == correlation_id, f"the answer to {correlation_id} carries {answered}"
         again = b"".join(map(bytes, response_frame(response, version, correlation_id)))
@@ -294,7 +292,7 @@ class Teller:
 
     def _line(self, name: str) -> Line:
         if name not in self._lines:
-            self._lines[name] = Line(socket.create_connection(self._address, ANSWER_SECONDS))
+            self._lines[name] = Line(socket.create_connection(self._address, DEADLINE_S))
         return self._lines[name]
 
     def _note(self, label: str, answer: Any, version: int, but: Explained | tuple[Explained, ...] | None) -> None:
@@ -330,11 +328,11 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 def tries(what: str) -> Iterator[None]:
     """Turns of a loop that leaves when what it looks at is so; AssertionError when that takes too long."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         yield
         _pause()
-    raise AssertionError(f"waited {PATIENCE_SECONDS:g} s for {what}")
+    raise AssertionError(f"waited {DEADLINE_S:g} s for {what}")
 
 
 def _pause() -> None:

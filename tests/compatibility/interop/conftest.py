@@ -28,13 +28,13 @@ import pytest
 from tests.compatibility.interop import java_dump_log
 from tests.compatibility.interop.compatibility import FAILED, NOT_RUN, PASSED, Row, update
 from tests.compatibility.interop.java_tools import VERSIONS, JavaTools, java_command
+from tests.compatibility.interop.swap_scene import Kafkalite
+from tests.support.broker_process import READY
 from tests.support.places import ROOT
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 
 CACHE = ROOT / ".cache" / "interop"
 PAGE = ROOT / "docs" / "compatibility.md"
-READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
-DEADLINE_SECONDS = 60.0
 SETTINGS = {
     "num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
@@ -96,11 +96,11 @@ class BrokerProcess:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(DEADLINE_SECONDS)
+            code = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            pytest.fail(f"the broker did not end within {DEADLINE_SECONDS:g} s: {self.log_text()[-2000:]}")
+            pytest.fail(f"the broker did not end within {DEADLINE_S:g} s: {self.log_text()[-2000:]}")
         assert code == 0, f"the broker ended with code {code}: {self.log_text()[-2000:]}"
 
     def restart(self) -> None:
@@ -189,7 +189,7 @@ def run() -> Callable[..., str]:
 
 def run_command(
     command: list[Any],
-    timeout: float = 60.0,
+    timeout: float = DEADLINE_S,
     *,
     typed: str | bytes = b"",
     cwd: Path | None = None,
@@ -301,3 +301,16 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("--write-compatibility") and session.stash.get(ROWS, []):
         update(PAGE, [row for _, row in session.stash[ROWS]])
+
+
+@pytest.fixture
+def data_dirs(tmp_path: Path) -> list[Path]:
+    """The data directories that two brokers serve in turn."""
+    return [tmp_path / "one", tmp_path / "two"]
+
+
+@pytest.fixture
+def kafkalite(tmp_path: Path, data_dirs: list[Path]) -> Iterator[Kafkalite]:
+    kafkalite = Kafkalite(tmp_path, data_dirs)
+    yield kafkalite
+    kafkalite.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-_STOP_LIMIT_S = 60.0
+from tests.support.wait import DEADLINE_S
 
 
 class KafkaProcess:
@@ -17,7 +17,7 @@ class KafkaProcess:
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
-            process.wait(_STOP_LIMIT_S)
+            process.wait(DEADLINE_S)
 
     def kill(self) -> None:
         process, self._process = self._process, None

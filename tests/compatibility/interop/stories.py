@@ -21,9 +21,8 @@ from confluent_kafka.admin import NewTopic
 
 from kafkalite.record.batch import parse_header
 from tests.compatibility.clients.conftest import Confluent
-from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.strangers import Member, Seen, Stranger, position
-from tests.support.wait import DEADLINE_S
+from tests.support.wait import DEADLINE_S, until
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 START_MS = int(time.time() * 1000) - 86_400_000  # yesterday: known to differ from now, kept by retention

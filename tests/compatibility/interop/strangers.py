@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-ANSWER_SECONDS = 60.0
+from tests.support.wait import DEADLINE_S
 
 
 class Seen(NamedTuple):
@@ -52,11 +52,11 @@ class Stranger:
         words = self._words(verb, task)
         try:
             done = subprocess.run(
-                words, input=typed.encode(), capture_output=True, timeout=ANSWER_SECONDS, env=self.env, check=False
+                words, input=typed.encode(), capture_output=True, timeout=DEADLINE_S, env=self.env, check=False
             )
         except subprocess.TimeoutExpired as late:
             said = (late.stdout or b"") + (late.stderr or b"")
-            pytest.fail(f"not done in {ANSWER_SECONDS:g} s: {' '.join(words)}\n{said.decode()[-4000:]}")
+            pytest.fail(f"not done in {DEADLINE_S:g} s: {' '.join(words)}\n{said.decode()[-4000:]}")
         if done.returncode != 0:
             said = (done.stderr or done.stdout).decode(errors="replace")
             pytest.fail(f"exit code {done.returncode}: {' '.join(words)}\n{said[-4000:]}")
@@ -115,10 +115,10 @@ class Member:
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
         try:
-            code = self.process.wait(ANSWER_SECONDS)
+            code = self.process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
-            pytest.fail(f"a member did not leave within {ANSWER_SECONDS:g} s: {self.last_words()}")
-        self.listener.join(ANSWER_SECONDS)
+            pytest.fail(f"a member did not leave within {DEADLINE_S:g} s: {self.last_words()}")
+        self.listener.join(DEADLINE_S)
         assert code == 0, f"a member ended with code {code}: {self.last_words()}"
 
     def last_words(self) -> str:
@@ -129,7 +129,7 @@ class Member:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        self.listener.join(ANSWER_SECONDS)
+        self.listener.join(DEADLINE_S)
         for stream in (self.process.stdin, self.process.stdout, self.said):
             if stream is not None:
                 stream.close()

@@ -19,11 +19,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from bench.reference.jars import ReferenceUnavailable
-from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.java_dump_log import judge
 from tests.compatibility.interop.kraft_kafka import VERSION, KRaftKafka, kraft_kafka
-from tests.compatibility.interop.test_swap_with_kafka import CODECS, Kafkalite, World, administer, read
+from tests.compatibility.interop.swap_scene import CODECS, Kafkalite, World, administer, read
 from tests.support.cleaner.partition_directory import bases
+from tests.support.wait import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Apache Kafka"

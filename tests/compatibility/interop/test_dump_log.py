@@ -68,7 +68,7 @@ def fill(bootstrap: str) -> dict[str, int]:
                 headers = [("codec", codec.encode()), ("none", None)]
                 producer.produce(topic, value, key, partition=number % 2, timestamp=time_ms, headers=headers)
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(DEADLINE_S) == 0
     admin.delete_records([TopicPartition("cut-short", 0, 700)])[TopicPartition("cut-short", 0)].result(DEADLINE_S)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe(list(kinds))

@@ -30,10 +30,9 @@ from kafkalite.log.segment.record_counts import LogCounts
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import CLEANER_OFFSETS, LOG_STARTS, RECORD_COUNTS
 from kafkalite.log.storage.files import Files
-from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.java_tools import java_command, tool_class
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
-from tests.support.wait import DEADLINE_S
+from tests.support.wait import DEADLINE_S, until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -19,8 +19,8 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.compatibility.differential import asking
-from tests.compatibility.interop.conftest import BrokerProcess, until
-from tests.support.wait import DEADLINE_S
+from tests.compatibility.interop.conftest import BrokerProcess
+from tests.support.wait import DEADLINE_S, until
 
 ECOSYSTEM = "Apache Kafka"
 VERSION = "3.9.1"

@@ -72,7 +72,7 @@ def test_word_count(
         try:
             until(lambda running=running: "RUNNING" in running.said(), f"the app to run {how}", 90)
             tell(25)
-            until(lambda: counted() == told, f"the counts of the app {how}", 60)
+            until(lambda: counted() == told, f"the counts of the app {how}")
             running.stop()
             assert "STOPPED" in running.said(), running.said()
         finally:

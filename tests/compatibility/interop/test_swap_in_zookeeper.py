@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 from kazoo.client import KazooClient
 
 from bench.reference.jars import ReferenceUnavailable
-from tests.compatibility.interop.test_swap_with_kafka import (
+from tests.compatibility.interop.swap_scene import (
     BROKER_ID,
     SECONDS,
     Kafkalite,
@@ -41,24 +41,12 @@ ECOSYSTEM = "Apache Kafka"
 
 
 @pytest.fixture
-def data_dirs(tmp_path: Path) -> list[Path]:
-    return [tmp_path / "one", tmp_path / "two"]
-
-
-@pytest.fixture
 def kafka(tmp_path: Path, data_dirs: list[Path]) -> Iterator[ZooKeeperKafka]:
     try:
         with zookeeper_kafka(tmp_path / "kafka", data_dirs, broker_id=BROKER_ID) as kafka:
             yield kafka
     except ReferenceUnavailable as reason:
         pytest.skip(str(reason))
-
-
-@pytest.fixture
-def kafkalite(tmp_path: Path, data_dirs: list[Path]) -> Iterator[Kafkalite]:
-    kafkalite = Kafkalite(tmp_path, data_dirs)
-    yield kafkalite
-    kafkalite.kill()
 
 
 def settings_of(bootstrap: str, topic: str, *names: str) -> list[str | None]:

@@ -27,9 +27,10 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from tests.compatibility.differential.asking import create, new_topic
 from tests.compatibility.interop.kafka_stage import KafkaStage, kafka_stage
+from tests.support.wait import DEADLINE_S
 from tests.support.zk import golden_znodes
 from tests.support.zk.znode_comparison import differences
-from tests.support.zk.znode_story import ANSWER_S, STORIES, Stage, ask
+from tests.support.zk.znode_story import STORIES, Stage, ask
 from tests.support.zk.znode_telling import KafkaliteStage, faults, record
 from tests.support.zk.znode_tree import read_tree, zookeeper_client
 
@@ -122,7 +123,7 @@ def offsets_of_old(stage: Stage) -> tuple[list[Any], dict[str, Any]]:
     stage.start(0)
     ask(create(new_topic("t", 2)), 4)(stage)
     ask(commit("ready", t0=1, t1=1), 0)(stage)
-    with BlockingClient(stage.address(0), ANSWER_S) as client:
+    with BlockingClient(stage.address(0), DEADLINE_S) as client:
         answers = [client.ask(request, 0) for request in OFFSETS_OF_OLD]
     for answer in answers:
         answer.topics.sort(key=lambda topic: topic.name)

@@ -108,7 +108,7 @@ class Member:
         """Commit, leave the group, end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        code = self._process.wait(60)
+        code = self._process.wait(DEADLINE_S)
         assert code == 0, f"{self.name} ended with code {code}: {self._errors.read_text()[-4000:]}"
         return self.records()
 

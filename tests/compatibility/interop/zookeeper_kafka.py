@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.reference.jars import ReferenceUnavailable
 from bench.reference.kafka import LOG4J, await_ready, command_line, free_port
-from tests.compatibility.interop.conftest import until
 from tests.compatibility.interop.kafka_process import KafkaProcess
+from tests.support.wait import until
 
 VERSION = "3.9.1"
 _STARTS_MAX = 4

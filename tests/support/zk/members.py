@@ -23,8 +23,6 @@ from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from tests.support.wait import DEADLINE_S
 from tests.support.zk.visits import settings_for
 
-LIMIT_S = DEADLINE_S
-
 
 def endpoints(broker_id: int, host: str = "here") -> tuple[ListenerConfig, ...]:
     return (ListenerConfig("PLAINTEXT", host, 9092 + broker_id),)
@@ -51,7 +49,7 @@ class Member:
         self._news.set()
 
     async def until(self, probe: Callable[[], Any]) -> None:
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not probe():
                 self._news.clear()
                 await self._news.wait()

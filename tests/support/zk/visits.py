@@ -13,7 +13,6 @@ from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from tests.support.wait import DEADLINE_S
 
 SESSION_TIMEOUT_MS = 4_000
-LIMIT_S = DEADLINE_S
 
 
 class Visit:
@@ -33,7 +32,7 @@ class Visit:
 
     async def until(self, probe: Callable[[], Any]) -> None:
         """What the session tells next makes it true, or what comes after that."""
-        async with asyncio.timeout(LIMIT_S):
+        async with asyncio.timeout(DEADLINE_S):
             while not probe():
                 self._news.clear()
                 await self._news.wait()

@@ -34,7 +34,6 @@ from tests.support.zk.znode_tree import Tree, zookeeper_client
 
 BROKER = 4  # of what kind the thing is that has settings
 NOT_YET = (3, 5, 6, 7, 14, 15, 16, 41)  # nobody knows it, leads it, or coordinates it so far
-ANSWER_S = DEADLINE_S
 NO_LEADER = -1
 IN_HAND = ("/admin/delete_topics/", "/admin/preferred_replica_election", "/isr_change_notification/")
 """What a controller takes away when it is done with it."""
@@ -70,14 +69,14 @@ def ask(request: Message, version: int, broker_id: int = 0) -> Step:
     """Until no code in the answer says that it is too early; any other code is a failure."""
 
     def step(stage: Stage) -> None:
-        with BlockingClient(stage.address(broker_id), ANSWER_S) as client:
+        with BlockingClient(stage.address(broker_id), DEADLINE_S) as client:
 
             def done() -> bool:
                 codes = set(codes_in(client.ask(request, version)))
                 assert codes <= {0, *NOT_YET}, codes
                 return not codes - {0}
 
-            until(done, f"an answer to {type(request).__name__}", ANSWER_S)
+            until(done, f"an answer to {type(request).__name__}", DEADLINE_S)
 
     return step
 

@@ -23,7 +23,6 @@ from tests.support.zk.znode_story import SETTINGS, Stage, Story, is_at_rest
 from tests.support.zk.znode_tree import Tree, read_tree, zookeeper_client
 
 REST_S = 0.5  # a Kafka that has been quiet for this long has nothing left to do
-PATIENCE_S = DEADLINE_S
 IMPATIENCE_S = 1.0  # once something is wrong the rest need not be waited for
 
 
@@ -123,5 +122,5 @@ def _settled(client: KazooClient, judge: Callable[[Tree], list[str]], known: set
         return set(judge(last[0])) <= known
 
     with contextlib.suppress(pytest.fail.Exception):
-        until(settled, "the same tree", IMPATIENCE_S if known else PATIENCE_S)
+        until(settled, "the same tree", IMPATIENCE_S if known else DEADLINE_S)
     return last[0]

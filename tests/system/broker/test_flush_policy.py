@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from kafkalite.log.storage.files import Files
 from kafkalite.server.broker import Broker
-
-PATIENCE_SECONDS = 60
+from tests.support.wait import DEADLINE_S, until
 
 
 class Syncs:
@@ -55,14 +54,7 @@ def broker(request: pytest.FixtureRequest, syncs: Syncs, tmp_path: Path) -> Iter
 def create(broker: Broker, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     topic = NewTopic(name, 1, config={key.replace("_", "."): value for key, value in config.items()})
-    admin.create_topics([topic])[name].result(PATIENCE_SECONDS)
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.005)
+    admin.create_topics([topic])[name].result(DEADLINE_S)
 
 
 def values(broker: Broker, topic: str, count: int) -> list[bytes]:
@@ -70,7 +62,7 @@ def values(broker: Broker, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(settings)
     consumer.subscribe([topic])
     found: list[bytes] = []
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + DEADLINE_S
     while len(found) < count and time.monotonic() < deadline:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
@@ -97,7 +89,7 @@ def test_what_librdkafka_is_told_of_is_on_the_disk(broker: Broker, syncs: Syncs,
 
         for index in range(40):
             producer.produce("t", b"%d-%d" % (number, index), on_delivery=delivered)
-            producer.flush(PATIENCE_SECONDS)
+            producer.flush(DEADLINE_S)
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -116,7 +108,7 @@ def test_kafka_python_is_served_too_and_the_topics_beside_are_not_flushed(broker
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all")
     for index in range(30):
         for topic in ("t", "u"):
-            producer.send(topic, b"%d" % index).get(PATIENCE_SECONDS)
+            producer.send(topic, b"%d" % index).get(DEADLINE_S)
     producer.close()
     assert syncs.count["t-0"] >= 30 and "u-0" not in syncs.count
     consumer = KafkaConsumer(
@@ -131,22 +123,22 @@ def test_flush_ms_brings_to_the_disk_what_nobody_waits_for(broker: Broker, syncs
     create(broker, "t", flush_ms="50")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("t", b"value")
-    producer.flush(PATIENCE_SECONDS)
+    producer.flush(DEADLINE_S)
     log: Any = broker._running.topics.partition("t", 0).log  # type: ignore[union-attr]
-    until(lambda: log.flusher.recovery_point == 1)
+    until(lambda: log.flusher.recovery_point == 1, "the flush")
     assert syncs.bytes["t-0"] == log.size_bytes
 
 
 def test_the_policy_changes_while_the_broker_runs(broker: Broker, syncs: Syncs) -> None:
     create(broker, "t")
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
-    producer.send("t", b"a").get(PATIENCE_SECONDS)
+    producer.send("t", b"a").get(DEADLINE_S)
     assert not syncs.count
     entry = ConfigEntry("flush.messages", "1", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_SECONDS)
-    producer.send("t", b"b").get(PATIENCE_SECONDS)
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
+    producer.send("t", b"b").get(DEADLINE_S)
     assert syncs.count["t-0"] == 1
     producer.close()
     assert values(broker, "t", 2) == [b"a", b"b"]

@@ -331,7 +331,7 @@ def test_an_idle_process_wakes_fewer_than_twice_a_second(tmp_path: Path) -> None
         process = subprocess.Popen(launch.command, stdout=out, stderr=out)
     try:
         host, _, port = launch.bootstrap.rpartition(":")
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             with contextlib.suppress(OSError):
                 idle = [socket.create_connection((host, int(port)), timeout=1)]

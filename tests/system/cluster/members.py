@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -28,14 +27,13 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.support.broker_process import end_process, put_port
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zookeeper import Cut, ZooKeeper
 from tests.system.crash.conftest import environment
 from tests.system.crash.crash_line import Line
 
 SESSION_TIMEOUT_MS = 1500
-PATIENCE_S = 60.0
-READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
 NO_LEADER = -1
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
@@ -91,12 +89,12 @@ class Member:
                 env=environment(),
             )
         self._ports = queue.SimpleQueue()
-        self._listener = threading.Thread(target=_listen, args=(self.process, self._ports), daemon=True)
+        self._listener = threading.Thread(target=put_port, args=(self.process, self._ports), daemon=True)
         self._listener.start()
 
     def await_ready(self) -> None:
         try:
-            port = self._ports.get(timeout=PATIENCE_S)
+            port = self._ports.get(timeout=DEADLINE_S)
         except queue.Empty:
             port = None
         if port is None:
@@ -131,25 +129,8 @@ class Member:
         process, self.process = self.process, None
         if process is None:
             return 0
-        process.send_signal(how)
-        try:
-            code = process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(DEADLINE_S)
-            pytest.fail(f"broker {self.broker_id} did not end within 30 s of {how.name}; it said: {self.said()}")
-        assert self._listener is not None and process.stdout is not None
-        self._listener.join(DEADLINE_S)
-        process.stdout.close()
-        return code
-
-
-def _listen(process: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        if found := READY.match(line):
-            ports.put(int(found[1]))
-    ports.put(None)
+        assert self._listener is not None
+        return end_process(process, self._listener, how, self.said)
 
 
 class Cluster:
@@ -218,7 +199,7 @@ class Cluster:
             return first.brokers == ids and first.controller in ids and led and all(one == first for one in others)
 
         try:
-            until(whole, f"brokers {ids} to be one cluster", PATIENCE_S)
+            until(whole, f"brokers {ids} to be one cluster", DEADLINE_S)
         except (pytest.fail.Exception, OSError) as failure:
             told = {broker_id: self.said_by(broker_id) for broker_id in ids if self.members[broker_id].process}
             said = "\n\n".join(f"{member.broker_id}: {member.said()}" for member in self.members.values())
@@ -257,7 +238,7 @@ class Cluster:
     def zookeeper_client(self) -> Iterator[KazooClient]:
         """Straight to ZooKeeper, at the cluster's chroot."""
         client = KazooClient(hosts=self.zookeeper.connect + self.chroot, timeout=10.0)
-        client.start(timeout=PATIENCE_S)
+        client.start(timeout=DEADLINE_S)
         try:
             yield client
         finally:
@@ -278,7 +259,7 @@ class Cluster:
                 password = session_password(session_id)
                 other = KazooClient(self.zookeeper.connect, timeout=10.0, client_id=(session_id, password))
                 with contextlib.suppress(KazooTimeoutError):
-                    other.start(timeout=PATIENCE_S)
+                    other.start(timeout=DEADLINE_S)
                 other.stop()
                 other.close()
                 return False

@@ -28,7 +28,8 @@ from kafkalite.record.record import read_records
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.cluster import producer_id_blocks
 from kafkalite.zk.znodes import znode_paths
-from tests.support.three_brokers import IDS, LIMIT_S, ThreeBrokers, three_brokers
+from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
+from tests.support.wait import DEADLINE_S
 from tests.support.zookeeper import Cut, ZooKeeper
 from tests.unit.api.conftest import Asker
 
@@ -193,7 +194,7 @@ def is_whole(cluster: ThreeBrokers) -> bool:
 
 async def write_to_all(cluster: ThreeBrokers) -> None:
     """A record for each partition. Who finds no leader looks again, as clients do."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(DEADLINE_S):
         for index in range(PARTITION_COUNT):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             while code in REFUSED:

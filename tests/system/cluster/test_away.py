@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.topics import DeleteTopicsRequest
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG
 from tests.system.cluster.members import NO_LEADER, Cluster, exists
 from tests.system.crash.crash_line import LATEST, Line
@@ -67,7 +67,7 @@ def test_a_topic_that_is_deleted_while_a_broker_is_away_goes_when_it_is_back(clu
         cluster.start()
         until(lambda: not exists(zookeeper, f"/admin/delete_topics/{topic}"), "the wish to be fulfilled")
     await_gone(cluster, topic)
-    asking.join(60)
+    asking.join(DEADLINE_S)
     assert answers in ([ErrorCode.NONE], [ErrorCode.REQUEST_TIMED_OUT])
     cluster.create(topic, [victim])
     line = Line(cluster.members[victim].port)

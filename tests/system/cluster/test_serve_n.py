@@ -171,7 +171,7 @@ def test_what_cannot_be_is_one_line(tmp_path: Path, arguments: list[str], compla
     command = [sys.executable, "-m", "kafkalite", "serve", *given, "--log-level", "error"]
     connect = ["--override", "zookeeper.connect=127.0.0.1:1"]  # never asked
     done = subprocess.run(
-        [*command, *connect], capture_output=True, text=True, timeout=60, env=environment(), cwd=tmp_path
+        [*command, *connect], capture_output=True, text=True, timeout=DEADLINE_S, env=environment(), cwd=tmp_path
     )
     assert (done.returncode, done.stdout) == (1, "") and done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("kafkalite: ") and complaint in done.stderr
@@ -183,7 +183,7 @@ def test_without_java_it_names_both_ways_out(tmp_path: Path) -> None:
         [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(tmp_path / "data")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         env=bare | {"PATH": str(tmp_path)},
     )
     assert (done.returncode, done.stdout) == (1, "")
@@ -193,7 +193,7 @@ def test_without_java_it_names_both_ways_out(tmp_path: Path) -> None:
 
 def refused(home: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "kafkalite", "serve", "-n", "3", "--data-dir", str(home / "data")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment())
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, env=environment())
 
 
 def all_gone(directory: Path) -> bool:

@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import queue
-import re
 import signal
 import statistics
 import subprocess
@@ -23,11 +22,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.broker_process import end_process, put_port
 from tests.support.wait import DEADLINE_S
 
 PACKAGE_PARENT = str(Path(importlib.util.find_spec("kafkalite").origin).parents[1])  # type: ignore[union-attr,arg-type]
-PATIENCE_SECONDS = 120.0  # with a machine that has other things to do; how long a start took is told at the end
-READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
 
 
 def environment() -> dict[str, str]:
@@ -70,14 +68,14 @@ class Daemon:
         began = time.monotonic()
         ports = self.begin()
         try:
-            port = ports.get(timeout=PATIENCE_SECONDS)
+            port = ports.get(timeout=DEADLINE_S)
         except queue.Empty:
             port = None
         if port is None:
             assert self.process is not None
             code = self.process.poll()
             self.kill()
-            state = f"after {PATIENCE_SECONDS:g} s" if code is None else f"and ended with code {code}"
+            state = f"after {DEADLINE_S:g} s" if code is None else f"and ended with code {code}"
             pytest.fail(f"the daemon was not ready {state}; it said: {self.said()}")
         if self.was_killed:
             self.starts.append(Start(time.monotonic() - began, self.cpu_s()))
@@ -101,7 +99,7 @@ class Daemon:
                 env=environment(),
             )
         ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        self.listener = threading.Thread(target=self.listen, args=(self.process, ports), daemon=True)
+        self.listener = threading.Thread(target=put_port, args=(self.process, ports), daemon=True)
         self.listener.start()
         return ports
 
@@ -131,14 +129,6 @@ class Daemon:
                 total_ns += int(task.read_text().split()[0])
         return total_ns / 1e9
 
-    @staticmethod
-    def listen(process: subprocess.Popen[str], ports: queue.SimpleQueue[int | None]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if found := READY.match(line):
-                ports.put(int(found[1]))
-        ports.put(None)
-
     def kill(self) -> None:
         """kill -9, and not a moment to write anything down."""
         self.was_killed = True
@@ -153,18 +143,8 @@ class Daemon:
         process, self.process = self.process, None
         if process is None:
             return 0
-        process.send_signal(how)
-        try:
-            code = process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(DEADLINE_S)
-            pytest.fail(f"the daemon did not end within 30 s of {how.name}; it said: {self.said()}")
         assert self.listener is not None
-        self.listener.join(DEADLINE_S)
-        assert process.stdout is not None
-        process.stdout.close()
-        return code
+        return end_process(process, self.listener, how, self.said)
 
     def said(self) -> str:
         return self.errors.read_text()[-4000:]
@@ -194,7 +174,7 @@ def rounds(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def until() -> Callable[..., None]:
-    def until(done: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    def until(done: Callable[[], bool], what: str, seconds: float = DEADLINE_S) -> None:
         """Ask until the answer is yes. `done` is the one that waits: a client's poll, for instance."""
         clock = threading.Event()
         timer = threading.Timer(seconds, clock.set)

@@ -12,8 +12,8 @@ from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListO
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import build_batch, iter_batches
 from kafkalite.record.record import Record, read_records
+from tests.support.wait import DEADLINE_S
 
-ANSWER_S = 120.0
 EARLIEST, LATEST = -2, -1
 
 
@@ -21,7 +21,7 @@ class Line:
     """A connection to the daemon. `ask` raises ConnectionError when there is nobody any more."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 

@@ -40,7 +40,8 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
-from tests.system.crash.crash_line import ANSWER_S, EARLIEST, LATEST, Line
+from tests.support.wait import DEADLINE_S
+from tests.system.crash.crash_line import EARLIEST, LATEST, Line
 
 TOPIC_RESOURCE = 2
 SET = 0
@@ -85,7 +86,7 @@ class Committer:
 
     def _stored(self, line: Line, group: str) -> dict[int, int]:
         topics = [OffsetFetchRequestTopic(name=self._topic, partition_indexes=list(self._partitions))]
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             answer = line.ask(OffsetFetchRequest(group_id=group, topics=topics), 5)
             if answer.error_code not in NOT_YET:

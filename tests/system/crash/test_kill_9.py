@@ -18,11 +18,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from tests.support.wait import DEADLINE_S
+
 PARTITIONS = 3
 RECORDS_PER_ROUND = 1500
 RECORDS_PER_BATCH = 50
 PADDING = bytes(120)
-PATIENCE_SECONDS = 120
 LOG = logging.getLogger("librdkafka-of-crash-tests")
 LOG.addHandler(logging.NullHandler())
 LOG.propagate = False
@@ -84,9 +85,7 @@ def number_in(message: Message) -> int:
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=LOG)
     # segments of 64 KiB: kills also hit rolls, and recovery has more than one segment to look at
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={"segment.bytes": "65536"})])[topic].result(
-        PATIENCE_SECONDS
-    )
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1, config={"segment.bytes": "65536"})])[topic].result(DEADLINE_S)
 
 
 def reader(bootstrap: str, group: str) -> Consumer:
@@ -111,7 +110,7 @@ def read_all(bootstrap: str, topic: str, until: Callable[..., None]) -> dict[int
     try:
         read: dict[int, list[tuple[int, int]]] = {}
         for index in range(PARTITIONS):
-            first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=PATIENCE_SECONDS)
+            first, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=DEADLINE_S)
             assert first == 0
             read[index] = records = []
             consumer.assign([TopicPartition(topic, index, 0)])
@@ -160,7 +159,7 @@ def kill_again_and_again(
         ledger.send(records_per_round // 10)  # nobody is there; the client keeps them
         daemon.start()
 
-    assert ledger.producer.flush(PATIENCE_SECONDS) == 0, "records that nobody answered for"
+    assert ledger.producer.flush(DEADLINE_S) == 0, "records that nobody answered for"
     assert ledger.refused == []
     read = read_all(daemon.bootstrap, "ledger", until)
     for index, records in read.items():
@@ -198,10 +197,10 @@ def test_a_group_resumes_where_it_committed(daemon: Any, rounds: int, until: Cal
 
     for number in range(rounds):
         ledger.send(300)
-        assert ledger.producer.flush(PATIENCE_SECONDS) == 0
+        assert ledger.producer.flush(DEADLINE_S) == 0
         member = reader(daemon.bootstrap, "workers")
         try:
-            stored = {p.partition: p.offset for p in member.committed(partitions, timeout=PATIENCE_SECONDS)}
+            stored = {p.partition: p.offset for p in member.committed(partitions, timeout=DEADLINE_S)}
             assert stored == committed, f"offsets of the group in round {number}"
             member.subscribe(["shared"])
             seen: dict[int, list[int]] = defaultdict(list)
@@ -249,7 +248,7 @@ def test_a_consumer_that_never_went_away_reads_everything_once(
             daemon.kill()
             daemon.start()
             until(seen_all, f"all {ledger.number} records in round {number}")
-        assert ledger.producer.flush(PATIENCE_SECONDS) == 0
+        assert ledger.producer.flush(DEADLINE_S) == 0
         assert seen == ledger.sent
     finally:
         consumer.close()
@@ -263,8 +262,8 @@ def test_what_an_admin_was_told_is_done_stays_done(daemon: Any, rounds: int, unt
         name, doomed = f"kept-{number}", f"gone-{number}"
         wanted = [NewTopic(name, 2, 1, config={"retention.ms": str(1_000_000 + number)}), NewTopic(doomed, 1, 1)]
         for future in admin.create_topics(wanted).values():
-            future.result(PATIENCE_SECONDS)
-        admin.delete_topics([doomed])[doomed].result(PATIENCE_SECONDS)
+            future.result(DEADLINE_S)
+        admin.delete_topics([doomed])[doomed].result(DEADLINE_S)
         kept[name] = number
         gone.add(doomed)
 
@@ -272,11 +271,11 @@ def test_what_an_admin_was_told_is_done_stays_done(daemon: Any, rounds: int, unt
         daemon.start()
 
         admin = AdminClient({"bootstrap.servers": daemon.bootstrap}, logger=LOG)
-        topics = admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        topics = admin.list_topics(timeout=DEADLINE_S).topics
         assert set(topics) & gone == set()
         assert {topic: len(topics[topic].partitions) for topic in kept if topic in topics} == dict.fromkeys(kept, 2)
         resource = ConfigResource(ResourceType.TOPIC, name)
-        config = admin.describe_configs([resource])[resource].result(PATIENCE_SECONDS)
+        config = admin.describe_configs([resource])[resource].result(DEADLINE_S)
         assert config["retention.ms"].value == str(1_000_000 + number)
 
 
@@ -288,6 +287,6 @@ def test_the_daemon_stops_when_asked_and_keeps_its_word(daemon: Any, until: Call
     until(lambda: ledger.producer.poll(0.005) is not None and ledger.count >= 200, "200 acknowledgements")
     assert daemon.stop() == 0, daemon.said()
     daemon.start()
-    assert ledger.producer.flush(PATIENCE_SECONDS) == 0
+    assert ledger.producer.flush(DEADLINE_S) == 0
     read = read_all(daemon.bootstrap, "polite", until)
     assert {index: [number for _, number in records] for index, records in read.items()} == ledger.sent

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tests.support.wait import DEADLINE_S
 from tests.system.crash.crash_line import Line
 from tests.system.crash.crash_players import Administrator, Committer, Remover
-from tests.system.crash.test_kill_9 import PARTITIONS, PATIENCE_SECONDS, Ledger, read_all
+from tests.system.crash.test_kill_9 import PARTITIONS, Ledger, read_all
 
 LIFE_S = 0.5  # at most so long after the daemon is ready it is killed
 SEGMENT_BYTES = "16384"
@@ -32,7 +33,7 @@ def create_topics(line: Line, **partitions: int) -> None:
 
 
 def check_ledger(daemon: Any, ledger: Ledger, until: Callable[..., None]) -> None:
-    assert ledger.producer.flush(PATIENCE_SECONDS) == 0, "records that nobody answered for"
+    assert ledger.producer.flush(DEADLINE_S) == 0, "records that nobody answered for"
     assert ledger.refused == []
     for index, records in read_all(daemon.bootstrap, ledger.topic, until).items():
         assert [offset for offset, _ in records] == list(range(len(records))), "no gap, no repeat"

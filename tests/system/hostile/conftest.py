@@ -10,20 +10,18 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from bench import wire
 from bench.usage import Memory, ProcessTree
+from tests.support.broker_process import READY
 from tests.support.places import ROOT
-from tests.support.wait import DEADLINE_S
+from tests.support.wait import DEADLINE_S, until
 from tests.system.hostile.fuzz_golden import SETTINGS
 
-READY = re.compile(r"kafkalite is ready on \S+?:(\d+)")
-READY_SECONDS = 30.0
 SAMPLE_SECONDS = 0.05
 MEMORY_ABOVE_IDLE_MAX = 256 << 20
 """The ceiling: no attack of this suite may bring the broker's resident memory further above what it has when idle."""
@@ -112,12 +110,12 @@ class Victim:
 
         threading.Thread(target=read, daemon=True).start()
         try:
-            port = lines.get(timeout=READY_SECONDS)
+            port = lines.get(timeout=DEADLINE_S)
         except queue.Empty:
             port = None
         if port is None:
             self.process.kill()
-            pytest.fail(f"the broker was not ready in {READY_SECONDS:g} s; it said: {self.said()}")
+            pytest.fail(f"the broker was not ready in {DEADLINE_S:g} s; it said: {self.said()}")
         return port
 
     def furnish(self) -> None:
@@ -205,16 +203,6 @@ class Victim:
                 self.process.kill()
                 self.process.wait()
                 pytest.fail(f"the broker did not stop in 30 s; it said: {self.said()[-3000:]}")
-
-
-def until(done: Callable[[], bool], what: Callable[[], str], seconds: float = 30.0) -> None:
-    """Ask again and again until it is so."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not done():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {seconds:g} s for {what()}")
-        pause.wait(0.02)
 
 
 @pytest.fixture

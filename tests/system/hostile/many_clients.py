@@ -21,11 +21,11 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.produce import ProduceRequest
+from tests.support.wait import DEADLINE_S
 
 CONNECTING_MAX = 16  # a listener's backlog holds 50, and who finds it full comes again a second later
 SOURCES = 16 if sys.platform == "linux" else 1
 PRODUCE_VERSION, FETCH_VERSION = 7, 11
-ANSWER_S = 60.0
 HELLO = request_frame(ApiVersionsRequest(), 0, 7, "many")
 _BATCH_OFFSET_BYTES = 16  # base offset, length and leader epoch of a batch, which the broker stamps
 
@@ -66,7 +66,7 @@ class Crowd:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self._made += 1
         sock.bind((f"127.0.0.{1 + self._made % SOURCES}", 0))
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(DEADLINE_S):
             await asyncio.get_running_loop().sock_connect(sock, self._address)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = Client(sock)
@@ -124,7 +124,7 @@ class Client:
 
     async def exchange(self, frame: bytes) -> memoryview:
         """Send a request; its answer without the size."""
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(DEADLINE_S):
             await self.send(frame)
             return await self.answer()
 
@@ -135,7 +135,7 @@ class Client:
 
     async def is_closed(self) -> bool:
         """Waits for what comes: True if it is the end."""
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(DEADLINE_S):
             try:
                 return not await self._loop.sock_recv(self.sock, 1)
             except ConnectionError:
@@ -200,7 +200,7 @@ class SlowReader:
         self._first = memoryview(b"")
 
     async def begin(self, frame: bytes) -> None:
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(DEADLINE_S):
             await self.client.send(frame)
             (self._size,) = struct.unpack(">i", await self.client.read(4))
             self._first = await self.client.read(self.FIRST_BYTES)
@@ -210,7 +210,7 @@ class SlowReader:
         pieces = [bytes(self._first)]
         left = self._size - len(self._first)
         piece_bytes = left if not over_s else max(1, int(left * self.PACE_S / over_s))
-        async with asyncio.timeout(ANSWER_S):
+        async with asyncio.timeout(DEADLINE_S):
             while left:
                 piece = await self.client.read(min(left, piece_bytes))
                 assert piece, f"the broker closed with {left} bytes to go"
@@ -226,5 +226,5 @@ async def trickle(client: Client, witness: Client, frame: bytes) -> memoryview:
     for position in range(len(frame)):
         await client.send(frame[position : position + 1])
         await witness.exchange(HELLO)
-    async with asyncio.timeout(ANSWER_S):
+    async with asyncio.timeout(DEADLINE_S):
         return await client.answer()

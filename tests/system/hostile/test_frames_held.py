@@ -21,6 +21,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.compression import GZIP, LZ4, SNAPPY, ZSTD
+from tests.support.wait import DEADLINE_S
 from tests.system.hostile.conftest import Victim
 from tests.system.hostile.fuzz_bombs import giant_value, many_records
 from tests.system.hostile.fuzz_frames import FRAME_BYTES_MAX, produce
@@ -28,7 +29,6 @@ from tests.system.hostile.fuzz_golden import COMPACTED, PLAIN, RECENT, RECOMPRES
 
 ALL_SETTINGS = DescribeConfigsResource(resource_type=4, resource_name="0", configuration_keys=None)
 LONG = [pytest.mark.long, pytest.mark.timeout(900)]
-ANSWER_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def stack() -> Iterator[ExitStack]:
 
 def exchange(sock: socket.socket, frame: bytes) -> memoryview | None:
     """The answer's frame without its size, or None if the broker ended the connection."""
-    sock.settimeout(ANSWER_SECONDS)
+    sock.settimeout(DEADLINE_S)
     try:
         sock.sendall(frame)
         prefix = bytearray(4)
@@ -99,7 +99,7 @@ def test_floods_without_a_reader_hold_up_nobody_and_are_answered_when_it_reads(
     for sock, _ in lines[::2]:
         sock.close()
     for sock, frame_count in lines[1:8:2]:
-        sock.settimeout(ANSWER_SECONDS)
+        sock.settimeout(DEADLINE_S)
         for _ in range(min(frame_count, 40)):
             prefix = bytearray(8)
             wire.receive_exactly(sock, memoryview(prefix))

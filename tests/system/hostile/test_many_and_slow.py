@@ -23,6 +23,7 @@ import uvloop
 from bench import wire
 from bench.records import record_batch
 from bench.startup import Started, kafkalite_launcher, started
+from tests.support.wait import DEADLINE_S
 from tests.system.hostile.many_clients import HELLO, Busy, Client, Crowd, SlowReader, base_offset, fetched, trickle
 
 SPARE_DESCRIPTORS = 500
@@ -31,7 +32,6 @@ LARGE_BATCHES = 16
 LARGE_BYTES = 900_000
 IDLE_BYTES_MAX = 24 * 1024  # resident, for each idle connection
 SLOW_BYTES_MAX = 32 << 20  # resident, for all slow clients, whose answers are some 14 MB each
-PATIENCE_S = 60.0
 IDLE_MS = 1_000
 SOCKETS_AT_REST = 3  # the listener, and the pair that wakes the loop
 
@@ -112,10 +112,10 @@ def tell(story: Story, broker: Started) -> None:
 
 
 async def until(done: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + DEADLINE_S
     while not done():
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {PATIENCE_S:g} s for {what}")
+            pytest.fail(f"waited {DEADLINE_S:g} s for {what}")
         await asyncio.sleep(0.02)
 
 
@@ -311,6 +311,6 @@ def test_who_closes_one_half_is_heard_and_let_go(broker: Started) -> None:
 
 async def drained(client: Client) -> None:
     """Read to the end of the stream, whatever comes before it."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(DEADLINE_S):
         while await client.read(1 << 16):
             pass

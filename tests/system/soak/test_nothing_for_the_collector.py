@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,9 +19,9 @@ import pytest
 import kafkalite
 from bench import wire
 from bench.records import record_batch
+from tests.support.wait import DEADLINE_S, until
 
 VISITS = 20
-PATIENCE_S = 60.0
 
 
 def ask_only(bootstrap: str) -> None:
@@ -64,7 +63,7 @@ def join_a_group_and_leave(bootstrap: str) -> None:
     settings = {"bootstrap.servers": bootstrap, "group.id": "visitors", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe(["written"])
-    assert consumer.consume(1, PATIENCE_S), "a record of a topic that has some"
+    assert consumer.consume(1, DEADLINE_S), "a record of a topic that has some"
     consumer.close()
 
 
@@ -97,14 +96,6 @@ def no_collector() -> Iterator[None]:
         gc.enable()
 
 
-def wait_until(done: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not done():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {PATIENCE_S:g} s for {what}")
-        time.sleep(0.01)
-
-
 def ours() -> Counter[str]:
     """The broker's own objects that the collector tracks, and the views into its receive memory."""
     names = (f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects())
@@ -121,7 +112,7 @@ def test_who_came_and_went_left_no_circles(
     def come_and_go(times: int) -> None:
         for one in itertools.islice(visits, times):
             one(broker.bootstrap_servers)
-        wait_until(lambda: server.connection_count == 0, "the end of all connections")
+        until(lambda: server.connection_count == 0, "the end of all connections")
 
     come_and_go(2)  # what is made once for all is there now
     gc.collect()

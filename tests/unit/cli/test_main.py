@@ -32,7 +32,9 @@ def environment(**extra: str) -> dict[str, str]:
 
 def run(*arguments: object, cwd: Path = ROOT, **extra: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd, env=environment(**extra))
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=cwd, env=environment(**extra)
+    )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from kafkalite.zk.client.operations import Create, Delete, NoNode, Operation, Un
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 from kafkalite.zk.znodes import znode_paths
 from tests.support.controller_members import ENDPOINTS, Member, Place, cluster, expire, topic
+from tests.support.wait import DEADLINE_S
 from tests.support.zookeeper import Cut
 from tests.unit.controller.conftest import Tell
 
@@ -168,7 +169,7 @@ def test_2000_topics_of_5_partitions(tell: Tell, capsys: pytest.CaptureFixture[s
             await measured("2,000 deletions", three, lambda: not three.view.assignments and not three.view.deletions)
             await again.stop()
 
-    async def measured(what: str, member: Member, probe: Callable[[], bool], limit_s: float = 60) -> None:
+    async def measured(what: str, member: Member, probe: Callable[[], bool], limit_s: float = DEADLINE_S) -> None:
         begun = time.monotonic()
         await member.until(probe, what, limit_s)
         with capsys.disabled():

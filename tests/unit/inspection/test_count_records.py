@@ -20,6 +20,7 @@ from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from tests.support import places
 from tests.support.inspection.damages import cut_tail, set_offset
 from tests.support.places import ROOT
+from tests.support.wait import DEADLINE_S
 
 GOLDEN = places.GOLDEN / "inspection"
 DIRECTORIES = sorted(path.name for path in GOLDEN.iterdir() if path.is_dir())
@@ -99,7 +100,7 @@ def test_what_is_no_batch_is_said_and_not_counted(tmp_path: Path) -> None:
 def test_the_command_knows_topics_and_directories() -> None:
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         run = [sys.executable, "-m", "kafkalite", "log", "count", *map(str, arguments)]
-        return subprocess.run(run, capture_output=True, text=True, timeout=60, cwd=ROOT)
+        return subprocess.run(run, capture_output=True, text=True, timeout=DEADLINE_S, cwd=ROOT)
 
     data_dir = GOLDEN / "kafka-3.9.1"
     table = command("--data-dir", data_dir, "rolled", "--segments").stdout

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, command, find_jars, missing_requirement
 from tests.support.places import ROOT
-from tests.support.wait import until
+from tests.support.wait import DEADLINE_S, until
 
 needs_java = pytest.mark.skipif(missing_requirement() is not None, reason=f"{missing_requirement()}")
 
@@ -102,7 +102,7 @@ def test_the_jars_of_a_spark_serve_too(tmp_path: Path, monkeypatch: pytest.Monke
 
 def with_client(address: str, work):  # type: ignore[no-untyped-def]
     client = KazooClient(hosts=address, timeout=10.0)
-    client.start(timeout=30)
+    client.start(timeout=DEADLINE_S)
     try:
         return work(client)
     finally:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import os
 import socket
 import subprocess
 import sys
@@ -18,6 +16,7 @@ from kafkalite import Broker
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.descriptors import open_files
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S
 
@@ -26,14 +25,6 @@ def answers(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
         connection.sendall(request_frame(ApiVersionsRequest(), 0, 7, "test"))
         return connection.recv(8)[4:8] == (7).to_bytes(4, "big")
-
-
-def open_files() -> set[str]:
-    names = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of the listing itself
-            names.add(os.readlink(f"/proc/self/fd/{fd}"))
-    return names
 
 
 def test_several_brokers_live_in_one_process(tmp_path: Path) -> None:
@@ -63,12 +54,12 @@ def leave_nothing_behind(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "warm", port=0):
         pass  # imports and caches
     gc.collect()
-    threads, files = set(threading.enumerate()), open_files()
+    threads, files = set(threading.enumerate()), set(open_files().values())
     with Broker(data_dir=tmp_path / "data", port=0) as broker:
         assert answers(broker.port)
     gc.collect()
     assert set(threading.enumerate()) == threads
-    assert {name for name in open_files() - files if not name.startswith("/proc")} == set()
+    assert {name for name in set(open_files().values()) - files if not name.startswith("/proc")} == set()
 
     async def story() -> set[asyncio.Task[object]]:
         async with Broker(data_dir=tmp_path / "data", port=0):

@@ -195,7 +195,7 @@ class Conversation:
 
     async def hear(self, kind: type[FromWorker]) -> FromWorker:
         """The first message of that kind, the ones before it included."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
                 self._something.clear()
                 found = next((message for message in self.said if isinstance(message, kind)), None)
@@ -204,7 +204,7 @@ class Conversation:
                 await self._something.wait()
 
     async def ended(self) -> str:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             return await self.end
 
 
@@ -291,7 +291,7 @@ def test_a_broker_without_stdin_has_workers_too() -> None:
         "    os._exit(7 if type(await said).__name__ == 'Ready' else 8)\n"
         "asyncio.run(main())\n"
     )
-    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 7
+    assert subprocess.run([sys.executable, "-c", script], timeout=DEADLINE_S).returncode == 7
 
 
 def test_its_socket_may_have_a_high_number() -> None:
@@ -302,7 +302,7 @@ def test_its_socket_may_have_a_high_number() -> None:
         with high:
             assert SocketChannel(high).receive(0) is None
             ours.sendall(encode(Abort()))
-            assert SocketChannel(high).receive(60) == Abort()
+            assert SocketChannel(high).receive(DEADLINE_S) == Abort()
 
 
 def test_what_cannot_be_understood_is_the_end_of_it(tmp_path: Path) -> None:
@@ -379,6 +379,6 @@ def test_the_same_modules_are_found_whatever_python_was_told(tmp_path: Path) -> 
     )
     for options in ([], ["-P"], ["-I"]):
         ran = subprocess.run(
-            [sys.executable, *options, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60
+            [sys.executable, *options, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=DEADLINE_S
         )
         assert ran.stdout == "Ready()\n", (options, ran.stdout, ran.stderr)

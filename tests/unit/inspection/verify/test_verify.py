@@ -29,6 +29,7 @@ from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from tests.support import places
 from tests.support.inspection.damages import batches, flip, logs
 from tests.support.places import ROOT
+from tests.support.wait import DEADLINE_S
 
 GOLDEN = places.GOLDEN / "inspection"
 
@@ -41,7 +42,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     run = [sys.executable, "-m", "kafkalite", "log", *map(str, arguments)]
-    return subprocess.run(run, capture_output=True, text=True, timeout=60, cwd=ROOT)
+    return subprocess.run(run, capture_output=True, text=True, timeout=DEADLINE_S, cwd=ROOT)
 
 
 def test_one_partition_may_be_looked_at_alone(data_dir: Path) -> None:

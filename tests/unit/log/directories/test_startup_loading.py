@@ -12,6 +12,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories import startup_loading
 from kafkalite.log.partition.partition_log import PartitionLog
 from tests.support.log.three_disks import CLUSTER, CONFIG, TOPIC_ID, Machine, create, write
+from tests.support.wait import until
 
 
 class TestALongRecovery:
@@ -32,7 +33,7 @@ class TestALongRecovery:
 
         def slowly(*arguments: object) -> PartitionLog:
             log = open_log(*arguments)  # type: ignore[arg-type]
-            asyncio.run(asyncio.sleep(0.05))
+            until(lambda: any(line in caplog.text for line in told), "a line of progress")
             return log
 
         monkeypatch.setattr(PartitionLog, "open", slowly)

@@ -309,15 +309,15 @@ def test_the_largest_that_is_converted_takes_the_loop_a_moment_only() -> None:
     machine that others use too."""
     inside = b"".join(build_message(i, None, b"", magic=V0) for i in range(MESSAGES_MAX))
     wrapper = build_message(0, None, compress(GZIP, inside), magic=V0, attributes=GZIP)
-    began = time.process_time()
+    began = time.thread_time()
     batch = up(wrapper)
-    assert time.process_time() - began < 0.6
+    assert time.thread_time() - began < 0.6
     assert parse_header(batch).record_count == MESSAGES_MAX
     assert len(decode(batch)) == MESSAGES_MAX and len(scan(batch)) == 1
     large = build_batch([NewRecord(b"", None, timestamp=NOW_MS)] * RECORDS_MAX, codec=GZIP)
-    began = time.process_time()
+    began = time.thread_time()
     data = to_old_format(parse_header(large), memoryview(large), V1, 0)
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
     assert len(read_messages(data)) == RECORDS_MAX
 
 
