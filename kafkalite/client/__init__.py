@@ -1,1 +1,1 @@
-"""A small blocking client for our own commands. Imports protocol."""
+"""Requests to brokers: the blocking client of our own commands, a broker's channels to others. Imports protocol."""

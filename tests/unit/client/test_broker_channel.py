@@ -1,0 +1,240 @@
+"""Requests to other brokers over real sockets: their order, and every way in which a broker can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from kafkalite.client.broker_channel import RESPONSE_BYTES_MAX, BrokerChannels, BrokerUnreachable
+from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ErrorCode
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.protocol.header import decode_request_header, response_frame
+from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.wait import DEADLINE_S
+
+VERSION = 9
+TIMEOUT_MS = 30_000
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def read_request(reader: asyncio.StreamReader) -> int:
+    """The correlation id of the next request."""
+    frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big")))
+    return decode_request_header(frame)[0][2]
+
+
+def answer(correlation_id: int, cluster_id: str = "c") -> bytes:
+    parts = response_frame(MetadataResponse(cluster_id=cluster_id), VERSION, correlation_id)
+    return b"".join(bytes(part) for part in parts if not hasattr(part, "file"))
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Serve) -> AsyncIterator[ListenerConfig]:
+    """A server that gives each connection to `serve`."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(EOFError, OSError):
+            await serve(reader, writer)
+
+    server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield ListenerConfig("PLAINTEXT", host, port, "PLAINTEXT")
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+        server.close()
+
+
+def channels(endpoints: dict[int, ListenerConfig], clock: ManualClock | None = None) -> BrokerChannels:
+    return BrokerChannels(endpoints.get, clock or ManualClock(), "broker-1", TIMEOUT_MS)
+
+
+def run(story: Awaitable[None]) -> None:
+    async def limited() -> None:
+        await asyncio.wait_for(story, DEADLINE_S)
+
+    asyncio.run(limited())
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        correlation_id = await read_request(reader)
+        writer.write(answer(correlation_id, f"answer {correlation_id}"))
+
+
+def test_many_requests_share_a_connection_and_keep_their_order() -> None:
+    connections = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        ids = [await read_request(reader) for _ in range(20)]
+        writer.write(b"".join(answer(each, f"answer {each}") for each in ids))
+        await echo(reader, writer)
+
+    async def story() -> None:
+        async with listening(serve) as endpoint:
+            ours = channels({2: endpoint})
+            responses = await asyncio.gather(*(ours.ask(2, MetadataRequest(), VERSION) for _ in range(20)))
+            assert [each.cluster_id for each in responses] == [f"answer {at}" for at in range(1, 21)]
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id == "answer 21"
+            assert len(connections) == 1
+            ours.close()
+
+    run(story())
+
+
+async def leaves(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.close()
+
+
+async def answers_another_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer(await read_request(reader) + 1))
+    await reader.read()
+
+
+async def talks_nonsense(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write(b"\0\0\0\x08HTTP/1.1")
+    await reader.read()
+
+
+async def sends_too_much(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await read_request(reader)
+    writer.write((RESPONSE_BYTES_MAX + 1).to_bytes(4, "big"))
+    await reader.read()
+
+
+async def speaks_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer(1) * 3)
+    await reader.read()
+
+
+@pytest.mark.parametrize("serve", [leaves, answers_another_request, talks_nonsense, sends_too_much])
+def test_a_broker_that_fails_fails_all_requests_and_the_next_one_connects_anew(serve: Serve) -> None:
+    async def story() -> None:
+        async with listening(serve) as bad, listening(echo) as good:
+            endpoints = {2: bad}
+            ours = channels(endpoints)
+            results = await asyncio.gather(
+                *(ours.ask(2, MetadataRequest(), VERSION) for _ in range(3)), return_exceptions=True
+            )
+            assert [type(each) for each in results] == [BrokerUnreachable] * 3
+            endpoints[2] = good
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id
+            ours.close()
+
+    run(story())
+
+
+def test_a_response_without_a_request_closes_the_connection() -> None:
+    async def story() -> None:
+        async with listening(speaks_first) as endpoint:
+            ours = channels({2: endpoint})
+            with contextlib.suppress(BrokerUnreachable):  # the first of the three may be taken for its response
+                await ours.ask(2, MetadataRequest(), VERSION)
+            with pytest.raises(BrokerUnreachable):
+                while True:
+                    await ours.ask(2, MetadataRequest(), VERSION)
+            ours.close()
+
+    run(story())
+
+
+def test_a_broker_that_does_not_answer_in_time_is_left() -> None:
+    clock = ManualClock()
+
+    async def story() -> None:
+        asked = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await read_request(reader)
+            asked.set()
+            await reader.read()
+
+        async with listening(serve) as endpoint:
+            ours = channels({2: endpoint}, clock)
+            asking = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
+            await asked.wait()
+            clock.advance(TIMEOUT_MS - 1)
+            assert not asking.done()
+            clock.advance(1)
+            with pytest.raises(BrokerUnreachable, match="30000 ms") as raised:
+                await asking
+            assert raised.value.code == ErrorCode.NETWORK_EXCEPTION
+            ours.close()
+
+    run(story())
+
+
+def test_unknown_dead_and_stopped() -> None:
+    async def story() -> None:
+        async with listening(echo) as endpoint:
+            dead = endpoint
+        ours = channels({2: dead})
+        with pytest.raises(BrokerUnreachable, match="not registered"):
+            await ours.ask(3, MetadataRequest(), VERSION)
+        with pytest.raises(BrokerUnreachable, match=str(dead.port)):
+            await ours.ask(2, MetadataRequest(), VERSION)
+
+        started = asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            started.set()
+            await reader.read()
+
+        for close in (BrokerChannels.close, lambda ours: ours.keep({})):
+            async with listening(silent) as endpoint:
+                ours = channels({2: endpoint})
+                asking = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
+                await started.wait()
+                close(ours)
+                with pytest.raises(BrokerUnreachable):
+                    await asking
+                started.clear()
+
+    run(story())
+
+
+def test_a_broker_that_came_back_elsewhere_is_asked_there() -> None:
+    async def story() -> None:
+        async with listening(echo) as first, listening(echo) as second:
+            endpoints = {2: first}
+            ours = channels(endpoints)
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id == "answer 1"
+            endpoints[2] = second
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id == "answer 2"
+            ours.close()
+
+    run(story())
+
+
+def test_a_caller_that_gives_up_disturbs_no_other() -> None:
+    async def story() -> None:
+        both_asked, gate = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            ids = [await read_request(reader) for _ in range(2)]
+            both_asked.set()
+            await gate.wait()
+            writer.write(b"".join(answer(each, f"answer {each}") for each in ids))
+            await reader.read()
+
+        async with listening(serve) as endpoint:
+            ours = channels({2: endpoint})
+            first, second = (asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION)) for _ in range(2))
+            await both_asked.wait()
+            first.cancel()
+            gate.set()
+            assert (await second).cluster_id == "answer 2"
+            assert first.cancelled()
+            ours.close()
+
+    run(story())
