@@ -33,6 +33,7 @@ FOLDERS = [
     "spark",
     "coordinator",
     "coordinator/group",
+    "coordinator/transaction",
     "controller",
     "replication",
     "local_cluster",

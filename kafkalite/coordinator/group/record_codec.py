@@ -9,13 +9,10 @@ Source: OffsetCommitKey/Value.json, GroupMetadataKey/Value.json, GroupMetadataMa
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from kafkalite.common.errors import Malformed
-from kafkalite.common.region import Part
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
-from kafkalite.protocol.codec.codec import decode, encoder
-from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.codec.versioned import VERSION, known_version_of, read_versioned, version_of, versioned
 from kafkalite.protocol.records.group_records import (
     NO_TIMESTAMP,
     GroupMetadataKey,
@@ -23,8 +20,6 @@ from kafkalite.protocol.records.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-
-M = TypeVar("M", bound=Message)
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2
@@ -34,13 +29,12 @@ GROUP_VALUE_VERSION = 3
 VALUE_VERSION_MAX = 4
 STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 
-_VERSION = struct.Struct(">h")
 _KEY_HEAD = struct.Struct(">hh")
 _KEY_MIDDLE = struct.Struct(">h")
 KEY_TAIL = struct.Struct(">i")
 _VALUE_HEAD = struct.Struct(">hqih")
 _VALUE_TAIL = struct.Struct(">q")
-_KNOWN_VALUE_PREFIXES = frozenset(_VERSION.pack(version) for version in range(VALUE_VERSION_MAX + 1))
+_KNOWN_VALUE_PREFIXES = frozenset(VERSION.pack(version) for version in range(VALUE_VERSION_MAX + 1))
 
 
 class OffsetKey(NamedTuple):
@@ -95,18 +89,18 @@ def group_value(value: GroupMetadataValue) -> bytes:
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
     """The decoded key; None for an unknown kind. Raises Malformed."""
-    version = _version_of(data)
+    version = version_of(data)
     if version in (0, OFFSET_KEY_VERSION):
-        key = _body(OffsetCommitKey, version, data)
+        key = read_versioned(OffsetCommitKey, version, data)
         return OffsetKey(key.group, key.topic, key.partition)
     if version == GROUP_KEY_VERSION:
-        return GroupKey(_body(GroupMetadataKey, version, data).group)
+        return GroupKey(read_versioned(GroupMetadataKey, version, data).group)
     return None
 
 
 def read_offset_value(data: bytes, order: int = 0) -> OffsetAndMetadata:
     """Raises Malformed, also for an unknown version."""
-    value = _body(OffsetCommitValue, _known_version_of(data), data)
+    value = read_versioned(OffsetCommitValue, known_version_of(data, VALUE_VERSION_MAX), data)
     return OffsetAndMetadata(
         value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, order
     )
@@ -114,8 +108,8 @@ def read_offset_value(data: bytes, order: int = 0) -> OffsetAndMetadata:
 
 def read_group_value(data: bytes) -> GroupMetadataValue:
     """Raises Malformed, also for an unknown version."""
-    version = _known_version_of(data)
-    value = _body(GroupMetadataValue, version, data)
+    version = known_version_of(data, VALUE_VERSION_MAX)
+    value = read_versioned(GroupMetadataValue, version, data)
     if version == 0:
         for member in value.members:
             member.rebalance_timeout = member.session_timeout
@@ -125,29 +119,3 @@ def read_group_value(data: bytes) -> GroupMetadataValue:
 def is_known_value(data: bytes) -> bool:
     """Whether the value has a version that can be read."""
     return data[:2] in _KNOWN_VALUE_PREFIXES
-
-
-def versioned(message: Message, version: int) -> bytes:
-    """The version, followed by the message in that version."""
-    parts: list[Part] = [_VERSION.pack(version)]
-    encoder(type(message), version)(message, parts)
-    return b"".join(parts)  # type: ignore[arg-type]  # no file regions in here
-
-
-def _version_of(data: bytes) -> int:
-    if len(data) < _VERSION.size:
-        raise Malformed(f"{len(data)} bytes are too few for a version")
-    version: int = _VERSION.unpack_from(data)[0]
-    return version
-
-
-def _known_version_of(data: bytes) -> int:
-    version = _version_of(data)
-    if not 0 <= version <= VALUE_VERSION_MAX:
-        raise Malformed(f"version {version} is not known")
-    return version
-
-
-def _body(message_type: type[M], version: int, data: bytes) -> M:
-    message, _ = decode(message_type, version, memoryview(data), _VERSION.size)
-    return message

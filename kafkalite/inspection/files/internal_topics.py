@@ -36,7 +36,7 @@ from kafkalite.protocol.records.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from kafkalite.protocol.records.transaction_records import TransactionLogKey, TransactionLogValue
+from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES, TransactionLogKey, TransactionLogValue
 
 _VERSION = struct.Struct(">h")
 _CONSUMER = "consumer"
@@ -55,9 +55,6 @@ GROUP_RECORDS: dict[int, tuple[type[Message], type[Message], int]] = {
     8: (MemberKey, CurrentAssignmentValue, 0),
 }
 
-TRANSACTION_STATES = (
-    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
-)  # fmt: skip
 _TRANSACTION_VALUE_VERSION_MAX = 1
 
 

@@ -1,9 +1,17 @@
-"""Schemas of the records in __transaction_state."""
+"""Schemas of the records in __transaction_state.
+
+Source: TransactionLogKey.json, TransactionLogValue.json of Apache Kafka (4.0).
+"""
 
 from __future__ import annotations
 
 from kafkalite.protocol.codec.primitives import INT32
 from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, string
+
+TRANSACTION_STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence",
+)  # fmt: skip
+"""The names of the states, by `transaction_status`."""
 
 
 class TransactionLogKey(Message):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import Malformed
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
-from kafkalite.coordinator.group.record_codec import GroupKey, OffsetKey, versioned
+from kafkalite.coordinator.group.record_codec import GroupKey, OffsetKey
+from kafkalite.protocol.codec.versioned import versioned
 from kafkalite.protocol.records.group_records import (
     GroupMetadataValue,
     MemberMetadata,

@@ -1,0 +1,1 @@
+"""Pure decisions of the transactions of one transactional id. Imports protocol.records, protocol.codec, common."""
