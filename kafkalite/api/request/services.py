@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.offsets_topic import OffsetsTopic
     from kafkalite.coordinator.producer_id_manager import ProducerIdManager
@@ -71,11 +72,12 @@ class Services:
     without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
-        "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
-        "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission", "producer_ids", "runtime",
-        "topic_admin", "topics", "transactions",
+        "add_partitions", "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log",
+        "fetch_sessions", "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission",
+        "producer_ids", "runtime", "topic_admin", "topics", "transactions",
     )  # fmt: skip
 
+    add_partitions: AddPartitionsToTxnManager
     append_marker: MarkerAppender
     transactions: TransactionCoordinator
 

@@ -1,0 +1,213 @@
+"""Asks the transaction coordinators whether partitions belong to a producer's transaction, or adds them (KIP-890).
+
+A transactional batch that would begin a transaction in its partition is held until the coordinator has confirmed that
+the transaction includes the partition. Producers up to transaction.version 1 have added the partition themselves, and
+it is verified; for later ones the broker adds it.
+
+A coordinator on this broker is called, and mostly answers at once. The requests for a coordinator on another broker are
+sent in batches, one at a time to each broker. A producer has one place in the next batch: a newer epoch ends the wait
+of an older one, and a retry that of the request it repeats.
+Source: kafka.server.AddPartitionsToTxnManager, KafkaApis.handleProduceRequest (3.9; adding as in 4.0, KAFKA-18654).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
+
+Errors = Mapping[TopicPartition, ErrorCode]
+OnResult = Callable[[Errors], None]
+"""Gets the partitions that must not be appended to, with their errors: none if all are confirmed."""
+
+ADD_RETRY_MS = 20
+ADD_RETRIES_MS = 100
+"""The markers of the last transaction may still be under way when its producer goes on: adding is tried again."""
+
+
+class AddPartitionsRequest(NamedTuple):
+    """Partitions of one transaction, to add (`adds`) or to verify."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    adds: bool
+
+
+AddPartitionsResponse = ErrorCode | Mapping[str, Errors]
+"""The error of a request as a whole, NETWORK_EXCEPTION without a response, or by transactional id those of the
+partitions, NONE included."""
+
+Send = Callable[[int, Sequence[AddPartitionsRequest], Callable[[AddPartitionsResponse], None]], None]
+"""Sends AddPartitionsToTxn to a broker, and calls back once."""
+
+
+class ErrorWaiter(Protocol):
+    """Receives one error for all partitions."""
+
+    def answer(self, result: ErrorCode, /) -> None: ...
+
+
+class LocalCoordinator(Protocol):
+    """The transaction coordinator of this broker."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        waiter: ErrorWaiter,
+        /,
+    ) -> None: ...
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition], /
+    ) -> Errors: ...
+
+
+class AddPartitionsToTxnManager:
+    """Adds and verifies partitions. `coordinator_of` gives the broker that coordinates a transactional id, -1 if none
+    does at the moment."""
+
+    def __init__(
+        self,
+        coordinator: LocalCoordinator,
+        broker_id: int,
+        coordinator_of: Callable[[str], int],
+        clock: Clock,
+        send: Send,
+    ) -> None:
+        self._coordinator = coordinator
+        self._broker_id = broker_id
+        self._coordinator_of = coordinator_of
+        self._clock = clock
+        self._remote = _RemoteCoordinators(send)
+
+    def verify_or_add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        adds: bool,
+        on_result: OnResult,
+    ) -> None:
+        """Calls `on_result` once: before this returns if the coordinator is here and has nothing to wait for.
+
+        The errors are those of the newest Produce version. TRANSACTION_ABORTABLE is not known to versions before 11.
+        """
+        request = AddPartitionsRequest(transactional_id, producer_id, producer_epoch, tuple(partitions), adds)
+        self._ask(request, on_result, self._clock.monotonic_ms() + ADD_RETRIES_MS)
+
+    def _ask(self, request: AddPartitionsRequest, on_result: OnResult, retry_until_ms: int) -> None:
+        on_response = partial(self._on_response, request, on_result, retry_until_ms)
+        broker_id = self._coordinator_of(request.transactional_id)
+        if broker_id == self._broker_id:
+            self._ask_here(request, on_response)
+        elif broker_id < 0:
+            on_response(dict.fromkeys(request.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            self._remote.ask(broker_id, request, on_response)
+
+    def _ask_here(self, request: AddPartitionsRequest, on_response: OnResult) -> None:
+        transactional_id, producer_id, producer_epoch, partitions, adds = request
+        if adds:
+            waiter = _Waiter(partitions, on_response)
+            self._coordinator.add_partitions(transactional_id, producer_id, producer_epoch, partitions, waiter)
+        else:
+            verify = self._coordinator.verify_partitions
+            on_response(verify(transactional_id, producer_id, producer_epoch, partitions))
+
+    def _on_response(
+        self, request: AddPartitionsRequest, on_result: OnResult, retry_until_ms: int, errors: Errors
+    ) -> None:
+        failed = {each: _PRODUCERS_ERROR.get(error, error) for each, error in errors.items() if error}
+        is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in failed.values()
+        if is_busy and request.adds and self._clock.monotonic_ms() < retry_until_ms:
+            self._clock.call_later(ADD_RETRY_MS, partial(self._ask, request, on_result, retry_until_ms))
+        else:
+            on_result(failed)
+
+
+_PRODUCERS_ERROR: Mapping[ErrorCode, ErrorCode] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+"""Codes that answers to a Produce do not have."""
+
+
+class _Waiter:
+    """Receives the outcome of adding partitions here."""
+
+    __slots__ = ("_on_response", "_partitions")
+
+    def __init__(self, partitions: Sequence[TopicPartition], on_response: OnResult) -> None:
+        self._partitions = partitions
+        self._on_response = on_response
+
+    def answer(self, result: ErrorCode, /) -> None:
+        self._on_response(dict.fromkeys(self._partitions, result))
+
+
+class _Waiting(NamedTuple):
+    """A request that waits for its batch, or for the response to it."""
+
+    request: AddPartitionsRequest
+    on_response: OnResult
+
+    def fail(self, error: ErrorCode) -> None:
+        self.on_response(dict.fromkeys(self.request.partitions, error))
+
+
+class _RemoteCoordinators:
+    """The requests for the coordinators on other brokers.
+
+    Invariant: `_waiting` has a broker only while it is in `_in_flight`.
+    """
+
+    __slots__ = ("_in_flight", "_send", "_waiting")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._in_flight: set[int] = set()
+        self._waiting: dict[int, dict[str, _Waiting]] = {}  # by broker and transactional id
+
+    def ask(self, broker_id: int, request: AddPartitionsRequest, on_response: OnResult) -> None:
+        added = _Waiting(request, on_response)
+        if broker_id not in self._in_flight:
+            self._send_batch(broker_id, [added])
+            return
+        waiting = self._waiting.setdefault(broker_id, {})
+        earlier = waiting.get(request.transactional_id)
+        if earlier is not None and earlier.request.producer_epoch > request.producer_epoch:
+            added.fail(ErrorCode.INVALID_PRODUCER_EPOCH)
+            return
+        waiting[request.transactional_id] = added
+        if earlier is not None:
+            is_fenced = earlier.request.producer_epoch < request.producer_epoch
+            earlier.fail(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
+
+    def _send_batch(self, broker_id: int, batch: Sequence[_Waiting]) -> None:
+        self._in_flight.add(broker_id)
+        self._send(broker_id, [each.request for each in batch], partial(self._on_response, broker_id, batch))
+
+    def _on_response(self, broker_id: int, batch: Sequence[_Waiting], response: AddPartitionsResponse) -> None:
+        self._in_flight.discard(broker_id)
+        if (waiting := self._waiting.pop(broker_id, None)) is not None:
+            self._send_batch(broker_id, list(waiting.values()))
+        for each in batch:
+            if not isinstance(response, ErrorCode):
+                errors = response.get(each.request.transactional_id)
+                if errors is None:
+                    each.fail(ErrorCode.NETWORK_EXCEPTION)
+                else:
+                    each.on_response(errors)
+            elif response == ErrorCode.UNSUPPORTED_VERSION:  # the broker cannot verify, so there is nothing to ask
+                each.on_response({})
+            elif response == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # no fault of the producer
+                each.fail(ErrorCode.INVALID_TXN_STATE)
+            else:
+                each.fail(response)
