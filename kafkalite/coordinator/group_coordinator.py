@@ -17,7 +17,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer
 from kafkalite.coordinator.group.group_state import EMPTY
 from kafkalite.coordinator.group_store import GroupStore, fits_string
-from kafkalite.coordinator.offset_manager import OffsetManager
+from kafkalite.coordinator.offset_manager import OffsetManager, VerifyCommit, without_verification
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
@@ -37,11 +37,12 @@ class GroupCoordinator:
         clock: Clock,
         append: AppendRecords,
         *,
+        verify: VerifyCommit = without_verification,
         new_uuid: Callable[[], object] = uuid.uuid4,
     ) -> None:
         self._performer = EffectPerformer(clock, append)
         self.store = GroupStore(config, append, self._performer)
-        self.offsets = OffsetManager(config, clock, self.store)
+        self.offsets = OffsetManager(config, clock, self.store, verify)
         self._config = config
         self._monotonic_ms = clock.monotonic_ms
         self._new_uuid = new_uuid

@@ -10,8 +10,8 @@ handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
@@ -48,13 +48,47 @@ class CommitWaiter(Protocol):
     def answer(self, errors: Sequence[ErrorCode], /) -> None: ...
 
 
+class TransactionalCommit(NamedTuple):
+    """A TxnOffsetCommit. A producer that does not know its member has no member id and generation -1.
+
+    `adds_partition`: the group's partition may not belong to the transaction yet, and is added (KIP-890, part 2).
+    """
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation_id: int
+    transactional_id: str
+    producer: ProducerIdAndEpoch
+    offsets: Sequence[OffsetToCommit]
+    adds_partition: bool = False
+
+
+class VerifyCommit(Protocol):
+    """Checks that partition `index` of `__consumer_offsets` belongs to the transaction of `request`. Calls `done` with
+    an error, or with NONE and the proof for the log, which is None where the log needs none."""
+
+    def __call__(
+        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, object | None], None], /
+    ) -> None: ...
+
+
+def without_verification(
+    index: int, request: TransactionalCommit, done: Callable[[ErrorCode, object | None], None]
+) -> None:
+    done(ErrorCode.NONE, None)
+
+
 class OffsetManager:
     """Commits, serves and removes the offsets of the groups in `store`."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, store: GroupStore) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, store: GroupStore, verify: VerifyCommit = without_verification
+    ) -> None:
         self._config = config
         self._clock = clock
         self._store = store
+        self._verify = verify
 
     def commit(
         self,
@@ -102,24 +136,25 @@ class OffsetManager:
         if not commit.is_done:
             commit.wait()
 
-    def commit_in_transaction(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation_id: int,
-        producer: ProducerIdAndEpoch,
-        offsets: Sequence[OffsetToCommit],
-        waiter: CommitWaiter,
-        *,
-        guard: object | None = None,
-    ) -> None:
+    def commit_in_transaction(self, request: TransactionalCommit, waiter: CommitWaiter) -> None:
         """TxnOffsetCommit: `waiter` is answered when the append is done; the offsets are pending until
-        `on_transaction_end`.
+        `on_transaction_end`."""
+        _, error = self._store.find(request.group_id)
+        if error:
+            waiter.answer([error] * len(request.offsets))
+            return
 
-        `guard` is the proof that the group's partition belongs to the transaction. A producer that does not know its
-        member sends no member id and generation -1.
-        """
+        def on_verified(error: ErrorCode, guard: object | None) -> None:
+            if error:
+                waiter.answer([COMMIT_APPEND_ERROR.get(error, error)] * len(request.offsets))
+            else:
+                self._commit_verified(request, guard, waiter)
+
+        self._verify(self._store.partition_for(request.group_id), request, on_verified)
+
+    def _commit_verified(self, request: TransactionalCommit, guard: object | None, waiter: CommitWaiter) -> None:
+        """The transaction includes the group's partition. The group may have changed during the verification."""
+        group_id, member_id, instance_id, generation_id, _, producer, offsets, _ = request
         store = self._store
         group, error = store.find(group_id)
         if not error:

@@ -1,10 +1,11 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: translates messages of each version to the offset manager's values.
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete: translates messages of each version to the offset manager's
+values.
 
 Version 0 of OffsetCommit and OffsetFetch predates the group coordinator: its offsets are in ZooKeeper, separate from
 the offsets that the group commits in later versions. Without ZooKeeper each partition is refused, as by Kafka in KRaft
 mode.
-Source: KafkaApis.handleOffsetCommitRequest, commitOffsetsToZookeeper, handleOffsetFetchRequestFromZookeeper,
-handleOffsetDeleteRequest (3.9).
+Source: KafkaApis.handleOffsetCommitRequest, commitOffsetsToZookeeper, handleTxnOffsetCommitRequest,
+handleOffsetFetchRequestFromZookeeper, handleOffsetDeleteRequest (3.9).
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import TopicPartition
-from kafkalite.coordinator.offset_manager import NO_OFFSET, CommittedOffsets, OffsetToCommit
+from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
+from kafkalite.coordinator.offset_manager import (
+    NO_OFFSET,
+    UNSTABLE_OFFSET,
+    CommittedOffsets,
+    OffsetToCommit,
+    TransactionalCommit,
+)
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -37,6 +45,11 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
 )
 
 if TYPE_CHECKING:
@@ -45,14 +58,23 @@ if TYPE_CHECKING:
 FIRST_FETCH_WITH_TOP_LEVEL_ERROR = 2
 FIRST_FETCH_OF_MANY_GROUPS = 8
 
-Answers = list[OffsetCommitResponsePartition]
+FIRST_TXN_COMMIT_WITH_LOADING = 2  # older clients treat COORDINATOR_LOAD_IN_PROGRESS as fatal
+FIRST_TXN_COMMIT_WITH_ABORTABLE = 4
+FIRST_TXN_COMMIT_THAT_ADDS = 5
+
+Answers = Sequence[OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition]
+A = TypeVar("A", bound=OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition)
+R = TypeVar("R", bound=OffsetCommitResponse | TxnOffsetCommitResponse)
 T = TypeVar("T")
 
 
 def offset_commit(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    response, offsets, answers = _existing_partitions(request, services.topics.exists)
+    topics, offsets, answers = _existing_partitions(
+        request.topics, services.topics.exists, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+    )
+    response = OffsetCommitResponse(topics=topics)
     if not offsets:
         return response
     if context.api_version == 0:
@@ -70,13 +92,42 @@ def offset_commit(
     return pending.outcome(services.runtime.loop)
 
 
+def txn_offset_commit(
+    services: Services, request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    topics, offsets, answers = _existing_partitions(
+        request.topics, services.topics.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+    )
+    response = TxnOffsetCommitResponse(topics=topics)
+    if not offsets:
+        return response
+    version = context.api_version
+
+    def render(errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
+        return _with_errors(response, answers, [_known_error(each, version) for each in errors])
+
+    pending = PendingResponse(render)
+    commit = TransactionalCommit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        offsets,
+        adds_partition=version >= FIRST_TXN_COMMIT_THAT_ADDS,
+    )
+    services.groups.offsets.commit_in_transaction(commit, pending)
+    return pending.outcome(services.runtime.loop)
+
+
 def offset_fetch(
     services: Services, request: OffsetFetchRequest, context: RequestContext
 ) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Null topics mean all topics, an empty list means none."""
     if context.api_version == 0:
         return _fetch_v0(services, request)
-    fetch = services.groups.offsets.fetch
+    fetch = partial(services.groups.offsets.fetch, require_stable=request.require_stable)
     if context.api_version >= FIRST_FETCH_OF_MANY_GROUPS:
         wanted = {each.group_id: each for each in request.groups}  # clients look up answers by group id
         groups = [_fetched_group(name, *fetch(name, _wanted(each.topics))) for name, each in wanted.items()]
@@ -110,18 +161,22 @@ def offset_delete(services: Services, request: OffsetDeleteRequest, context: Req
 
 
 def _existing_partitions(
-    request: OffsetCommitRequest, exists: Callable[[str, int], bool]
-) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
-    """The response, with errors for partitions that do not exist; the offsets of the others, and their answers."""
+    topics: Sequence[OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic],
+    exists: Callable[[str, int], bool],
+    topic_type: Callable[..., T],
+    answer_type: Callable[..., A],
+) -> tuple[list[T], list[OffsetToCommit], list[A]]:
+    """The topics of the response, with errors for partitions that do not exist; the offsets of the others, and their
+    answers."""
     offsets: list[OffsetToCommit] = []
-    answers: Answers = []
-    topics = []
-    for topic in request.topics:
+    answers: list[A] = []
+    answered_topics = []
+    for topic in topics:
         name = topic.name
         partitions = []
         for partition in topic.partitions:
             index = partition.partition_index
-            answer = OffsetCommitResponsePartition(partition_index=index)
+            answer = answer_type(partition_index=index)
             if exists(name, index):
                 offsets.append(
                     (
@@ -137,24 +192,34 @@ def _existing_partitions(
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             partitions.append(answer)
-        topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
-    return OffsetCommitResponse(topics=topics), offsets, answers
+        answered_topics.append(topic_type(name=name, partitions=partitions))
+    return answered_topics, offsets, answers
 
 
-def _with_errors(response: OffsetCommitResponse, answers: Answers, errors: Sequence[ErrorCode]) -> OffsetCommitResponse:
+def _with_errors(response: R, answers: Answers, errors: Sequence[ErrorCode]) -> R:
     for answer, error in zip(answers, errors, strict=True):
         if error:
             answer.error_code = error
     return response
 
 
+def _known_error(error: ErrorCode, version: int) -> ErrorCode:
+    """The error for a client that speaks `version` of TxnOffsetCommit."""
+    if error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < FIRST_TXN_COMMIT_WITH_LOADING:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_TXN_COMMIT_WITH_ABORTABLE:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
 def _commit_v0(
     services: Services, group_id: str, response: OffsetCommitResponse, offsets: list[OffsetToCommit], answers: Answers
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     if services.legacy_offsets is None:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        for each in (each for topic in response.topics for each in topic.partitions):
+            each.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
     length_max = services.config.offset_metadata_max_bytes
     accepted = {}
@@ -215,6 +280,7 @@ def _fetched_topics(
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
                     metadata=committed.metadata,
+                    error_code=(ErrorCode.UNSTABLE_OFFSET_COMMIT if committed is UNSTABLE_OFFSET else ErrorCode.NONE),
                 )
                 for index, committed in offsets
             ],

@@ -1,6 +1,8 @@
-"""OffsetCommit (8), OffsetFetch (9), OffsetDelete (47): how far a group has read."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): how far a group has read."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from kafkalite.protocol.codec.primitives import INT32
 from kafkalite.protocol.codec.schema import Message, array, boolean, int16, int32, int64, string
@@ -104,6 +106,45 @@ class OffsetFetchResponse(Message, flexible="6+"):
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "0-7")
     error_code: int = int16("2-7")
     groups: list[OffsetFetchResponseGroup] = array(OffsetFetchResponseGroup, "8+")
+
+
+class TxnOffsetCommitRequestPartition(Message):
+    partition_index: int = int32("0+")
+    committed_offset: int = int64("0+")
+    committed_leader_epoch: int = int32("2+", default=-1)
+    committed_metadata: str | None = string("0+", nullable="0+", default="")
+    commit_timestamp: ClassVar[int] = -1  # as in OffsetCommit without one: the broker's time
+
+
+class TxnOffsetCommitRequestTopic(Message):
+    name: str = string("0+")
+    partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition, "0+")
+
+
+class TxnOffsetCommitRequest(Message, flexible="3+"):
+    transactional_id: str = string("0+")
+    group_id: str = string("0+")
+    producer_id: int = int64("0+")
+    producer_epoch: int = int16("0+")
+    generation_id: int = int32("3+", default=-1)
+    member_id: str = string("3+")
+    group_instance_id: str | None = string("3+", nullable="3+")
+    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic, "0+")
+
+
+class TxnOffsetCommitResponsePartition(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class TxnOffsetCommitResponseTopic(Message):
+    name: str = string("0+")
+    partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition, "0+")
+
+
+class TxnOffsetCommitResponse(Message, flexible="3+"):
+    throttle_time_ms: int = int32("0+")
+    topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic, "0+")
 
 
 class OffsetDeleteRequestPartition(Message):

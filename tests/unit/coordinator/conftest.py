@@ -14,7 +14,6 @@ from kafkalite.api.handlers import group_admin, group_membership, group_offsets
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
 from kafkalite.protocol.messages.group_admin import (
@@ -39,6 +38,9 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from kafkalite.record.batch import build_batch
 from kafkalite.record.record import Record
@@ -93,6 +95,10 @@ class World:
         self.loop = asyncio.new_event_loop()  # never runs: it only makes futures
         self.topics = {"orders": 100, "clicks": 2}
         self.log = []  # (partition, key, value) in the order written
+        self.verification = ErrorCode.NONE  # the outcome for commits in transactions
+        self.verifies_late = False
+        self.unverified = []  # callbacks of verifications in progress
+        self.verified = []
         self.attributes = {}  # of the batch of a transaction or marker, by its place in the log
         self.refuses = ErrorCode.NONE
         self.dawdles = False
@@ -103,7 +109,16 @@ class World:
 
     def _new_coordinator(self):
         count = itertools.count(1)
-        return GroupCoordinator(self.config, self.clock, self._append, new_uuid=lambda: f"u{next(count)}")
+        return GroupCoordinator(
+            self.config, self.clock, self._append, verify=self._verify, new_uuid=lambda: f"u{next(count)}"
+        )
+
+    def _verify(self, index, request, done):
+        self.verified.append((index, request.transactional_id, request.producer, request.adds_partition))
+        if self.verifies_late:
+            self.unverified.append(done)
+        else:
+            done(self.verification, None)
 
     @property
     def store(self):
@@ -267,22 +282,49 @@ class World:
         )
         return Call(self.handle(group_offsets.offset_commit, request, version))
 
-    def commit_in_transaction(
-        self, offsets, producer_id, member_id="", generation=-1, *, group="g", instance=None, metadata="", epoch=0
+    def commit_in_transaction(self, offsets, producer_id, member_id="", generation=-1, **changes):
+        """The codes in the order of `offsets`."""
+        call = self.commits_in_transaction(offsets, producer_id, member_id, generation, **changes)
+        return [ErrorCode(each.error_code) for topic in call.answer.topics for each in topic.partitions]
+
+    def commits_in_transaction(
+        self,
+        offsets,
+        producer_id,
+        member_id="",
+        generation=-1,
+        *,
+        group="g",
+        instance=None,
+        metadata="",
+        producer_epoch=0,
+        epoch=-1,
+        version=3,
     ):
-        """The errors in the order of `offsets`; an empty list while it waits."""
-        errors = []
-        rows = [(topic, index, offset, -1, metadata, -1) for (topic, index), offset in offsets.items()]
-        self.coordinator.offsets.commit_in_transaction(
-            group,
-            member_id,
-            instance,
-            generation,
-            ProducerIdAndEpoch(producer_id, epoch),
-            rows,
-            SimpleNamespace(answer=errors.extend),
+        request = TxnOffsetCommitRequest(
+            transactional_id=f"t{producer_id}",
+            group_id=group,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_leader_epoch=epoch,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, index), offset in offsets.items()
+            ],
         )
-        return errors
+        return Call(self.handle(group_offsets.txn_offset_commit, request, version))
 
     def ends(self, producer_id, *, is_committed=True, group="g"):
         """The marker of the transaction is written to the group's partition."""

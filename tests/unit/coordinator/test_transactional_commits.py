@@ -74,15 +74,14 @@ def test_a_marker_that_is_written_while_the_partition_is_loaded_counts(world):
 
 def test_a_marker_may_overtake_the_answer_of_the_append(world):
     world.dawdles = True
-    first, second = world.commit_in_transaction(ONE, 7), world.commit_in_transaction({("clicks", 0): 1}, 8)
+    first, second = world.commits_in_transaction(ONE, 7), world.commits_in_transaction({("clicks", 0): 1}, 8)
     world.ends(7)
     world.ends(8, is_committed=False)
-    assert first == second == []
+    assert first.waits
+    assert second.waits
     world.log_answers()
     world.log_answers()
-    assert first == second == [NONE]
     assert world.offsets() == ONE
-    assert world.commit_in_transaction({("orders", 1): 2}, 7) == []
 
 
 def test_a_commit_that_the_log_refuses_is_not_pending(world):
@@ -179,3 +178,104 @@ def test_a_partition_that_is_loading_or_led_elsewhere_takes_no_commits(world):
 def test_a_note_that_is_too_long_is_refused(world):
     assert world.commit_in_transaction(ONE, 7, metadata="x" * 4097) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert world.groups() == {}
+
+
+def test_partitions_that_do_not_exist_are_refused_one_by_one(world):
+    codes = world.commit_in_transaction({("orders", 1): 1, ("nowhere", 0): 1, ("orders", -1): 1}, 7)
+    assert codes == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.commit_in_transaction({("nowhere", 0): 1}, 7, group="h") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert list(world.groups()) == ["g"]
+
+
+def test_a_fetch_that_wants_stable_offsets_waits_for_the_marker(world):
+    world.commit({("orders", 1): 1, ("clicks", 0): 2}, metadata="note")
+    world.commit_in_transaction({("orders", 1): 5, ("orders", 2): 5}, 7)
+    for version in (7, 8, 9):
+        response = world.fetch({"orders": [1, 2], "clicks": [0]}, version=version, require_stable=True)
+        assert rows(response, version) == {
+            ("orders", 1): (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT),
+            ("orders", 2): (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT),
+            ("clicks", 0): (2, "note", NONE),
+        }
+        everything = rows(world.fetch(version=version, require_stable=True), version)
+        assert everything == {
+            ("orders", 1): (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT),
+            ("clicks", 0): (2, "note", NONE),
+        }
+        assert rows(world.fetch({"orders": [1]}, version=version), version) == {("orders", 1): (1, "note", NONE)}
+    world.ends(7)
+    response = world.fetch({"orders": [1, 2]}, require_stable=True)
+    assert rows(response, 7) == {("orders", 1): (5, "", NONE), ("orders", 2): (5, "", NONE)}
+
+
+def test_an_append_in_progress_is_not_stable_either(world):
+    world.dawdles = True
+    world.commits(ONE)
+    unstable = {("orders", 1): (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)}
+    assert rows(world.fetch({"orders": [1]}, require_stable=True), 7) == unstable
+    world.log_answers()
+    world.commits_in_transaction(ONE, 7)
+    assert rows(world.fetch({"orders": [1]}, require_stable=True), 7) == unstable
+
+
+def rows(response, version):
+    topics = response.groups[0].topics if version >= 8 else response.topics
+    return {
+        (topic.name, each.partition_index): (each.committed_offset, each.metadata, each.error_code)
+        for topic in topics
+        for each in topic.partitions
+    }
+
+
+def test_the_commit_is_verified_before_it_is_appended(world):
+    world.verifies_late = True
+    call = world.commits_in_transaction(ONE, 7, producer_epoch=3)
+    assert call.waits
+    assert world.groups() == {}
+    assert world.verified == [(world.store.partition_for("g"), "t7", (7, 3), False)]
+    world.unverified.pop()(NONE, None)
+    assert not call.waits
+    world.ends(7)
+    assert world.offsets() == ONE
+
+
+def test_version_5_adds_the_partition_to_the_transaction(world):
+    for version in range(6):
+        world.commit_in_transaction(ONE, 7, version=version)
+    assert [adds for *_, adds in world.verified] == [False] * 5 + [True]
+
+
+def test_the_partition_may_move_during_the_verification(world):
+    world.verifies_late = True
+    call = world.commits_in_transaction(ONE, 7)
+    world.store.unload(world.store.partition_for("g"))
+    world.unverified.pop()(NONE, None)
+    assert call.answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize(
+    ("verification", "version", "heard"),
+    [
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.PRODUCER_FENCED, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.NETWORK_EXCEPTION, 2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_ENOUGH_REPLICAS, 3, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 4, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_a_transaction_that_does_not_include_the_group_commits_nothing(world, verification, version, heard):
+    world.verification = verification
+    assert world.commit_in_transaction(ONE, 7, version=version) == [heard]
+    assert world.groups() == {}
+    assert world.log == []
+
+
+def test_a_leader_epoch_and_a_note_are_kept(world):
+    world.commit_in_transaction(ONE, 7, metadata="note", epoch=3)
+    world.ends(7)
+    world.restart()
+    answer = world.fetch({"orders": [1]}).topics[0].partitions[0]
+    assert (answer.committed_offset, answer.metadata, answer.committed_leader_epoch) == (1, "note", 3)
