@@ -204,6 +204,18 @@ class BrokerConfig(Settings):
     producer_id_expiration_ms: int = integer(_DAY_MS, "How long a silent producer's sequence numbers are remembered.", at_least=1)
     producer_id_expiration_check_interval_ms: int = integer(600_000, "How often to look for such producers.", at_least=1)
 
+    _transactions = section("Transactions")
+    transaction_max_timeout_ms: int = integer(900_000, "Longest transaction timeout that a producer may ask for.", at_least=1)
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = integer(10_000, "How often to look for transactions that are open for longer than their timeout.", at_least=1)
+    transaction_partition_verification_enable: bool = boolean(True, "Take the first records of a transaction into a partition only when the coordinator confirms that it takes part.", dynamic=True)
+    transactional_id_expiration_ms: int = integer(7 * _DAY_MS, "How long an unused transactional id is remembered.", at_least=1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(3_600_000, "How often to look for such ids.", at_least=1)
+    transaction_state_log_num_partitions: int = integer(50, "Partitions of __transaction_state.", at_least=1)
+    transaction_state_log_replication_factor: int = short(1, "Replicas of __transaction_state (Kafka's default: 3).", at_least=1)
+    transaction_state_log_min_isr: int = integer(1, "In-sync replicas that an append to it needs (Kafka's default: 2).", at_least=1)
+    transaction_state_log_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __transaction_state ends.", at_least=1)
+    transaction_state_log_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when transactions are loaded.", at_least=1)
+
     _metrics = section("Metrics")
     metrics_listener: str = string("", "Where Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)
     # fmt: on
@@ -337,7 +349,11 @@ _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig
 def _one_copy(values: Mapping[str, Any]) -> list[str]:
     """Warnings for settings that ask for more replicas than there are: such files are common, and must start."""
     found = []
-    for name, what in (("default.replication.factor", "new topics"), ("offsets.topic.replication.factor", "the topic")):
+    for name, what in (
+        ("default.replication.factor", "new topics"),
+        ("offsets.topic.replication.factor", "the topic"),
+        ("transaction.state.log.replication.factor", "the topic"),
+    ):
         if (factor := values.get(name.replace(".", "_"), 1)) > 1:
             found.append(
                 f"{name}={factor} has no effect: kafkalite keeps one copy of each partition, and {what} will have "

@@ -27,7 +27,8 @@ from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets_topic import OffsetsTopic
+from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets
 from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
@@ -146,7 +147,9 @@ class BrokerServer:
         self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
 
     async def _load_groups(self) -> None:
-        self._offsets_topic = OffsetsTopic(self.config, self.clock, self.topics, self.topic_admin)
+        self._offsets_topic = InternalTopic(
+            consumer_offsets(self.config), GroupLoader, self.clock, self.topics, self.topic_admin
+        )
         self.groups = GroupCoordinator(self.config, self.clock, self._offsets_topic.append)
         self._closing.callback(self.groups.close)
         self._offsets_topic.attach(self.groups.store)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.transaction import record_codec
 from kafkalite.coordinator.transaction.effects import AllocateProducerId, Answer, Append, AppendLater, SendMarkers
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 
 TIMEOUT_MS = 60_000
 START_MS = 1_700_000_000_000

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.add_partitions_manager import AddPartitionsToTxnManager
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
-    from kafkalite.coordinator.offsets_topic import OffsetsTopic
+    from kafkalite.coordinator.group_loader import GroupLoader
+    from kafkalite.coordinator.internal_topic import InternalTopic
     from kafkalite.coordinator.producer_id_manager import ProducerIdManager
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
@@ -95,7 +96,7 @@ class Services:
         produce_admission: ProduceAdmission,
         fetch_sessions: FetchSessions,
         groups: GroupCoordinator,
-        offsets_topic: OffsetsTopic,
+        offsets_topic: InternalTopic[GroupLoader],
         legacy_offsets: LegacyOffsets | None,
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,

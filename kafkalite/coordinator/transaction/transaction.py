@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
 from kafkalite.coordinator.transaction.effects import (
     AllocateProducerId,
     Answer,
@@ -40,7 +40,6 @@ from kafkalite.coordinator.transaction.transaction_metadata import (
     LAST_EPOCH,
     NO_EPOCH,
     NO_PRODUCER_ID,
-    ProducerIdAndEpoch,
     TransactionMetadata,
 )
 from kafkalite.coordinator.transaction.transaction_state import (
@@ -130,15 +129,17 @@ class Transaction:
         if known.state not in IDLE:
             return _refuse_init(waiter, ErrorCode.CONCURRENT_TRANSACTIONS)
         producer_id, epoch, last_epoch = known.producer_id, known.producer_epoch + 1, NO_EPOCH
-        if known.is_epoch_exhausted and (expected is None or expected.epoch == known.producer_epoch):
+        if known.is_epoch_exhausted and (expected is None or expected.producer_epoch == known.producer_epoch):
             if new_producer_id == NO_PRODUCER_ID:
                 return [AllocateProducerId()]
             producer_id, epoch = new_producer_id, 0
             if expected is not None:
                 last_epoch = known.producer_epoch
-        elif expected is not None and known.producer_epoch in (NO_EPOCH, expected.epoch):
+        elif expected is not None and known.producer_epoch in (NO_EPOCH, expected.producer_epoch):
             last_epoch = known.producer_epoch
-        elif expected is not None and expected.epoch == known.last_producer_epoch:  # it has not got the last answer
+        elif (
+            expected is not None and expected.producer_epoch == known.last_producer_epoch
+        ):  # it has not got the last answer
             epoch, last_epoch = known.producer_epoch, known.last_producer_epoch
         elif expected is not None:
             return _refuse_init(waiter, ErrorCode.PRODUCER_FENCED)
@@ -303,7 +304,7 @@ class Transaction:
         known = self.metadata
         if known.producer_epoch == NO_EPOCH or expected.producer_id == known.producer_id:
             return True
-        return expected.producer_id == known.previous_producer_id and expected.epoch >= LAST_EPOCH
+        return expected.producer_id == known.previous_producer_id and expected.producer_epoch >= LAST_EPOCH
 
     def _producer_error(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         if producer_id != self.metadata.producer_id:

@@ -17,13 +17,6 @@ EPOCH_MAX = 32_767
 LAST_EPOCH = EPOCH_MAX - 1  # of a client: one more is left for fencing it
 
 
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer's id and epoch."""
-
-    producer_id: int
-    epoch: int
-
-
 class TransactionMetadata(NamedTuple):
     """Times are wall-clock milliseconds. `last_producer_epoch`, the epoch before the current one if its producer may
     still retry, is not stored. `next_producer_id`: the id that follows when the markers are written, after an EndTxn

@@ -57,14 +57,17 @@ ELSEWHERE = """
 * A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
-* `broker.id` is 0 and `offsets.topic.replication.factor` 1 where nothing is said.
+* `broker.id` is 0, and `offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and
+  `transaction.state.log.min.isr` are 1 where nothing is said.
 
 ## What only a cluster shows
 
-* There is one copy of each partition: `default.replication.factor` and `offsets.topic.replication.factor` above 1 are
-  warned of at start and count as 1; a request that names a higher factor is refused with INVALID_REPLICATION_FACTOR.
+* There is one copy of each partition: `default.replication.factor`, `offsets.topic.replication.factor` and
+  `transaction.state.log.replication.factor` above 1 are warned of at start and count as 1; a request that names a
+  higher factor is refused with INVALID_REPLICATION_FACTOR.
 * A topic that Kafka made with several replicas is led without the others: `min.insync.replicas` above 1 makes acks=all
-  NOT_ENOUGH_REPLICAS, as in Kafka with one replica in sync. What groups commit is taken all the same.
+  NOT_ENOUGH_REPLICAS, as in Kafka with one replica in sync. What groups commit and what transactions
+  store is taken all the same.
 * Settings of a broker can be changed at any other one, also while it is away; Kafka has clients go to the broker
   itself. What they are is told by the broker itself, as in Kafka.
 * A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.

@@ -72,11 +72,7 @@ def test_kafkas_zookeeper_file_just_starts():
     config = BrokerConfig.load(parse_properties(KAFKA_ZOOKEEPER_FILE))
     assert config.data_dirs == ("/tmp/kafka-logs",) and config.log_dir == "/tmp/kafka-logs"
     assert config.group_initial_rebalance_delay_ms == 0
-    assert [line.split()[0] for line in config.warnings] == [
-        "num.io.threads",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
-    ]
+    assert [line.split()[0] for line in config.warnings] == ["num.io.threads"]
 
 
 def test_kafkas_kraft_file_just_starts_without_its_controller():
@@ -317,7 +313,14 @@ def test_a_password_is_shown_to_nobody():
     assert "must be PEM" in fault_of(**{"zookeeper.ssl.truststore.type": "JKS"})
 
 
-@pytest.mark.parametrize("name", ["default.replication.factor", "offsets.topic.replication.factor"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "default.replication.factor",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+    ],
+)
 def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starting(name: str) -> None:
     config = BrokerConfig.load({name: "3"})
     (warning,) = config.warnings

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import ProducerIdAndEpoch
 from kafkalite.coordinator.transaction.effects import (
     AllocateProducerId,
     Answer,
@@ -15,7 +16,7 @@ from kafkalite.coordinator.transaction.effects import (
     SendMarkers,
 )
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransactionMetadata
+from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
 from kafkalite.coordinator.transaction.transaction_state import (
     COMPLETE_COMMIT,
     COMPLETED_AS,

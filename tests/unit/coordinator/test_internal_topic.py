@@ -16,7 +16,8 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets_topic import TURN_BYTES, OffsetsTopic
+from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.internal_topic import TURN_BYTES, InternalTopic, consumer_offsets
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from kafkalite.record.batch import NewRecord, build_batch
@@ -46,7 +47,7 @@ class Life:
     ) -> None:
         self.topics = topics
         self.topic_admin = topic_admin
-        self.offsets_topic = OffsetsTopic(config, clock, topics, topic_admin)
+        self.offsets_topic = InternalTopic(consumer_offsets(config), GroupLoader, clock, topics, topic_admin)
         self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append)
         self.store = self.coordinator.store
         self.offsets_topic.attach(self.store)

@@ -1,24 +1,26 @@
-"""The topic `__consumer_offsets` on this broker: creation at the first use, loading of led partitions, appends.
+"""A coordinator's topic on this broker: creation at the first use, loading of led partitions, appends.
 
-The coordinator owns exactly the partitions that this broker leads: a partition is loaded when this broker is elected
-leader (`on_election`), and its groups are dropped when this broker resigns (`on_resignation`).
-Source: kafka.coordinator.group.GroupMetadataManager (storing and loading), GroupCoordinator.offsetsTopicConfigs.
+A coordinator owns exactly the partitions of its topic that this broker leads: a partition is loaded into the
+coordinator's store when this broker is elected leader (`on_election`), and unloaded when it resigns (`on_resignation`).
+Used for `__consumer_offsets` and `__transaction_state`.
+Source: kafka.coordinator.group.GroupMetadataManager, kafka.coordinator.transaction.TransactionStateManager (loading and
+appending), GroupCoordinator.offsetsTopicConfigs, TransactionStateManager.transactionTopicConfigs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch
+from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
-from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
@@ -31,15 +33,82 @@ _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 TURN_BYTES = 64 * 1024
 
 
-class OffsetsTopic:
-    """`__consumer_offsets` on this broker."""
+class PartitionLoader(Protocol):
+    """Reads one partition from its log."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, replicas: ReplicaManager, topic_admin: TopicAdmin) -> None:
-        self._config = config
+    def read(self, batches: Iterable[memoryview], /) -> None:
+        """Read more of the log: each of `batches` is one or more whole batches."""
+        ...
+
+    def finish(self) -> Iterator[None]:
+        """Completes the result after the last `read`. Yields where other work may go first."""
+        ...
+
+
+L = TypeVar("L", bound=PartitionLoader)
+L_contra = TypeVar("L_contra", bound=PartitionLoader, contravariant=True)
+
+
+class PartitionedStore(Protocol[L_contra]):
+    """A coordinator's state by partition of its topic. `partition_count` is the topic's actual count."""
+
+    partition_count: int
+
+    @property
+    def owned(self) -> AbstractSet[int]: ...
+    @property
+    def loading(self) -> AbstractSet[int]: ...
+    def add_loading_partition(self, partition: int, /) -> None: ...
+    def load(self, partition: int, loader: L_contra, /) -> None: ...
+    def unload(self, partition: int, /) -> None: ...
+
+
+class TopicSettings(NamedTuple):
+    """How the topic is created; an existing one stays as it is."""
+
+    name: str
+    partition_count: int
+    overrides: Mapping[str, str]
+
+
+def consumer_offsets(config: BrokerConfig) -> TopicSettings:
+    overrides = {
+        **_CLEANUP_POLICY,
+        "compression.type": "producer",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    return TopicSettings(GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions, overrides)
+
+
+def transaction_state(config: BrokerConfig) -> TopicSettings:
+    overrides = {
+        **_CLEANUP_POLICY,
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+        "min.insync.replicas": str(config.transaction_state_log_min_isr),
+        "segment.bytes": str(config.transaction_state_log_segment_bytes),
+    }
+    return TopicSettings(TRANSACTION_STATE_TOPIC, config.transaction_state_log_num_partitions, overrides)
+
+
+class InternalTopic(Generic[L]):
+    """One such topic on this broker. `new_loader` makes the loader of a partition; `attach` gives it the store."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        new_loader: Callable[[], L],
+        clock: Clock,
+        replicas: ReplicaManager,
+        topic_admin: TopicAdmin,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._new_loader = new_loader
         self._clock = clock
         self._replicas = replicas
         self._topic_admin = topic_admin
-        self._store: GroupStore | None = None
+        self._store: PartitionedStore[L] | None = None
         self._creating: asyncio.Task[None] | None = None
         self._is_attached = False  # the store has the topic's partition count
         self._unread: dict[int, Partition] = {}  # Invariant: led here and loading, in the order of their elections
@@ -53,15 +122,15 @@ class OffsetsTopic:
         """
         if self._creating is not None or self._store is None or not self._is_attached:
             return False
-        return self._store.partition_count == self._replicas.partition_count(GROUP_METADATA_TOPIC)
+        return self._store.partition_count == self._replicas.partition_count(self.name)
 
-    def attach(self, store: GroupStore) -> None:
+    def attach(self, store: PartitionedStore[L]) -> None:
         self._store = store
 
     async def ensure(self) -> None:
         """Create the topic if it does not exist, and load its partitions.
 
-        Concurrent callers share one creation and one load: a second load would lose members that have joined.
+        Concurrent callers share one creation and one load: a second load would lose what has changed since the first.
         """
         if self.is_ready:
             return
@@ -75,23 +144,15 @@ class OffsetsTopic:
                 self._creating = None
 
     async def _create(self) -> None:
-        await self._topic_admin.ensure(
-            GROUP_METADATA_TOPIC,
-            self._config.offsets_topic_num_partitions,
-            {
-                **_CLEANUP_POLICY,
-                "compression.type": "producer",
-                "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-            },
-        )
-        topic, store = self._replicas.by_name[GROUP_METADATA_TOPIC], self._store
+        await self._topic_admin.ensure(*self._settings)
+        topic, store = self._replicas.by_name[self.name], self._store
         assert store is not None
         known = store.owned | store.loading
         await self._load(topic, [each for index, each in topic.partitions.items() if index not in known])
 
     async def load(self) -> None:
-        """Load every partition led here. Requests for its groups get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
-        topic = self._replicas.by_name.get(GROUP_METADATA_TOPIC)
+        """Load every partition led here. Requests for them get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""
+        topic = self._replicas.by_name.get(self.name)
         if topic is not None and self._store is not None:
             await self._load(topic, list(topic.partitions.values()))
 
@@ -112,12 +173,12 @@ class OffsetsTopic:
     def on_election(self, partition: Partition) -> None:
         """This broker was elected leader of `partition`: load it if it belongs to this topic."""
         store = self._store
-        if partition.topic != GROUP_METADATA_TOPIC or store is None:
+        if partition.topic != self.name or store is None:
             return
         self._update_partition_count()
         store.add_loading_partition(partition.index)
-        if partition.is_offline:  # stays "loading" for ever: better than telling clients there are no offsets
-            logger.error("%s-%d is offline, and its groups with it", partition.topic, partition.index)
+        if partition.is_offline:  # stays "loading" for ever: better than telling clients there is nothing
+            logger.error("%s-%d is offline, and its state with it", partition.topic, partition.index)
             return
         self._unread[partition.index] = partition
         if self._loading is None:
@@ -125,7 +186,7 @@ class OffsetsTopic:
 
     def on_resignation(self, partition: Partition) -> None:
         """This broker no longer leads `partition`: another one was elected, or the topic was deleted."""
-        if partition.topic == GROUP_METADATA_TOPIC and self._store is not None:
+        if partition.topic == self.name and self._store is not None:
             self._unread.pop(partition.index, None)
             self._store.unload(partition.index)
 
@@ -136,8 +197,8 @@ class OffsetsTopic:
             await asyncio.wait({self._loading})
 
     def _update_partition_count(self) -> None:
-        """Sets the count that maps groups to partitions: all partitions of the topic, including those led elsewhere."""
-        count = self._replicas.partition_count(GROUP_METADATA_TOPIC)
+        """Sets the count that maps ids to partitions: all partitions of the topic, including those led elsewhere."""
+        count = self._replicas.partition_count(self.name)
         if count and self._store is not None:
             self._store.partition_count = count
             self._is_attached = True
@@ -153,23 +214,23 @@ class OffsetsTopic:
             self._loading = None
 
     async def _load_partition(self, partition: Partition) -> None:
-        """Loads one partition. After an error the next step continues with an incomplete result: old groups are better
-        than none."""
+        """Loads one partition. After an error the next step continues with an incomplete result: an old state is
+        better than none."""
         assert self._store is not None
-        name = f"{GROUP_METADATA_TOPIC}-{partition.index}"
-        loader = GroupLoader()
+        name = f"{self.name}-{partition.index}"
+        loader = self._new_loader()
         with _errors_logged("read to its end", name):
             await _read(partition, loader)
         with _errors_logged("decoded", name):
             for _ in loader.finish():
                 await asyncio.sleep(0)
-        if self._replicas.partition(GROUP_METADATA_TOPIC, partition.index) is not partition:
+        if self._replicas.partition(self.name, partition.index) is not partition:
             return  # not led any more, or elected again and then loaded again
         with _errors_logged("loaded", name):
             self._store.load(partition.index, loader)
 
     async def _make_compact(self, topic: Topic) -> None:
-        """Sets cleanup.policy=compact if a client created the topic without it; retention would delete groups."""
+        """Sets cleanup.policy=compact if a client created the topic without it; retention would delete the state."""
         await self._topic_admin.change_overrides(topic.name, lambda overrides: {**_CLEANUP_POLICY, **overrides})
         logger.warning("topic %s was created without a cleanup.policy: it is compact from now on", topic.name)
 
@@ -184,16 +245,17 @@ class OffsetsTopic:
     ) -> None:
         """Write one batch of (key, value) to partition `index`; calls `done` with the error.
 
-        With `producer` the batch belongs to its transaction.
+        With `producer` the batch belongs to its transaction. The base sequence is 0, as Kafka's: the broker appends
+        such a batch once, so there are no duplicates to detect.
         """
-        partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
+        partition = self._replicas.partition(self.name, index)
         if partition is None:
-            done(self._replicas.missing_partition_error(GROUP_METADATA_TOPIC, index))
+            done(self._replicas.missing_partition_error(self.name, index))
             return
 
         def on_append(error: KafkaError | None) -> None:
             if error is not None:
-                logger.error("%s-%d takes no records: %s", GROUP_METADATA_TOPIC, index, error)
+                logger.error("%s-%d takes no records: %s", self.name, index, error)
             done(ErrorCode.NONE if error is None else error.code)
 
         now_ms = self._clock.wall_ms()
@@ -219,7 +281,7 @@ class OffsetsTopic:
             partition.when_committed(result.last_offset, on_append)
 
 
-async def _read(partition: Partition, loader: GroupLoader) -> None:
+async def _read(partition: Partition, loader: PartitionLoader) -> None:
     turn: list[memoryview] = []
     turn_bytes = 0
     try:
