@@ -21,16 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.worker_messages import FromWorker, LogLine
+from kafkalite.cleaner.job.worker_messages import Ending, FromWorker, LogLine, Outcome
 from kafkalite.cleaner.manager.cleaner_health import CleanerHealth
 from kafkalite.cleaner.manager.cleaner_state import DEATHS_MAX, CleanerState, CleanerStates, is_compacted
-from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, QueueEntry
+from kafkalite.cleaner.manager.cleaning_queue import CleaningQueue, Done, QueueEntry, RunOutcome, RunRequest, refusal
 from kafkalite.cleaner.manager.dirty_log_scan import DirtyLogScan
 from kafkalite.cleaner.manager.durability_check import DurabilityCheck
-from kafkalite.cleaner.manager.job_builder import make_job
-from kafkalite.cleaner.manager.run_request import Done, RunOutcome, RunRequest, refusal
 from kafkalite.cleaner.manager.status import CLEANING, FLUSHING, QUEUED, CleanerTotals, PartitionCleaning
-from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask, make_job
 from kafkalite.cleaner.workers.worker_pool import WorkerPool, WorkerSlot
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import KafkaError
@@ -399,10 +397,6 @@ class LogCleaner:
     def problem(self) -> str | None:
         """The problem of the cleaner as a whole, or None."""
         return self._health.text
-
-    def status(self, topic: str | None = None) -> list[PartitionCleaning]:
-        """A row for each compacted partition (of one topic), as it is now."""
-        return list(self.rows(None if topic is None else [key for key in self._logs.logs if key[0] == topic]))
 
     def rows(
         self, keys: Iterable[TopicPartition] | None = None, *, as_last_seen: bool = False

@@ -87,8 +87,9 @@ class KeyHash:
     def _hash_group(self, data: Bytes, start: Array, length: Array, hashes: Words) -> None:
         shortest, longest = int(length.min()), int(length.max())
         assert shortest >= 0, "a key outside of the data: its end lies before its start"
-        if _class_of(shortest) == _class_of(longest):
-            self._hash_class(_class_of(shortest), data, start, length, hashes)
+        least, most = _classes(np.array([shortest, longest])).tolist()
+        if least == most:
+            self._hash_class(least, data, start, length, hashes)
             return
         # rows of as many words together, so that no row is touched more often than its length asks for
         classes = _classes(length)
@@ -156,12 +157,7 @@ class KeyHash:
         return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2).T
 
 
-def _class_of(length: int) -> int:
-    """How many words a key has, the last one not always whole; one more than fit if it is long."""
-    return min(-(-length // _WORD_BYTES), _WORDS_MAX + 1)
-
-
 def _classes(length: Array) -> npt.NDArray[np.uint8]:
-    """`_class_of` in columns."""
+    """The number of words of each key, the last one not always whole; for a long key one more than fit."""
     classes: Array = np.minimum((length + (_WORD_BYTES - 1)) >> 3, _WORDS_MAX + 1)
     return classes.astype(np.uint8)

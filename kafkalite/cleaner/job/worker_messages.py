@@ -5,7 +5,7 @@
     Clean(job, rate)                           Progress           from time to time, while it works
                                                CleanedSegment     the files of a group are on the disk
     Swapped(True)                              ...                they are in place: it cleans the next group
-                                               CleanResult        or Failed, or Aborted
+                                               Outcome            the job has ended
     Abort, Rate                                                   at any time
 
 The end of the stream means that the other side has exited.
@@ -46,29 +46,26 @@ class Ready(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The worker is alive. `bytes_done` were read and written so far."""
-
-    bytes_done: int
+    """The worker is alive."""
 
 
-class Fault(Enum):
-    """The cause of a failed job."""
+class Ending(Enum):
+    """How a cleaning ended."""
 
-    DATA = "data"  # CleaningFailed: the log cannot be cleaned
-    SYSTEM = "system"  # OSError, MemoryError: a retry may help
-    BUG = "bug"  # any other exception
+    DONE = "done"
+    ABORTED = "aborted"  # the log is no longer to be cleaned, or no longer the same
+    FAILED = "failed"  # its data cannot be cleaned, or the cleaner has a bug
+    REFUSED = "refused"  # by the system: no space, no memory, a disk; a retry may help
+    DIED = "died"  # the worker
 
 
-class Failed(NamedTuple):
-    """`errno` is 0 unless the fault is the system's."""
+class Outcome(NamedTuple):
+    """`reason` in words for all endings but DONE, `result` for DONE. `errno` is 0 unless the system refused."""
 
-    fault: Fault
-    reason: str
+    ending: Ending
+    reason: str = ""
     errno: int = 0
-
-
-class Aborted(NamedTuple):
-    """The answer to `Abort`."""
+    result: CleanResult | None = None
 
 
 class LogLine(NamedTuple):
@@ -80,4 +77,4 @@ class LogLine(NamedTuple):
 
 
 ToWorker = Clean | Swapped | Abort | Rate
-FromWorker = Ready | Progress | CleanedSegment | CleanResult | Failed | Aborted | LogLine
+FromWorker = Ready | Progress | CleanedSegment | Outcome | LogLine

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.cleaner.job.log_to_clean import LogFacts, LogToClean, depends_on_time, plan, unknown_plan
+from kafkalite.cleaner.job.worker_messages import Ending, Outcome
 from kafkalite.cleaner.manager.cleaner_health import Pause
 from kafkalite.cleaner.manager.status import (
     CLEANING,
@@ -22,7 +23,6 @@ from kafkalite.cleaner.manager.status import (
     CleaningState,
     PartitionCleaning,
 )
-from kafkalite.cleaner.workers.cleaning_task import Ending, Outcome
 from kafkalite.common.errors import KafkaError
 from kafkalite.common.names import TopicPartition
 

@@ -1,14 +1,51 @@
-"""The queue of logs that wait for a worker: logs requested by name first, then due logs of the last scan, the filthiest
-first.
+"""The queue of logs that wait for a worker, and the requests by name that wait for their outcome.
+
+Logs that `kafkalite cleaner run` has named come first, then the due logs of the last scan, the filthiest first.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalite.cleaner.manager.run_request import RunOutcome, RunRequest
+from kafkalite.cleaner.manager.cleaner_state import is_compacted
+from kafkalite.common.errors import KafkaError
 from kafkalite.common.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.job.job import CleanStats
+    from kafkalite.log.partition.partition_log import PartitionLog
+
+
+class RunOutcome(NamedTuple):
+    """The outcome for one partition: `stats` of its last cleaning, or `why_not`: nothing was to be done, or `error`."""
+
+    topic: str
+    partition: int
+    stats: CleanStats | None = None
+    why_not: str | None = None
+    error: str | None = None
+
+
+Done = Callable[[list[RunOutcome]], None]
+
+
+class RunRequest:
+    """`done` is called once, when the last partition has its outcome, with all of them in the order of partitions."""
+
+    def __init__(self, keys: Iterable[TopicPartition], done: Done) -> None:
+        self._left = set(keys)
+        self._outcomes: list[RunOutcome] = []
+        self._done = done
+        if not self._left:
+            done([])
+
+    def tell(self, outcome: RunOutcome) -> None:
+        self._left.discard((outcome.topic, outcome.partition))
+        self._outcomes.append(outcome)
+        if not self._left:
+            self._done(sorted(self._outcomes, key=lambda one: one.partition))
 
 
 class QueueEntry:
@@ -97,3 +134,19 @@ class CleaningQueue:
 
 def _filth(entry: QueueEntry) -> tuple[float, TopicPartition]:
     return entry.dirty_ratio, entry.key
+
+
+def refusal(log: PartitionLog | None, roll: bool, now_ms: int) -> str | None:
+    """The reason why the log cannot be cleaned at all, or None; then the log is rolled if requested."""
+    if log is None:
+        return "there is no such partition, or it is offline"
+    if not is_compacted(log):
+        return f"it is not compacted: its cleanup.policy is {','.join(log.config.cleanup_policy)}"
+    if log.failure is not None:
+        return log.failure
+    try:
+        if roll:
+            log.roll(now_ms)
+    except KafkaError as error:
+        return str(error)
+    return None

@@ -1,9 +1,9 @@
 """The cleaning of one log by a worker, as the broker sees it.
 
     worker: CleanedSegment  -> the log replaces the sources (`SegmentSwap.replace`)   -> worker: Swapped
-    worker: CleanResult     -> the checkpoint is written                              -> done: DONE
-    worker: Failed          -> unfinished files are removed                           -> done: FAILED, REFUSED
-    abort                   -> worker: Abort; it answers Aborted                      -> done: ABORTED
+    worker: Outcome         -> DONE: the checkpoint is written                        -> done: DONE
+                               otherwise unfinished files are removed                 -> done: FAILED, REFUSED
+    abort                   -> worker: Abort; it answers ABORTED                      -> done: ABORTED
     worker dies             -> unfinished files are removed                           -> done: DIED
 
 `done` is called exactly once, and never while the log replaces segments: until then retention must not touch the first
@@ -16,39 +16,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.job import CleanResult
-from kafkalite.cleaner.job.worker_messages import Abort, Aborted, Failed, Fault, FromWorker, Swapped, ToWorker
+from kafkalite.cleaner.job.job import CleanJob, LastRecord
+from kafkalite.cleaner.job.worker_messages import Abort, Ending, FromWorker, Outcome, Swapped, ToWorker
 from kafkalite.common.names import TopicPartition
+from kafkalite.config.settings import INT_MAX
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 
 if TYPE_CHECKING:
-    from kafkalite.cleaner.job.job import CleanJob
+    from kafkalite.cleaner.job.log_to_clean import LogToClean
+    from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_directory import LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
-
-
-class Ending(Enum):
-    """How a cleaning ended."""
-
-    DONE = "done"
-    ABORTED = "aborted"  # the log is no longer to be cleaned, or no longer the same
-    FAILED = "failed"  # its data cannot be cleaned
-    REFUSED = "refused"  # by the system: no space, no memory, a disk
-    DIED = "died"  # the worker
-
-
-class Outcome(NamedTuple):
-    """`reason` in words for all endings but DONE, `result` for DONE."""
-
-    ending: Ending
-    reason: str = ""
-    result: CleanResult | None = None
 
 
 class CleaningTask:
@@ -88,12 +71,8 @@ class CleaningTask:
         """Raises any exception that a fault of this program causes."""
         if isinstance(message, CleanedSegment):
             self._replace(message)
-        elif isinstance(message, CleanResult):
-            self._finished(message)
-        elif isinstance(message, Failed):
-            self._failed(message)
-        elif isinstance(message, Aborted):
-            self._end(Outcome(Ending.ABORTED, self.abort_reason or "it gave up"))
+        elif isinstance(message, Outcome):
+            self._ended(message)
 
     def _replace(self, cleaned: CleanedSegment) -> None:
         self.abort_reason = self.abort_reason or self.stale_reason()
@@ -132,25 +111,18 @@ class CleaningTask:
             self._checked_segments = segments
         return None
 
-    def _finished(self, result: CleanResult) -> None:
-        stale = self.abort_reason or (self.stale_reason() if self._swap_error is not None else None)
+    def _ended(self, outcome: Outcome) -> None:
+        """The worker has ended the job."""
+        if outcome.ending is Ending.DONE and self._swap_error is not None:
+            outcome = Outcome(Ending.REFUSED, str(self._swap_error))
+        stale = self.abort_reason
+        if stale is None and outcome.ending is not Ending.DONE:
+            stale = self.stale_reason()  # the worker could not find files that are gone
         if stale is not None:
-            self._end(Outcome(Ending.ABORTED, stale))
-        elif self._swap_error is not None:
-            self._end(Outcome(Ending.REFUSED, str(self._swap_error)))
-        else:
-            self._end(Outcome(Ending.DONE, result=result))
-
-    def _failed(self, message: Failed) -> None:
-        stale = self.abort_reason or self.stale_reason()
-        if stale is not None:  # the worker could not find files that are gone
-            self._end(Outcome(Ending.ABORTED, stale))
-        elif message.fault is Fault.SYSTEM:
-            if message.errno:
-                self._directory.on_io_error(OSError(message.errno, message.reason))
-            self._end(Outcome(Ending.REFUSED, message.reason))
-        else:
-            self._end(Outcome(Ending.FAILED, message.reason))
+            outcome = Outcome(Ending.ABORTED, stale)
+        elif outcome.errno:
+            self._directory.on_io_error(OSError(outcome.errno, outcome.reason))
+        self._end(outcome)
 
     # the broker's side
 
@@ -204,3 +176,26 @@ class CleaningTask:
         if not self._is_done:
             self._is_done = True
             self._done(self, outcome)
+
+
+def make_job(log: PartitionLog, plan: LogToClean, config: BrokerConfig, now_ms: int) -> CleanJob:
+    """The job of a cleaning. From now on `log` accepts replacements of its segments. Raises StorageError."""
+    topic = log.config
+    end_offset = plan.first_uncleanable_offset
+    return CleanJob(
+        topic=log.topic,
+        partition=log.partition,
+        directory=log.directory,
+        segments=log.swap.clean_sources(end_offset),
+        first_dirty_offset=plan.first_dirty_offset,
+        first_uncleanable_offset=end_offset,
+        last_records={key: LastRecord(*last) for key, last in log.producers.last_batches(end_offset).items()},
+        now_ms=now_ms,
+        delete_retention_ms=topic.delete_retention_ms,
+        segment_bytes=topic.segment_bytes,
+        segment_index_bytes=topic.segment_index_bytes,
+        index_interval_bytes=topic.index_interval_bytes,
+        dedupe_buffer_bytes=min(config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads, INT_MAX),
+        io_buffer_bytes=config.log_cleaner_io_buffer_size // config.log_cleaner_threads,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+    )

@@ -1,12 +1,10 @@
 """The worker process: cleans one log at a time, by jobs from a socket, and exits with the broker that started it.
 
-    python -P -m worker_main <descriptor of the socket>
-
-It holds the heavy parts of compaction, numpy and the offset map, and no part of the broker: no event loop, no open
+The socket is its stdin. The process loads numpy and the offset map, and no part of the broker: no event loop, no open
 logs. It yields to all other processes: a lower priority, the scheduler's batch class, and first choice for the kernel
-when memory runs out. It polls the socket between two pieces of work, so it aborts a job soon after the request; at
-the end of the stream, which is the end of the broker, it exits. It ignores signals of terminals and service managers:
-they are meant for the broker, which ends its workers.
+when memory runs out. It polls the socket between two pieces of work, so it aborts a job soon after the request; at the
+end of the stream, which is the end of the broker, it exits. It ignores signals of terminals and service managers: they
+are meant for the broker, which ends its workers.
 """
 
 from __future__ import annotations
@@ -16,38 +14,33 @@ import errno
 import logging
 import os
 import signal
-import socket
-import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from select import POLLIN, poll
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Protocol
 
 from kafkalite.cleaner.job.job import CleaningFailed, CleanResult
 from kafkalite.cleaner.job.throttle import Throttle
 from kafkalite.cleaner.job.worker_messages import (
     Abort,
-    Aborted,
     Clean,
-    Failed,
-    Fault,
+    Ending,
     FromWorker,
     LogLine,
+    Outcome,
     Progress,
     Rate,
     Ready,
     Swapped,
     ToWorker,
 )
-from kafkalite.cleaner.workers.message_frames import Frames, encode
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
 from kafkalite.log.storage.files import Files
 
 _NICENESS = 10
 _OOM_SCORE = b"500"  # of 1000
 _PROGRESS_EVERY_S = 2.0
-_RECEIVE_BYTES = 1 << 16
 
 
 class JobAborted(Exception):
@@ -68,31 +61,20 @@ class SocketChannel:
     """A `Channel` over a stream socket. When the broker ends, the process exits on the spot: the next broker may
     already use the same directories, and removes unfinished files itself."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: Connection[FromWorker, ToWorker]) -> None:
         self._connection = connection
-        self._poll = poll()  # select() refuses descriptors from 1024 on, and the broker may have had so many files open
-        self._poll.register(connection, POLLIN)
-        self._frames = Frames()
-        self._received: list[ToWorker] = []
 
     def send(self, message: FromWorker) -> None:
         try:
-            self._connection.sendall(encode(message))
+            self._connection.send(message)
         except OSError:
             os._exit(0)
 
     def receive(self, timeout_s: float | None = None) -> ToWorker | None:
-        while not self._received:
-            if timeout_s is not None and not self._poll.poll(timeout_s * 1000):
-                return None
-            try:
-                data = self._connection.recv(_RECEIVE_BYTES)
-            except OSError:
-                data = b""
-            if not data:
-                os._exit(0)
-            self._received += self._frames.feed(data)  # type: ignore[arg-type]
-        return self._received.pop(0)
+        try:
+            return self._connection.recv() if self._connection.poll(timeout_s) else None
+        except (OSError, EOFError):
+            os._exit(0)
 
 
 CleanFunction = Callable[..., CleanResult]
@@ -110,21 +92,21 @@ def serve(channel: Channel, clean: CleanFunction, files: Files) -> None:
 def perform(message: Clean, channel: Channel, clean: CleanFunction, files: Files) -> None:
     """Perform one job, and send its outcome."""
     job = _RunningJob(channel, message.bytes_per_second)
-    outcome: FromWorker
     try:
-        outcome = clean(message.job, files, job.swap, job.throttled)
-        outcome.stats.throttled_seconds = job.throttle.slept_seconds
+        result = clean(message.job, files, job.swap, job.throttled)
+        result.stats.throttled_seconds = job.throttle.slept_seconds
+        outcome = Outcome(Ending.DONE, result=result)
     except JobAborted:
-        outcome = Aborted()
+        outcome = Outcome(Ending.ABORTED, "the broker has aborted it")
     except CleaningFailed as error:
-        outcome = Failed(Fault.DATA, str(error))
+        outcome = Outcome(Ending.FAILED, str(error))
     except MemoryError as error:
-        outcome = Failed(Fault.SYSTEM, f"out of memory: {error}" if str(error) else "out of memory", errno.ENOMEM)
+        outcome = Outcome(Ending.REFUSED, f"out of memory: {error}" if str(error) else "out of memory", errno.ENOMEM)
     except OSError as error:
-        outcome = Failed(Fault.SYSTEM, _without_errno(error), error.errno or 0)
+        outcome = Outcome(Ending.REFUSED, _without_errno(error), error.errno or 0)
     except Exception as error:
         channel.send(LogLine(logging.ERROR, "kafkalite.cleaner.workers.worker_main", traceback.format_exc()))
-        outcome = Failed(Fault.BUG, f"{type(error).__name__}: {error}")
+        outcome = Outcome(Ending.FAILED, f"{type(error).__name__}: {error}")
     channel.send(outcome)
 
 
@@ -141,7 +123,6 @@ class _RunningJob:
         self.throttle = Throttle(bytes_per_second, sleep=self._receive)
         self._channel = channel
         self._answer: Swapped | None = None
-        self._bytes_done = 0
         self._sent_at_s = time.monotonic()
 
     def swap(self, segment: CleanedSegment) -> bool:
@@ -159,7 +140,6 @@ class _RunningJob:
 
     def throttled(self, count: int) -> None:
         """`count` bytes were read or written; sleeps as the rate requires."""
-        self._bytes_done += count
         self._receive(0)
         self.throttle.take(count)
 
@@ -167,7 +147,7 @@ class _RunningJob:
         now_s = time.monotonic()
         if now_s - self._sent_at_s >= _PROGRESS_EVERY_S:
             self._sent_at_s = now_s
-            self._channel.send(Progress(self._bytes_done))
+            self._channel.send(Progress())
 
     def _receive(self, timeout_s: float | None) -> None:
         """Obey the broker's messages. With a timeout, wait for the first at most so long. Raises JobAborted."""
@@ -208,10 +188,10 @@ def _yield_to_others() -> None:
         file.write(_OOM_SCORE)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Serve over the socket whose descriptor is the only argument."""
+def main() -> None:
+    """Serve over the socket that is stdin."""
     _yield_to_others()
-    channel = SocketChannel(socket.socket(fileno=int(arguments[0])))
+    channel = SocketChannel(Connection(0))
     logging.basicConfig(level=logging.INFO, handlers=[_BrokerLogHandler(channel)])
     from kafkalite.cleaner.compaction.clean_log import clean  # 100 ms, numpy: after the signals are ignored
 
@@ -219,4 +199,4 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.cleaner.job.worker_messages import Clean, FromWorker, Rate, Ready, ToWorker
-from kafkalite.cleaner.workers.cleaning_task import CleaningTask, Ending, Outcome
+from kafkalite.cleaner.job.worker_messages import Clean, Ending, FromWorker, Outcome, Rate, Ready, ToWorker
+from kafkalite.cleaner.workers.cleaning_task import CleaningTask
 from kafkalite.common.clock import Clock, Timer
 
 if TYPE_CHECKING:

@@ -1,16 +1,16 @@
 """The broker's side of a worker process: sends and receives messages, and reports the end of the process.
 
-The process finds the same modules as this one: its PYTHONPATH is this one's sys.path. Its stderr, empty unless it
-breaks, goes to a file in memory; the last line is part of the reason when it dies. No call blocks: the event loop
-watches the socket, and bytes that it does not take at once are buffered.
+The process finds the same modules as this one: its PYTHONPATH is this one's sys.path. Its stdin is a socket for
+messages. Its stderr, empty unless it breaks, goes to a file in memory; the last line is part of the reason when it
+dies. No call blocks: the event loop watches the socket, and bytes that it does not take at once are buffered.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
+import pickle
 import signal
 import socket
 import sys
@@ -18,11 +18,11 @@ from collections.abc import Callable
 from typing import IO, Protocol
 
 from kafkalite.cleaner.job.worker_messages import FromWorker, ToWorker
-from kafkalite.cleaner.workers.message_frames import Frames, encode
 
 _RECEIVE_BYTES = 1 << 18
 _REAP_AFTER_S = (0.0, 0.002, 0.01, 0.05, 0.2, 1.0)  # a process whose socket is closed is about to end
 _STDERR_BYTES = 4096
+_LENGTH_BYTES = 4
 
 
 class Worker(Protocol):
@@ -40,6 +40,35 @@ class Worker(Protocol):
 
 StartWorker = Callable[[Callable[[FromWorker], None], Callable[[str], None]], Worker]
 """Starts a worker that calls the first for each message and the second at its end. Raises OSError."""
+
+
+def encode(message: ToWorker | FromWorker) -> bytes:
+    """A message in the format of multiprocessing.connection: a length of four bytes, then a pickle. Both ends are the
+    same program of the same user, so pickles are as safe as memory."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+class Frames:
+    """Decodes messages from a stream that arrives in pieces."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[ToWorker | FromWorker]:
+        """The messages that are complete now."""
+        buffer = self._buffer
+        buffer += data
+        messages = []
+        at = 0
+        while len(buffer) - at >= _LENGTH_BYTES:
+            end = at + _LENGTH_BYTES + int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
+            if len(buffer) < end:
+                break
+            messages.append(pickle.loads(buffer[at + _LENGTH_BYTES : end]))
+            at = end
+        del buffer[:at]
+        return messages
 
 
 class WorkerProcess:
@@ -60,14 +89,13 @@ class WorkerProcess:
         self._unsent = bytearray()
         self._garbled: str | None = None
         self._stderr = _memory_file()
-        self._connection, theirs = _socketpair()
+        self._connection, theirs = socket.socketpair()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kafkalite.cleaner.workers.worker_main", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", "kafkalite.cleaner.workers.worker_main"],
+                stdin=theirs.fileno(),
                 stdout=self._stderr,
                 stderr=self._stderr,
-                pass_fds=(theirs.fileno(),),
                 env=_environment(),
             )
         except BaseException:
@@ -152,18 +180,6 @@ def _reason(code: int, stderr: IO[bytes]) -> str:
     lines = stderr.read().decode(errors="replace").split("\n")
     last_line = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"{reason}: {last_line}" if last_line else reason
-
-
-def _socketpair() -> tuple[socket.socket, socket.socket]:
-    """The second one keeps its number in the worker, where 0 to 2 are the standard streams. A broker without stdin
-    may get such a number. Raises OSError."""
-    ours, theirs = socket.socketpair()
-    if theirs.fileno() > 2:
-        return ours, theirs
-    with ours, theirs:
-        numbers = [fcntl.fcntl(one.fileno(), fcntl.F_DUPFD_CLOEXEC, 3) for one in (ours, theirs)]
-    first, second = (socket.socket(fileno=number) for number in numbers)
-    return first, second
 
 
 def _memory_file() -> IO[bytes]:

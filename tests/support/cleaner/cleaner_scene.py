@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 
 from kafkalite.cleaner.log_cleaner import LogCleaner
-from kafkalite.cleaner.manager.run_request import RunOutcome
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
@@ -77,7 +77,7 @@ class Scene:
         self.clock.advance(delay_ms)
 
     def row(self, topic: str = "orders", partition: int = 0) -> PartitionCleaning:
-        (found,) = [row for row in self.cleaner.status(topic) if row.partition == partition]
+        (found,) = self.cleaner.rows([(topic, partition)])
         return found
 
     def kept(self, name: str = "cleaner-offset-checkpoint") -> dict[tuple[str, int], int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.job.job import CleanJob
-from kafkalite.cleaner.job.worker_messages import Abort, Aborted, Clean, FromWorker, Rate, Ready, ToWorker
+from kafkalite.cleaner.job.worker_messages import Abort, Clean, Ending, FromWorker, Outcome, Rate, Ready, ToWorker
 from kafkalite.cleaner.workers.worker_main import CleanFunction, perform
 from kafkalite.log.storage.files import Files
 
@@ -41,7 +41,7 @@ class Worker:
             if not self._staff.is_lazy:
                 perform(message, self._channel(), self._staff.clean, self._staff.files)
         elif isinstance(message, Abort) and self._staff.is_lazy and self._staff.obeys:
-            self.hear(Aborted())
+            self.hear(Outcome(Ending.ABORTED))
         else:
             self._inbox.append(message)
 

@@ -17,7 +17,7 @@ import uvloop
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.cleaner.manager.run_request import RunOutcome
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
@@ -46,7 +46,7 @@ class Scene:
         return self.running.topics.require(topic, partition).log
 
     def row(self, topic: str = "t") -> PartitionCleaning:
-        (row,) = self.cleaner.status(topic)
+        (row,) = self.cleaner.rows([(topic, 0)])
         return row
 
     async def create(self, topic: str = "t", **configs: object) -> None:

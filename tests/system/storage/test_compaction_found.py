@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.manager.cleaner_state import CleanerState
-from kafkalite.cleaner.manager.job_builder import make_job
+from kafkalite.cleaner.workers.cleaning_task import make_job
 from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, LogLine, Progress, Swapped
-from kafkalite.cleaner.manager.run_request import RunOutcome
+from kafkalite.cleaner.job.worker_messages import Abort, Ending, LogLine, Outcome, Progress, Swapped
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
@@ -56,13 +56,13 @@ class TestAPass:
     def test_is_not_for_logs_that_are_not_compacted(self, scene: Scene) -> None:
         scene.fill(scene.make(cleanup_policy=("delete",)))
         scene.pass_time()
-        assert scene.staff.begun == [] and scene.cleaner.status() == []
+        assert scene.staff.begun == [] and list(scene.cleaner.rows()) == []
 
     def test_follows_another_without_a_back_off(self, scene: Scene) -> None:
         for partition in range(5):
             scene.fill(scene.make("orders", partition))
         scene.pass_time()
-        assert [row.runs for row in scene.cleaner.status()] == [1] * 5
+        assert [row.runs for row in scene.cleaner.rows()] == [1] * 5
         assert len(scene.staff.begun) == 1
 
     def test_of_the_dirtiest_log_comes_first(self, scene: Scene) -> None:
@@ -263,13 +263,13 @@ class TestASystemThatRefuses:
         scene.pass_time()
         scene.pass_time(0)
         assert [directory.path for directory in scene.logs.offline] == [str(scene.root)]
-        assert scene.cleaner.status() == []
+        assert list(scene.cleaner.rows()) == []
 
     def test_a_disk_that_fails_under_the_worker_does_too(self, scene: Scene) -> None:
         scene.fill(scene.make())
         scene.staff.is_lazy = True
         scene.pass_time()
-        scene.worker.hear(Failed(Fault.SYSTEM, "Input/output error", errno.EIO))
+        scene.worker.hear(Outcome(Ending.REFUSED, "Input/output error", errno.EIO))
         scene.pass_time(0)
         assert scene.logs.online == []
 
@@ -357,7 +357,7 @@ class TestAWorkerThatDies:
     def test_that_says_nothing_for_ten_minutes_is_ended(self, scene: Scene) -> None:
         for _ in range(30):
             scene.pass_time(60_000)
-            scene.worker.hear(Progress(0))
+            scene.worker.hear(Progress())
         assert len(scene.staff.begun) == 1
         scene.pass_time(660_000)
         assert len(scene.staff.begun) == 2 and "said nothing for 6" in str(scene.row().error)
@@ -405,7 +405,7 @@ class TestALogThatChangesMeanwhile:
     def test_a_topic_that_is_deleted_is_let_go_of_at_once(self, scene: Scene) -> None:
         scene.logs.delete("orders", 0)
         assert Abort() in scene.worker.said and not scene.cleaner.is_busy(("orders", 0))
-        assert scene.cleaner.status() == []
+        assert list(scene.cleaner.rows()) == []
         scene.fill(scene.make())
         assert scene.row().runs == 0 and scene.row().last_run_ms == -1, "another log"
         assert scene.kept() == {}
@@ -415,7 +415,7 @@ class TestALogThatChangesMeanwhile:
         worker = scene.worker
         scene.logs.delete("orders", 0)
         scene.fill(scene.make())
-        worker.hear(CleanResult(15, True))
+        worker.hear(Outcome(Ending.DONE, result=CleanResult(15, True)))
         scene.logs.checkpoint()
         assert scene.kept() == {}
 
@@ -428,7 +428,7 @@ class TestALogThatChangesMeanwhile:
     def test_records_that_are_deleted_end_the_pass(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
         log.delete_records_before(10)
-        scene.worker.hear(Progress(1))
+        scene.worker.hear(Progress())
         assert scene.worker.said[-1] == Abort()
         assert scene.row().error is None and scene.row().runs == 0
         scene.staff.is_lazy = False
@@ -446,14 +446,14 @@ class TestALogThatChangesMeanwhile:
     def test_a_policy_that_does_not_compact_any_more_ends_the_pass(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
         log.config = TopicConfig(**SETTINGS | {"cleanup_policy": ("delete",)})
-        scene.worker.hear(Progress(1))
+        scene.worker.hear(Progress())
         assert scene.worker.said[-1] == Abort() and not scene.cleaner.is_busy(("orders", 0))
 
     def test_what_is_written_meanwhile_does_not(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
         scene.fill(log, 30)
         expected = values(log)
-        scene.worker.hear(Progress(1))
+        scene.worker.hear(Progress())
         assert Abort() not in scene.worker.said
         scene.worker.work()
         assert scene.row().runs == 1 and values(log) == expected
@@ -677,7 +677,7 @@ class TestItNeverStopsUnseen:
 
         scene.cleaner._released = fail
         scene.pass_time()
-        assert [row.runs for row in scene.cleaner.status()] == [1, 1]
+        assert [row.runs for row in scene.cleaner.rows()] == [1, 1]
 
 
 def test_a_scan_of_many_logs_is_taken_in_turns(scene: Scene) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kafkalite.cleaner import log_cleaner
 from kafkalite.cleaner.job.job import CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Failed, Fault, Swapped
-from kafkalite.cleaner.manager.run_request import RunOutcome
+from kafkalite.cleaner.job.worker_messages import Abort, Ending, Outcome, Swapped
+from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.storage.files import Files
@@ -56,7 +56,7 @@ class TestALogThatIsGone:
         log = scene.make()
         scene.fill(log)
         state = scene.cleaner._states.of(log)
-        worker.hear(CleanResult(15, True))
+        worker.hear(Outcome(Ending.DONE, result=CleanResult(15, True)))
         assert scene.cleaner._states.of(log) is state
         assert state.last_run_ms == -1 and scene.row().runs == 0
 
@@ -115,17 +115,17 @@ class TestASystemThatRefuses:
             scene.fill(scene.make("orders", partition))
         scene.pass_time()
         assert "Resource temporarily unavailable" in str(scene.cleaner.problem)
-        assert sum(row.error is not None for row in scene.cleaner.status()) == 1, "the others were not tried"
+        assert sum(row.error is not None for row in scene.cleaner.rows()) == 1, "the others were not tried"
         scene.staff.broken = None
         scene.pass_time(10 * BACKOFF_MS)
         assert scene.cleaner.problem is None
-        assert [row.runs for row in scene.cleaner.status()] == [1] * 3
+        assert [row.runs for row in scene.cleaner.rows()] == [1] * 3
 
     def test_is_seen_in_the_totals(self, scene: Scene) -> None:
         scene.fill(scene.make())
         scene.staff.is_lazy = True
         scene.pass_time()
-        scene.worker.hear(Failed(Fault.SYSTEM, "no space left on device", errno.ENOSPC))
+        scene.worker.hear(Outcome(Ending.REFUSED, "no space left on device", errno.ENOSPC))
         assert scene.cleaner.totals().failing_partitions == 1
         scene.staff.is_lazy = False
         scene.pass_time(10 * BACKOFF_MS)
@@ -203,7 +203,7 @@ class TestManyPartitions:
         for log in scene.logs.logs.values():
             log.config = type(log.config)(**SETTINGS | {"min_cleanable_dirty_ratio": 1})
         turns = count_turns(scene, monkeypatch)
-        scene.worker.hear(CleanResult(0, True))
+        scene.worker.hear(Outcome(Ending.DONE, result=CleanResult(0, True)))
         scene.pass_time(0)
         assert len(turns) >= 99 // 32
         assert scene.cleaner.totals().runs == 1
@@ -292,7 +292,7 @@ def test_abort_and_swapped_for_a_job_that_is_over_do_not_meet_the_next(scene: Sc
     worker = scene.worker
     log.config = type(log.config)(**SETTINGS | {"cleanup_policy": ("delete",)})
     scene.pass_time(5)
-    worker.hear(Failed(Fault.SYSTEM, "gone", 0))
+    worker.hear(Outcome(Ending.REFUSED, "gone", 0))
     assert worker.said.index(Abort()) == len(worker.said) - 1 and Swapped(True) not in worker.said
     log.config = type(log.config)(**SETTINGS)
     scene.staff.is_lazy = False
@@ -324,7 +324,7 @@ def test_the_dirtiest_go_first_also_where_they_are_flushed_before(
         home = scene.logs.directory_of((topic, 0))
         home.write_cleaner_offset((topic, 0), log.segments[2 - number].base_offset, lambda error: None)
     scene.pass_time()
-    assert scene.staff.begun == [] and {row.state for row in scene.cleaner.status()} == {CleaningState.QUEUED}
+    assert scene.staff.begun == [] and {row.state for row in scene.cleaner.rows()} == {CleaningState.QUEUED}
     monkeypatch.undo()
     jobs: list[str] = []
 

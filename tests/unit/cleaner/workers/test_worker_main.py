@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -22,20 +23,18 @@ import pytest
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
 from kafkalite.cleaner.job.worker_messages import (
     Abort,
-    Aborted,
     Clean,
-    Failed,
-    Fault,
+    Ending,
     FromWorker,
     LogLine,
+    Outcome,
     Rate,
     Ready,
     Swapped,
     ToWorker,
 )
-from kafkalite.cleaner.workers.message_frames import Frames, encode
 from kafkalite.cleaner.workers.worker_main import SocketChannel, perform
-from kafkalite.cleaner.workers.worker_process import WorkerProcess
+from kafkalite.cleaner.workers.worker_process import Frames, WorkerProcess, encode
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
@@ -94,29 +93,29 @@ def test_a_job_is_done_and_each_group_waits_for_its_swap(tmp_path: Path) -> None
         return CleanResult(7, swap(SEGMENT) and swap(SEGMENT))
 
     channel = Channel(None, Swapped(True), None, Swapped(True))
-    assert told(channel, clean, job_in(tmp_path)) == CleanResult(7, True)
+    assert told(channel, clean, job_in(tmp_path)) == Outcome(Ending.DONE, result=CleanResult(7, True))
     assert channel.said[:-1] == [SEGMENT] * 2
     channel = Channel(None, Swapped(False), None, Swapped(True))
-    assert told(channel, clean, job_in(tmp_path)) == CleanResult(7, False)
+    assert told(channel, clean, job_in(tmp_path)) == Outcome(Ending.DONE, result=CleanResult(7, False))
 
 
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (CleaningFailed("a torn batch"), Failed(Fault.DATA, "a torn batch")),
-        (OSError(errno.ENOSPC, "full"), Failed(Fault.SYSTEM, "full", errno.ENOSPC)),
-        (MemoryError(), Failed(Fault.SYSTEM, "out of memory", errno.ENOMEM)),
-        (ZeroDivisionError("oh"), Failed(Fault.BUG, "ZeroDivisionError: oh")),
+        (CleaningFailed("a torn batch"), Outcome(Ending.FAILED, "a torn batch")),
+        (OSError(errno.ENOSPC, "full"), Outcome(Ending.REFUSED, "full", errno.ENOSPC)),
+        (MemoryError(), Outcome(Ending.REFUSED, "out of memory", errno.ENOMEM)),
+        (ZeroDivisionError("oh"), Outcome(Ending.FAILED, "ZeroDivisionError: oh")),
     ],
 )
-def test_whose_fault_it_was_is_said(tmp_path: Path, error: Exception, expected: Failed) -> None:
+def test_whose_fault_it_was_is_said(tmp_path: Path, error: Exception, expected: Outcome) -> None:
     def clean(*_: object) -> CleanResult:
         raise error
 
     channel = Channel()
     assert told(channel, clean, job_in(tmp_path)) == expected
     lines = [message for message in channel.said if isinstance(message, LogLine)]
-    assert [line.level for line in lines] == ([logging.ERROR] if expected.fault is Fault.BUG else [])
+    assert [line.level for line in lines] == ([logging.ERROR] if isinstance(error, ZeroDivisionError) else [])
 
 
 @pytest.mark.parametrize("where", ["throttle", "swap"])
@@ -125,9 +124,11 @@ def test_a_job_is_given_up_wherever_it_is(tmp_path: Path, where: str) -> None:
         {"throttle": throttle, "swap": swap}[where](SEGMENT if where == "swap" else 1)  # type: ignore[operator]
         raise AssertionError("it goes on")
 
-    assert told(Channel(Abort()), clean, job_in(tmp_path)) == Aborted()
+    assert told(Channel(Abort()), clean, job_in(tmp_path)) == Outcome(Ending.ABORTED, "the broker has aborted it")
     if where == "swap":
-        assert told(Channel(None, Abort()), clean, job_in(tmp_path)) == Aborted()
+        assert told(Channel(None, Abort()), clean, job_in(tmp_path)) == Outcome(
+            Ending.ABORTED, "the broker has aborted it"
+        )
 
 
 def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,17 +152,18 @@ def test_what_is_too_fast_waits_and_hears_of_a_new_rate(tmp_path: Path, monkeypa
     throttle_of = worker_main.Throttle
     monkeypatch.setattr(worker_main, "Throttle", lambda rate, sleep: throttle_of(rate, lambda: now_s, sleep))
     finished = told(channel, clean, job_in(tmp_path), rate=1000)
-    assert isinstance(finished, CleanResult) and round(finished.stats.throttled_seconds) == 10
+    assert isinstance(finished, Outcome) and finished.result and round(finished.result.stats.throttled_seconds) == 10
     assert max(wait or 0 for wait in channel.waits) <= 2, "it shows that it is alive"
     channel = Waiting(None, None, Rate(1e9))
     finished = told(channel, clean, job_in(tmp_path), rate=1000)
-    assert isinstance(finished, CleanResult) and round(finished.stats.throttled_seconds) <= 4
+    assert isinstance(finished, Outcome) and finished.result and round(finished.result.stats.throttled_seconds) <= 4
 
 
 def test_messages_travel_in_pieces(tmp_path: Path) -> None:
     messages: list[ToWorker | FromWorker] = [
-        Clean(job_in(tmp_path), 5.0), Swapped(True), Ready(), SEGMENT, CleanResult(7, True),
-        Failed(Fault.DATA, "x" * 70_000), LogLine(20, "a", "b"),
+        Clean(job_in(tmp_path), 5.0), Swapped(True), Ready(), SEGMENT,
+        Outcome(Ending.DONE, result=CleanResult(7, True)),
+        Outcome(Ending.FAILED, "x" * 70_000), LogLine(20, "a", "b"),
     ]  # fmt: skip
     stream = b"".join(map(encode, messages))
     for step in (1, 7, 4096, len(stream)):
@@ -232,8 +234,8 @@ def test_a_process_compacts_and_goes_when_it_is_dismissed(tmp_path: Path) -> Non
         assert isinstance(cleaned, CleanedSegment) and cleaned.record_count == 2
         assert (tmp_path / "00000000000000000000.log.cleaned").stat().st_size == cleaned.size_bytes
         worker.process.send(Swapped(True))
-        finished = await worker.hear(CleanResult)
-        assert isinstance(finished, CleanResult) and finished.end_offset == 10
+        finished = await worker.hear(Outcome)
+        assert isinstance(finished, Outcome) and finished.result and finished.result.end_offset == 10
         worker.process.dismiss()
         assert await worker.ended() == "ended with code 0"
 
@@ -297,12 +299,10 @@ def test_a_broker_without_stdin_has_workers_too() -> None:
 def test_its_socket_may_have_a_high_number() -> None:
     """As many logs as the broker has open, for the number is the one that it had there."""
     ours, theirs = socket.socketpair()
-    with ours, theirs:
-        high = socket.socket(fileno=fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 1024))
-        with high:
-            assert SocketChannel(high).receive(0) is None
-            ours.sendall(encode(Abort()))
-            assert SocketChannel(high).receive(DEADLINE_S) == Abort()
+    with ours, theirs, Connection(fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, 1024)) as high:
+        assert SocketChannel(high).receive(0) is None
+        ours.sendall(encode(Abort()))
+        assert SocketChannel(high).receive(DEADLINE_S) == Abort()
 
 
 def test_what_cannot_be_understood_is_the_end_of_it(tmp_path: Path) -> None:
