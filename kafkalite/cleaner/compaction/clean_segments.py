@@ -120,7 +120,8 @@ class SegmentCleaner:
         stats = self._context.stats
         stats.aborted_dropped += int(count[dropped & ~is_control].sum())
         stats.markers_dropped += int(count[dropped & is_control].sum())
-        is_new = is_control & discarded & ~has_horizon & (count > 0)
+        may_be_new = ~has_horizon & (self._horizon_ms != _NO_HORIZON)
+        is_new = is_control & discarded & may_be_new & (count > 0)
         base, last = batches.base_offset, batches.last_offset
         is_covered = (kept == _UNKNOWN) & (last - base + 1 == count) & self._retained.covers(base, last)
         rows = np.flatnonzero(is_covered)
@@ -129,15 +130,9 @@ class SegmentCleaner:
             expired = is_expired[rows]
             kept[rows] = np.where(expired, retained - tombstones, retained)
             stats.tombstones_dropped += int(tombstones[expired].sum())
-            is_new[rows] = (tombstones > 0) & ~has_horizon[rows]
-        retention = _Retention(kept, is_covered, is_expired, horizon, is_new)
-        self._set_horizon(retention)
-        return retention
-
-    def _set_horizon(self, retention: _Retention) -> None:
-        if self._horizon_ms == _NO_HORIZON:
-            retention.is_new[:] = False
-        retention.horizon[retention.is_new] = self._horizon_ms
+            is_new[rows] = (tombstones > 0) & may_be_new[rows]
+        horizon[is_new] = self._horizon_ms
+        return _Retention(kept, is_covered, is_expired, horizon, is_new)
 
     def _rebuild(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Rebuilt:
         """Decide about the records of a group, and rebuild batches of it as needed. Raises Corrupt."""
@@ -188,8 +183,9 @@ class SegmentCleaner:
             self._context.stats.tombstones_dropped += int(np.count_nonzero(dropped))
             keep &= ~dropped
             stays = row_of[tombstone & ~dropped]
-            retention.is_new[stays[retention.horizon[stays] == _NO_HORIZON]] = True
-            self._set_horizon(retention)
+            new = stays[retention.horizon[stays] == _NO_HORIZON]
+            retention.is_new[new] = self._horizon_ms != _NO_HORIZON
+            retention.horizon[new] = self._horizon_ms
         return keep
 
     def _count_keyless(self, keys: RecordKeys, keep: Flags, offset: Array) -> None:

@@ -29,8 +29,6 @@ _RECORDS_MAX = 1 << 21  # of one wrapper: each is some hundred bytes of objects
 class Entry(NamedTuple):
     """One entry of a set: a message, or a wrapper with several. `is_mixed`: some have a format of their own."""
 
-    start: int
-    end: int
     header: BatchHeader
     records: list[Record]
     is_mixed: bool
@@ -47,7 +45,7 @@ def read_entry(piece: LegacyPiece, start: int, end: int) -> Entry:
         records = resolve(header, found)
     except Malformed as error:
         raise piece.refuse(start, str(error)) from None
-    return Entry(start, end, header, records, any(message.magic != header.magic for message in found))
+    return Entry(header, records, any(message.magic != header.magic for message in found))
 
 
 def last_offset(piece: LegacyPiece, start: int) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from kafkalite.config.settings import LONG_MAX
@@ -169,8 +170,4 @@ def _why_not(log: LogFacts, is_clean: bool, dirty_bytes: int, ratio: float, is_o
 
 def _index_of(segments: Sequence[PlannedSegment], offset: int) -> int:
     """The index of the segment with `offset`; 0 for an offset before the first."""
-    return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
-
-
-def _base_offset(segment: PlannedSegment) -> int:
-    return segment.base_offset
+    return max(0, bisect_right(segments, offset, key=attrgetter("base_offset")) - 1)
