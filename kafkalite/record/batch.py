@@ -45,7 +45,7 @@ _BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 
 
 class BatchHeader(NamedTuple):
-    """The first 61 bytes of a batch; their number is checked, and nothing else."""
+    """The header of a batch, 61 bytes. Their values are not checked."""
 
     base_offset: int
     batch_length: int
@@ -63,7 +63,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record, also when compaction removed that: the delta stays."""
+        """The offset of the last record, even if compaction has removed that record: the delta stays."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -106,7 +106,7 @@ _make = tuple.__new__
 
 
 def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. Malformed when fewer than 61 bytes are there; the fields may still be nonsense."""
+    """The header at `position`, with unchecked values. Raises Malformed if there are fewer than 61 bytes."""
     try:
         return _make(BatchHeader, _unpack(data, position))
     except struct.error:
@@ -196,7 +196,7 @@ def build_batch(
     """One batch of `records`, checksum included, in memory that may be stamped.
 
     Offsets count up from `base_offset` unless `offset_deltas` says otherwise (compaction leaves gaps). Without records
-    it is the header alone, which compaction keeps to remember a producer by.
+    it is the header alone, as compaction keeps it for the producer's state.
     """
     timestamps = [record.timestamp for record in records]
     base_timestamp = timestamps[0] if timestamps else -1
@@ -242,7 +242,7 @@ def encode_records(records: Iterable[RecordLike], deltas: Iterable[int], base_ti
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Zig-zag, seven bits a byte, low bits first: for 32 and 64 bits alike."""
+    """Append `value` as a zig-zag varint: seven bits a byte, low bits first, the same for 32 and 64 bits."""
     value = value << 1 ^ value >> 63
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -1,6 +1,6 @@
 """The five codecs of a record batch, each bounded in what it may unpack to.
 
-A few bytes can claim to be gigabytes, so no function allocates more memory than `max_bytes` (and the codec's window):
+A few bytes may declare gigabytes, so no function allocates more memory than `max_bytes` (and the codec's window):
 sizes that the data declare are compared with it, everything else is decompressed piece by piece. Snappy has xerial's
 framing, as Kafka's clients write it: a 16-byte head, then blocks of `size i32` and raw snappy; bare snappy is read too.
 lz4 is the frame format with independent 64 KiB blocks and no content size, which is all that old readers understand.
@@ -43,7 +43,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> bytes:
-    """The inverse. Raises Malformed when `data` is not of that codec, is cut off, or unpacks to more than
+    """The inverse of `compress`. Raises Malformed when `data` is not of that codec, is cut off, or unpacks to more than
     `max_bytes`."""
     if not 0 <= codec < len(_DECOMPRESS):
         raise Malformed(f"there is no codec {codec}")
@@ -148,7 +148,7 @@ def _unsnap_block(block: memoryview, left: int, max_bytes: int) -> bytes:
         raise _not_of(SNAPPY, "it does not begin with a size")
     if declared > left:
         raise _too_large(SNAPPY, max_bytes)
-    # no element of 3 bytes makes more than 64: a block that claims more is lying
+    # an element of 3 bytes makes at most 64 bytes, so a block that declares more is corrupt
     if declared > 32 * len(block):
         raise _not_of(SNAPPY, f"{len(block)} bytes cannot unpack to {declared}")
     try:

@@ -1,4 +1,4 @@
-"""Message sets, formats v0 and v1: from producers and on disks of before Kafka 0.11.
+"""Message sets, formats v0 and v1: as producers and brokers before Kafka 0.11 wrote them.
 
     0 offset i64   8 size i32 (of what follows)   12 crc u32   16 magic i8 = 0, 1   17 attributes i8
     v1 only: 18 timestamp i64      then: key size i32 (-1 is null), key, value size i32, value
@@ -43,18 +43,18 @@ _NULL = _SIZE.pack(-1)
 
 
 class WrongChecksum(Malformed):
-    """A message does not have the CRC-32 that it names."""
+    """The CRC-32 of a message differs from the stored one."""
 
 
 class TooManyMessages(Malformed):
-    """A set holds more messages than its reader takes."""
+    """A set holds more messages than the caller permits."""
 
     def __init__(self, max_records: int) -> None:
         super().__init__(f"a set of more than {max_records} messages")
 
 
 class Message(NamedTuple):
-    """One message as its set has it: inside a wrapper of v1 its offset counts from the wrapper's first.
+    """One message as stored in its set: inside a wrapper of v1 its offset counts from the wrapper's first.
 
     `size` is that of the fields behind it, `timestamp` is -1 in v0.
     """
@@ -111,10 +111,10 @@ def read_message(entry: Buffer) -> Message:
 def read_inner(
     wrapper: Buffer, max_bytes: int = RECORDS_BYTES_MAX, max_records: int = RECORDS_MAX, *, check_crc: bool = False
 ) -> list[Message]:
-    """The messages inside one wrapper, as they are there; an entry that is no wrapper itself.
+    """The messages inside one wrapper, as stored; for an entry that is no wrapper, its message.
 
-    A last one that is cut off is ignored. Raises Malformed for a wrapper that cannot be decompressed, unpacks to too
-    much or to nothing, or has a wrapper in it; with `check_crc` WrongChecksum.
+    A message that is cut off at the end is ignored. Raises Malformed for a wrapper that cannot be decompressed, unpacks
+    to too much or to nothing, or has a wrapper in it; with `check_crc` WrongChecksum.
     """
     outer = read_message(wrapper)
     if outer.codec == NONE:

@@ -151,7 +151,7 @@ def assemble(
 
 
 def _clear_records(heads: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
-    """Make them headers without records. The producer's fields and the largest timestamp stay."""
+    """Turn them into headers without records. The producer's fields and the largest timestamp stay."""
     heads["batch_length"] = HEADER_BYTES - PREFIX_BYTES
     heads["attributes"] &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
     heads["base_timestamp"] = _NO_TIMESTAMP
@@ -165,7 +165,7 @@ def _join(
     heads: np.ndarray[tuple[int], np.dtype[np.void]],
     bodies: list[Buffer],
 ) -> bytearray:
-    """The batches `rows`; neighbours that are unchanged go as one."""
+    """The batches `rows`, concatenated; neighbouring unchanged batches are copied as one piece."""
     batches = piece.batches
     headers = heads.tobytes()
     begins = np.ones(len(rows), np.bool_)

@@ -1,4 +1,4 @@
-"""The decompressed records of some batches, one behind the other: columns of records are positions in them."""
+"""Groups of decompressed batches, concatenated; columns of records are positions in them."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kafkalite.record.columns.varint_columns import Bytes, Corrupt
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 GROUP_BYTES = 8 << 20
-"""Of decompressed records at once. One batch by itself may be more."""
+"""The limit of a group. A larger batch is a group by itself."""
 
 RECORDS_MAX = 1 << 24
-"""Of one batch. Their columns take 1 GiB; a few compressed bytes can claim more."""
+"""The limit of one batch, whose columns then take 1 GiB; a few compressed bytes could declare more."""
 
 
 class RecordGroup(NamedTuple):
@@ -84,7 +84,7 @@ def decompress_batches(
 
 
 def _between(ends: list[int]) -> tuple[Array, Array]:
-    """Where each batch begins and ends, one behind the other."""
+    """The starts and ends of concatenated batches."""
     end = np.array(ends, np.int64)
     return end - np.diff(end, prepend=0), end
 

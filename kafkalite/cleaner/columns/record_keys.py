@@ -1,6 +1,6 @@
-"""Keys of records as columns, and which records are tombstones: the cleaner needs no more of most records.
+"""Keys of records as columns, and flags for tombstones: all that the cleaner needs of most records.
 
-Timestamps, values and headers are not decoded: to skip a varint costs half as much as to read it.
+Timestamps, values and headers are not decoded: skipping a varint costs half as much as reading it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkalite.record.columns.varint_columns import Bytes, read_fields, read_var
 
 _NULL_SIZE = 1  # -1 as a varint
 _VARINT_BYTES_MAX = 10
-_ODD = 0x81  # a varint that goes on and is negative: -1 in more bytes than it needs, or nonsense
+_ODD = 0x81  # the first byte of a negative varint of several bytes: an overlong -1, or a corrupt size
 
 
 class RecordKeys(NamedTuple):

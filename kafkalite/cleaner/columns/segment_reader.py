@@ -1,9 +1,9 @@
 """Reads a segment's file in large pieces of whole batches.
 
-Large, because columns cost per step and not per row. Each piece is of one kind: batches of format v2 with their
-headers as columns, or messages of formats v0 and v1, which may precede them in old logs.
-A file that is not whole batches from the first byte to the last, with ascending offsets, is refused with the position:
-unreadable data must not be written again, and of two records the later one must be known without doubt.
+The pieces are large because each step over columns has a fixed cost. A piece is of one kind: batches of format v2 with
+their headers as columns, or messages of formats v0 and v1, which may precede them in old logs.
+A file must consist of whole batches with ascending offsets. Any other is refused with the position of the fault:
+corrupt data must not be written again, and the order of any two records must be certain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalite.record.batch import MAGIC, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
 PIECE_BYTES = 8 << 20
-"""Read at once: a tenth faster than 4 MiB; with 16 MiB a cleaning gains 2 % more and takes 10 MiB more memory."""
+"""The bytes read at once: a tenth faster than 4 MiB; 16 MiB gain 2 % more and take 10 MiB more memory."""
 
 _LENGTH = Struct(">8xi")
 _OFFSET = Struct(">q")

@@ -37,10 +37,10 @@ _BLOCK_ROWS = 16384  # a block's columns stay in the second-level cache
 
 
 class _Retention(NamedTuple):
-    """Of each batch of a piece. `kept`: the number of its retained records, `_UNKNOWN` until they were read.
-    `is_covered`: `RetainedRecords` knows them by their offsets. `is_expired`: its delete horizon has passed, so its
-    tombstones are dropped. `horizon`: the one that it has, or gets; -1 for none. `is_new`: it has to be rebuilt for
-    that."""
+    """The decisions about each batch of a piece. `kept`: the number of its retained records, `_UNKNOWN` until they are
+    read. `is_covered`: `RetainedRecords` knows them by their offsets. `is_expired`: its delete horizon has passed, so
+    its tombstones are dropped. `horizon`: its present or new delete horizon; -1 for none. `is_new`: it must be rebuilt
+    with a new delete horizon."""
 
     kept: Array
     is_covered: Flags
@@ -58,7 +58,7 @@ class SegmentCleaner:
         self._transactions = TransactionMetadata(context.aborted)
         job = context.job
         self._now_ms = job.now_ms
-        # a horizon past the end of time is none
+        # without a horizon if it exceeds 64 bits
         horizon = job.now_ms + job.delete_retention_ms
         self._horizon_ms = horizon if horizon <= _TIME_MAX else _NO_HORIZON
         self._last_data = np.array([last.last_data_offset for last in job.last_records.values()], np.int64)
@@ -194,7 +194,7 @@ class SegmentCleaner:
         self._context.stats.keyless_dropped += int(np.count_nonzero(keyless))
 
     def _are_last_of_producers(self, batches: Batches) -> Flags:
-        """Whether a batch must not vanish, for it is the last of its producer."""
+        """Whether each batch must be kept as the last one of its producer."""
         found = np.zeros(len(batches), np.bool_)
         producers = self._context.job.last_records
         if not producers:

@@ -5,20 +5,20 @@ length first, then its bytes as little-endian words; with random 64-bit coeffici
 
     (m[0] + m[1] v[0] + m[2] v[1] + ... mod 2^64) >> 32
 
-The vector says which key it was: the last word is filled up with zeros, and the length, which is hashed too, says how
-many. So vectors of different length may be thought filled up with zeros to the same one.
+Different keys have different vectors: the last word is padded with zeros, and the length is part of the vector. For the
+proof, vectors of different lengths can be padded with zeros to the same length.
 
-Its guarantee: the coefficients are drawn anew for each `KeyHash`, and the hashes are never shown. For any two different
-keys that were chosen beforehand, each of the four hashes is the same for both with probability 2^-32 exactly (the
-family is strongly universal: any two values are equally likely for the two), all four with 2^-128. Among n keys some
-two meet with probability below n^2 / 2^129: 4e-26 for five million. MD5 promises less: anyone can make two keys that
-meet. Why it holds: let two vectors differ by d in one place, 0 < |d| < 2^32. There m d is any multiple of the greatest
-power of two in d, at most 2^31, with the same probability: so its upper half is any, whatever the lower half; and m[0]
-does the same for the sum of one of them.
+Guarantee: the coefficients are random for each `KeyHash`, and the hashes are never shown. Two different keys that were
+chosen beforehand collide in each of the four hashes with probability 2^-32 exactly (the family is strongly universal:
+all pairs of values are equally likely), and in all four with 2^-128. The probability of any collision among n keys is
+below n^2 / 2^129: 4e-26 for five million. MD5 guarantees less: anyone can construct a collision. Proof: let two vectors
+differ by d in one place, 0 < |d| < 2^32. Then m d is a multiple of the greatest power of two in d, which is at most
+2^31, and all multiples are equally likely: so all values of its upper half are equally likely, for any lower half; and
+m[0] does the same for the sum of one of the two.
 
 Longer keys: BLAKE2b-128 with a random secret of 64 bytes, one by one, at about 1 us + 1 ns a byte; in columns they
-would cost as much. Two of them meet with probability 2^-128, if BLAKE2b with an unknown secret is as good as a random
-function. A long key and a short one: 2^-128, for the hash of the short one is any value with the same probability.
+would cost as much. Two of them collide with probability 2^-128, if BLAKE2b with a secret is as good as a random
+function. A long key and a short one collide with 2^-128, since all hashes of the short one are equally likely.
 
 With a `seed` the coefficients come from SHAKE-256 of it: the same hashes again, for tests.
 Source: Lemire and Kaser, "Strongly universal string hashing is fast" (Computer Journal, 2014): the family Multilinear.
@@ -43,7 +43,7 @@ HashOfKeys = Callable[[Bytes, Array, Array], tuple[Words, Words]]
 
 COLUMN_BYTES_MAX = 256  # a longer key is hashed by itself
 _WORD_BYTES = 8
-_GATHERED_WORDS = 8  # at once: what a gather costs hardly depends on the width
+_GATHERED_WORDS = 8  # at once: the cost of a gather hardly depends on the width
 _WORDS_MAX = COLUMN_BYTES_MAX // _WORD_BYTES
 _HASHES = 4
 _SECRET_BYTES = 64  # the most that BLAKE2b takes
@@ -91,7 +91,7 @@ class KeyHash:
         if least == most:
             self._hash_class(least, data, start, length, hashes)
             return
-        # rows of as many words together, so that no row is touched more often than its length asks for
+        # rows with the same number of words together, so that no row is read further than its own length
         classes = _classes(length)
         order = np.argsort(classes, kind="stable")
         begin = 0
@@ -110,7 +110,7 @@ class KeyHash:
             hashes[:] = self._digests(data, start, length)
             return
         if length.min() == length.max():
-            length = length[:1]  # one for all rows: all that follows from it is computed once
+            length = length[:1]  # the same for all rows, so values derived from it are computed once
         halves = hashes.view(np.uint32).reshape(2, -1, 2)
         for begin in range(0, len(start), _BLOCK_ROWS):
             block = slice(begin, begin + _BLOCK_ROWS)
@@ -129,7 +129,7 @@ class KeyHash:
             sums[:] = so_far
         for done in range(0, words, _GATHERED_WORDS):
             width = min(_GATHERED_WORDS, words - done)
-            # so many bytes from any position on; numpy refuses a position that is not inside
+            # a view of the bytes from each position on; numpy refuses a position outside
             everywhere: npt.NDArray[np.void] = np.ndarray(
                 (len(data) - width * _WORD_BYTES + 1,), f"V{width * _WORD_BYTES}", data.data, strides=(1,)
             )
@@ -146,7 +146,7 @@ class KeyHash:
         return sums
 
     def _digests(self, data: Bytes, start: Array, length: Array) -> Words:
-        """Of long keys: two rows."""
+        """The hashes of long keys: two rows of 64-bit words."""
         view = data.data
         keyed = hashlib.blake2b(digest_size=16, key=self._secret)
         digests = []

@@ -1,10 +1,9 @@
 """The records that a cleaning retains, once the offset map is built.
 
-In the dirty range they are known by the map's offsets, which are those of the last record of each key. The offsets are
-sorted once, in the memory of the map, and two searches find the retained records of a batch without decompressing it.
-Only records before the dirty range, and dirty records read in the same piece as them, are looked up by key: a record is
-retained unless a later one of its key is in the map.
-Records past the end of the map are retained.
+In the dirty range the map's offsets say it: they are those of the last record of each key. They are sorted once, in the
+memory of the map, and two searches find the retained records of a batch without decompressing it. Records before the
+dirty range, and dirty records in the same piece, are looked up by key: a record is retained unless the map has a later
+offset of its key. Records past the end of the map are retained.
 Source: kafka.log.Cleaner.shouldRetainRecord.
 """
 

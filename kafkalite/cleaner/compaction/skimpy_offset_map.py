@@ -2,22 +2,21 @@
 
 A table of slots of three words, 24 bytes as in Apache Kafka: 128 bits of the key's hash, then twice the offset,
 plus one for a tombstone. So as many keys fit as in Apache Kafka: `memory_bytes` / 24 slots, of which `load_factor` may
-be taken. The keys themselves are not kept: two keys of the same hash would be one key, and the later offset its
-offset; `key_hash` says how unlikely that is. The first word of a hash is never 0 (it becomes 1, which makes it no
-likelier that two meet: 2^-128 (1 + 2^-63)); a slot whose first word is 0 is empty.
+be used. The keys themselves are not stored: two keys with the same hash would be one key with the later offset;
+`key_hash` gives the probability. A slot whose first word is 0 is empty. So a first word of 0 becomes 1, which raises
+the probability of a collision to 2^-128 (1 + 2^-63).
 
-Open addressing, whole columns at a time: one gather finds the home slots of all rows, and most searches end there. The
-others go on in steps of their own (double hashing: at a load of 0.9 a key is found in 2.6 probes, and in 5.5 when going
-slot by slot), and after 16 probes slot by slot, so that every slot is met. Rows that end at empty slots write their
-hashes there; the last one that wants a slot gets it, as reading it back shows, and the others search anew. Rows of one
-key have the same hash, so they take the same way and end at the same slot. At last all offsets are written in the order
-of the rows, so that the latest stays.
-A slot's three words lie together: one cache miss for a row instead of three.
+Open addressing by columns: one gather finds the home slots of all rows, and most searches end there. The others use
+double hashing (at a load of 0.9 a key is found in 2.6 probes, slot by slot in 5.5). After 16 probes they go slot by
+slot, so that every slot is reached. Rows that end at empty slots write their hashes there; the last row written to a
+slot has it, as reading it back shows, and the others search again. Rows of one key have the same hash, so they end at
+the same slot. At the end all offsets are written in the order of the rows, so that the latest one stays.
+A slot's three words are adjacent: one cache miss for a row instead of three.
 
 The table begins small and grows sixteenfold, so that a small log touches little memory, and a put stays in the caches
-as long as it can; growing fourfold, the rows of the first millions cost half as much again. Its entries are copied out
-while it grows, and the old table is gone before the new one is there: for that moment it takes a thirtieth more memory
-than it was given.
+as long as it can; with a growth of four, the rows of the first millions cost half as much again. While it grows, its
+entries are copied, and the old table is freed before the new one is allocated: for that moment it takes a thirtieth
+more memory than `memory_bytes`.
 Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap; a plain version for tests is in
 tests/support/plain_offset_map.py.
 """
@@ -36,13 +35,13 @@ _SLOT_WORDS = 3
 
 # the slots of a block stay in the second-level cache until their offsets are written
 _BLOCK_ROWS = 8192
-# then slot by slot: at a load of 0.9 one search in a hundred
+# afterwards slot by slot: one search in a hundred at a load of 0.9
 _HASHED_PROBES = 16
 _WINDOW_MAX = 64
 _SLOTS_MIN = 1 << 13
 _GROWTH = 16
-# A table that may still grow does when more of it would be taken. Looking further costs more than a cache miss: with
-# 777,000 keys a put takes 150 ns at a load of 0.14, and 220 ns at 0.56.
+# The load at which a table grows, unless it has its last size. More probes cost more than a cache miss: with 777,000
+# keys a put takes 150 ns at a load of 0.14, and 220 ns at 0.56.
 _CROWDED = 0.5
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
@@ -113,7 +112,7 @@ class SkimpyOffsetMap:
     def into_offsets(self) -> tuple[Array, Array]:
         """All offsets, and those of tombstones, both ascending. Empties the map.
 
-        They reuse the memory of the table: with millions of keys there is not enough for both.
+        They are made in the memory of the table: for millions of keys there is none for both.
         """
         table = self._table
         self.clear()
@@ -177,7 +176,7 @@ class SkimpyOffsetMap:
                 here += step
                 here -= (here >= slots) * slots
             else:
-                # slot by slot, a window at a time: where in it is the first word that may end the search?
+                # slot by slot, a window at a time: the first word in it that ends the search
                 width = min(8 * width, _WINDOW_MAX)
                 window = here[:, None] + np.arange(1, width + 1)
                 found = self._table.take(window * _SLOT_WORDS, mode="wrap")
@@ -223,12 +222,12 @@ class SkimpyOffsetMap:
                 slot[rows] = self._find(wanted_first[lost], wanted_last[lost])[0]
 
     def _use(self, slots: int) -> None:
-        """An empty table. The system provides its memory when it is touched."""
+        """Begin an empty table. The system allocates its pages when they are touched."""
         self._table: Words = np.zeros(slots * _SLOT_WORDS, np.uint64)
         self._slots_now = slots
 
     def _grow_for(self, new_keys: int) -> bool:
-        """Grow the table if so many more keys would crowd it. Returns whether it did."""
+        """Grow the table if its load would be too high with `new_keys` more. Returns whether it has grown."""
         enough = (slots for slots in self._sizes if self.size + new_keys <= slots * _CROWDED)
         slots = max(self._slots_now, next(enough, self._sizes[-1]))
         if slots == self._slots_now:

@@ -1,4 +1,4 @@
-"""Decides by their transactions which batches a cleaning discards, and how long transaction markers stay.
+"""Decides which batches a cleaning discards because of their transactions, and how long transaction markers stay.
 
 Data of an aborted transaction is discarded at once. A marker is discarded once no data of its transaction is left
 before it: the cleaning that finds it so retains it with a delete horizon, and one after that time drops it. As long as

@@ -106,7 +106,7 @@ class Batches:
 
     @property
     def is_empty(self) -> Flags:
-        """Left by compaction to remember a producer by."""
+        """Without records: a header that compaction keeps for the producer's state."""
         empty: Flags = self.heads["record_count"] == 0
         return empty
 

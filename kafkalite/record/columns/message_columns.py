@@ -1,8 +1,8 @@
 """A message set of v0 or v1 with very many messages, as the records of a v2 batch and back, by columns.
 
-A wrapper of some kilobytes may hold tens of thousands of messages, a batch a quarter of a million records. One object
-for each takes 10 us of the loop; here each takes 2 us, for a step or a join, a checksum and two copies: all sizes,
-timestamps and offsets are gathered, and all varints and heads written, a column at a time.
+A wrapper of some kilobytes may hold tens of thousands of messages, a batch a quarter of a million records. With an
+object for each, a message takes 10 us of the loop; here it takes 2 us, for one step of a loop, a checksum and two
+copies. Sizes, timestamps and offsets are gathered, and varints and heads written, a column at a time.
 The plain versions, with which tests compare, are `read_set` with `encode_records`, and `build_set`.
 """
 

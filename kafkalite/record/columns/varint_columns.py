@@ -2,8 +2,8 @@
 
 The length of a record precedes it, so the records of a batch must be found one by one; but batches are independent: the
 k-th records of all batches are one numpy step, a lane for each batch. Where too few batches go on (few, huge ones), a
-tight loop goes on alone. Positions are clipped to the buffer while reading: garbage leads to garbage, never out of it,
-and the decoder of the records checks that they meet the end that their batch declared.
+tight loop goes on alone. Positions are clipped to the buffer while reading, so malformed data lead to wrong positions
+and never to a read outside; the decoder of the records checks that they end where their batch ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TABLE_LANES_MAX = 6000  # in more lanes the table is slower than arithmetic
 
 
 class Corrupt(Exception):
-    """`row` of the arrays at hand cannot be read."""
+    """Malformed data in `row` of the caller's arrays."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(row, why)
@@ -142,7 +142,7 @@ def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
             append(position)
     except (IndexError, Malformed):
         pass
-    # past the end no record can meet its batch's end: decoding them will tell
+    # records past the end do not end where their batch ends, and the decoder refuses them
     begins += [len(data)] * (count + 1 - len(begins))
     return begins
 

@@ -39,12 +39,12 @@ KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
 _LENGTH_MIN = 14  # the smallest record there ever was, of format v0
-_UP_TO_MAGIC = 17  # Kafka takes bytes for a batch from this many on
+_UP_TO_MAGIC = 17  # fewer bytes are no batch for Kafka
 
 
 class InvalidRecords(KafkaError):
-    """The log refuses the batch. `record_errors` has (index in the batch, message) of records that are to blame, if
-    single ones are; Produce v8 and later carry them."""
+    """The log refuses the batch. `record_errors` has (index in the batch, message) of each faulty record, and is empty
+    if the batch as a whole is at fault; Produce v8 and later carry them."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -108,7 +108,7 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
 
 
 def _no_batch(records: memoryview) -> KafkaError:
-    """The error for bytes in which no batch can be found, or that are too few for one."""
+    """The error for bytes that hold no batch, or are too few for one."""
     size = len(records)
     if size >= PREFIX_BYTES and (length := int.from_bytes(records[8:PREFIX_BYTES], "big", signed=True)) < _LENGTH_MIN:
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch of {length} bytes is less than any record takes")
@@ -120,7 +120,7 @@ def _no_batch(records: memoryview) -> KafkaError:
 def faults(
     records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int
 ) -> Iterator[tuple[ErrorCode, str]]:
-    """Everything that is wrong with a batch, in the order in which Kafka looks; the first is the answer.
+    """The faults of a batch in the order of Kafka's checks; the first one decides the error.
 
     Invariant: there is a fault if and only if the condition in `validate` is true, which asks for all at once.
     """
@@ -173,7 +173,7 @@ def faults(
 
 
 def _refusal(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
-    """The error that Kafka answers a faulty batch with."""
+    """Kafka's error for a faulty batch."""
     size = header.size_bytes
     if header.batch_length < _LENGTH_MIN or not 0 <= header.magic <= MAGIC or size > len(records):
         return _no_batch(records)
@@ -181,7 +181,7 @@ def _refusal(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int
     assert fault is not None, f"nothing is wrong with {header}"
     code, message = fault
     if code in _REFUSED_BY_LOG and header.magic == MAGIC and size == len(records):
-        return InvalidRecords(code, message, [])  # it is a batch, and the log does not want it
+        return InvalidRecords(code, message, [])  # the batch is well-formed, and the log refuses it
     return KafkaError(code, message)
 
 

@@ -211,7 +211,7 @@ def _too_large(size: int, rules: Rules) -> str:
 
 
 class NotConvertible(Exception):
-    """A batch has no form in the old format. `code` is for the reader."""
+    """A batch that the old format cannot express. `code` is the error for the client."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
