@@ -1,7 +1,8 @@
 """The broker's configuration (server.properties): every setting that kafkalite honours, one line each.
 
-Names, types, defaults and bounds are Kafka 3.9's; the few defaults that differ say so. The command line, DescribeConfigs
-and config/server.properties are derived from these lines.
+Names, types, defaults and bounds are Kafka 3.9's; the few defaults that differ say so. The default of a topic's setting
+is declared with that (`of_topic`). The command line, DescribeConfigs and config/server.properties are derived from these
+lines.
 Source: kafka.server.KafkaConfig, kafka.server.ConfigHelper.
 """
 
@@ -43,23 +44,24 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.topic_config import (
-    CLEANUP_POLICIES,
-    COMPRESSION_TYPES,
-    TIMESTAMP_TYPES,
-    TopicConfig,
-    topic_conflict,
-)
+from kafkalite.config.topic_config import TopicConfig, topic_conflict
 from kafkalite.config.value_parsers import (
     parse_directories,
     parse_endpoint_identification,
-    parse_gzip_level,
     parse_pem,
     parse_zookeeper_connect,
 )
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
+
+
+def of_topic(name: str, doc: str = "") -> Any:
+    """The broker's side of a topic's setting, which has its type, default and bounds, and may change at run time."""
+    setting = TopicConfig.by_name[name]
+    limits = {limit: getattr(setting, limit) for limit in ("at_least", "at_most", "one_of", "convert")}
+    default = setting.default_text if setting.convert else setting.default
+    return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
 class BrokerConfig(Settings):
@@ -129,29 +131,29 @@ class BrokerConfig(Settings):
     delete_topic_enable: bool = boolean(True, "Let clients delete topics.")
     num_partitions: int = integer(1, "Partitions of a new topic.", at_least=1, sample="1")
     default_replication_factor: int = integer(1, "Replicas of a new topic.", at_least=1)
-    min_insync_replicas: int = integer(1, "In-sync replicas that acks=all needs.", at_least=1, dynamic=True)
-    unclean_leader_election_enable: bool = boolean(False, "Let a replica that is behind become leader, losing records.", dynamic=True)
-    message_max_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, dynamic=True)
-    compression_type: str = string("producer", "The codec on disk; 'producer' keeps what the producer chose.", one_of=COMPRESSION_TYPES, dynamic=True)
-    compression_gzip_level: int = integer("-1", "Level of gzip when the broker compresses; -1 is gzip's own default.", at_least=-1, at_most=9, convert=parse_gzip_level, dynamic=True)
-    compression_lz4_level: int = integer(9, "Level of lz4 when the broker compresses.", at_least=1, at_most=17, dynamic=True)
-    compression_zstd_level: int = integer(3, "Level of zstd when the broker compresses.", at_least=-131_072, at_most=22, dynamic=True)
+    min_insync_replicas: int = of_topic("min.insync.replicas")
+    unclean_leader_election_enable: bool = of_topic("unclean.leader.election.enable")
+    message_max_bytes: int = of_topic("max.message.bytes")
+    compression_type: str = of_topic("compression.type")
+    compression_gzip_level: int = of_topic("compression.gzip.level")
+    compression_lz4_level: int = of_topic("compression.lz4.level")
+    compression_zstd_level: int = of_topic("compression.zstd.level")
 
     _log = section("The log")
-    log_segment_bytes: int = integer(1 << 30, "Size at which a new segment begins.", at_least=14, dynamic=True)
+    log_segment_bytes: int = of_topic("segment.bytes")
     log_roll_ms: int | None = long(None, "Age at which a new segment begins; unset, log.roll.hours.", at_least=1, dynamic=True)
     log_roll_hours: int = integer(168, "The same in hours.", at_least=1)
     log_roll_jitter_ms: int | None = long(None, "Random part taken off the age; unset, log.roll.jitter.hours.", at_least=0, dynamic=True)
     log_roll_jitter_hours: int = integer(0, "The same in hours.", at_least=0)
-    log_index_size_max_bytes: int = integer(10 * _MIB, "Largest size of a segment's index.", at_least=4, dynamic=True)
-    log_index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, dynamic=True)
-    log_preallocate: bool = boolean(False, "Allocate a new segment's file at its full size.", dynamic=True)
-    log_message_timestamp_type: str = string("CreateTime", "Whose time a record carries: the producer's or the broker's.", one_of=TIMESTAMP_TYPES, dynamic=True)
-    log_message_timestamp_before_max_ms: int = long(LONG_MAX, "How far a record's time may lie behind the broker's.", at_least=0, dynamic=True)
-    log_message_timestamp_after_max_ms: int = long(LONG_MAX, "How far a record's time may lie ahead of the broker's.", at_least=0, dynamic=True)
-    log_message_timestamp_difference_max_ms: int = long(LONG_MAX, "Old name for both of the above.", at_least=0, dynamic=True)
-    log_message_downconversion_enable: bool = boolean(True, "Rewrite records for consumers of old formats.", dynamic=True)
-    log_flush_interval_messages: int = long(LONG_MAX, "Records between two forced fsyncs of a log.", at_least=1, dynamic=True)
+    log_index_size_max_bytes: int = of_topic("segment.index.bytes", "Largest size of a segment's index.")
+    log_index_interval_bytes: int = of_topic("index.interval.bytes")
+    log_preallocate: bool = of_topic("preallocate")
+    log_message_timestamp_type: str = of_topic("message.timestamp.type")
+    log_message_timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
+    log_message_timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
+    log_message_timestamp_difference_max_ms: int = of_topic("message.timestamp.difference.max.ms", "Old name for both of the above.")
+    log_message_downconversion_enable: bool = of_topic("message.downconversion.enable")
+    log_flush_interval_messages: int = of_topic("flush.messages", "Records between two forced fsyncs of a log.")
     log_flush_interval_ms: int | None = long(None, "Longest time between two; unset, log.flush.scheduler.interval.ms.", dynamic=True)
     log_flush_scheduler_interval_ms: int = long(LONG_MAX, "How often to look for logs that are due for one.")
     log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written down.", at_least=0)
@@ -160,17 +162,17 @@ class BrokerConfig(Settings):
     num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1)
 
     _retention = section("Retention and compaction")
-    log_cleanup_policy: tuple[str, ...] = words(("delete",), "What happens to old segments: deleted, compacted by key, or both.", one_of=CLEANUP_POLICIES, dynamic=True)
+    log_cleanup_policy: tuple[str, ...] = of_topic("cleanup.policy")
     log_retention_ms: int | None = long(None, "Time that a record is kept, -1 is forever; unset, log.retention.minutes.", at_least=-1, dynamic=True)
     log_retention_minutes: int | None = integer(None, "The same in minutes; unset, log.retention.hours.", at_least=-1)
     log_retention_hours: int = integer(168, "The same in hours.", at_least=-1)
-    log_retention_bytes: int = long(-1, "Bytes that a partition may keep; -1 is no limit.", dynamic=True)
+    log_retention_bytes: int = of_topic("retention.bytes")
     log_retention_check_interval_ms: int = long(300_000, "How often to look for segments that are too old.", at_least=1)
-    log_segment_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, dynamic=True)
-    log_cleaner_delete_retention_ms: int = long(_DAY_MS, "How long a tombstone stays readable after compaction.", at_least=0, dynamic=True)
-    log_cleaner_min_compaction_lag_ms: int = long(0, "A record is not compacted before this time has passed.", at_least=0, dynamic=True)
-    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, dynamic=True)
-    log_cleaner_min_cleanable_ratio: float = double(0.5, "Compact when more than this share of the log is dirty.", at_least=0, at_most=1, dynamic=True)
+    log_segment_delete_delay_ms: int = of_topic("file.delete.delay.ms")
+    log_cleaner_delete_retention_ms: int = of_topic("delete.retention.ms")
+    log_cleaner_min_compaction_lag_ms: int = of_topic("min.compaction.lag.ms")
+    log_cleaner_max_compaction_lag_ms: int = of_topic("max.compaction.lag.ms")
+    log_cleaner_min_cleanable_ratio: float = of_topic("min.cleanable.dirty.ratio")
 
     log_cleaner_enable: bool = boolean(True, "Compact the topics whose cleanup.policy says so, __consumer_offsets among them; without it they grow.")
     log_cleaner_threads: int = integer(1, "Logs that are compacted at a time, each by a process of its own.", at_least=1, dynamic=True)
@@ -223,19 +225,12 @@ class BrokerConfig(Settings):
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)
         texts = {s.name: s.format(values[s.attribute]) for s in type(self).settings if s.attribute in values}
-        self._remember({name: text for name, text in texts.items() if text is not None}, {}, {}, ())
+        explicit = {name: text for name, text in texts.items() if text is not None}
+        self._remember(explicit=explicit, dynamic={}, dynamic_default={}, warnings=())
 
-    def _remember(
-        self,
-        explicit: Mapping[str, str],
-        dynamic: Mapping[str, str],
-        dynamic_default: Mapping[str, str],
-        warnings: tuple[str, ...],
-    ) -> None:
-        object.__setattr__(self, "explicit", explicit)
-        object.__setattr__(self, "dynamic", dynamic)
-        object.__setattr__(self, "dynamic_default", dynamic_default)
-        object.__setattr__(self, "warnings", warnings)
+    def _remember(self, **sources: Any) -> None:
+        for name, value in sources.items():
+            object.__setattr__(self, name, value)
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
@@ -253,7 +248,8 @@ class BrokerConfig(Settings):
 
         Raises ConfigError, one line that names the setting, its value and the allowed values.
         """
-        given = {**properties, **(dynamic_default or {}), **(dynamic or {})}
+        dynamic, dynamic_default = dict(dynamic or {}), dict(dynamic_default or {})
+        given = {**properties, **dynamic_default, **dynamic}
         values: dict[str, Any] = {}
         warnings: list[str] = []
         for name, text in given.items():
@@ -273,7 +269,9 @@ class BrokerConfig(Settings):
         _settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
-        config._remember(dict(properties), dict(dynamic or {}), dict(dynamic_default or {}), tuple(warnings))
+        config._remember(
+            explicit=dict(properties), dynamic=dynamic, dynamic_default=dynamic_default, warnings=tuple(warnings)
+        )
         conflict = config._conflict()
         if conflict:
             raise ConfigError(conflict)
@@ -336,9 +334,9 @@ class BrokerConfig(Settings):
         entries = []
         for setting in type(self).settings:
             synonyms = self.synonyms(setting.name)
-            value = (
-                synonyms[0].value if setting.convert and synonyms else setting.format(getattr(self, setting.attribute))
-            )
+            value = setting.format(getattr(self, setting.attribute))
+            if setting.convert and synonyms:
+                value = synonyms[0].value
             entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
         return entries
 

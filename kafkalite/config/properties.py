@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.settings import ConfigType, Setting
+from kafkalite.config.settings import INT_MAX, LONG_MAX, ConfigType, Setting
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _HEX4 = re.compile(r"[0-9a-fA-F]{4}", re.ASCII)
@@ -139,7 +139,7 @@ def _in_words(setting: Setting) -> str:
     value = setting.default
     if setting.type not in (ConfigType.INT, ConfigType.LONG) or not isinstance(value, int) or value <= 0:
         return ""
-    if value in ((1 << 31) - 1, (1 << 63) - 1):
+    if value in (INT_MAX, LONG_MAX):
         return " = no limit"
     if setting.name.endswith(".ms"):
         return next((f" = {value // n} {unit}{'s' * (value > n)}" for n, unit in _TIMES if value % n == 0), "")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 LONG_MAX = (1 << 63) - 1
@@ -83,12 +84,6 @@ class ConfigEntry(NamedTuple):
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\Z", re.ASCII)
 _INTEGER_BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
-_NOUNS = {
-    ConfigType.INT: "an integer",
-    ConfigType.SHORT: "an integer",
-    ConfigType.LONG: "an integer",
-    ConfigType.DOUBLE: "a number",
-}
 
 
 class Setting:
@@ -99,25 +94,6 @@ class Setting:
     server.properties; None leaves the line commented out. `convert`: parses the text (and the default) instead.
     `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line.
     """
-
-    __slots__ = (
-        "at_least",
-        "at_most",
-        "attribute",
-        "broker",
-        "convert",
-        "default",
-        "default_text",
-        "doc",
-        "dynamic",
-        "idle",
-        "name",
-        "one_of",
-        "sample",
-        "section",
-        "sensitive",
-        "type",
-    )
 
     def __init__(
         self,
@@ -153,36 +129,31 @@ class Setting:
         """The value. Raises ValueError saying what is allowed, without repeating the name."""
         if self.convert is not None:
             return self.convert(text)
-        word = text.strip()
+        value = self._read(text.strip())
+        if value is None:
+            raise ValueError(f"must be {self.allowed()}")
+        return value
+
+    def _read(self, word: str) -> Any:
+        """The value; None for a word that is not allowed."""
         kind = self.type
         if kind in _INTEGER_BITS:
             limit = 1 << (_INTEGER_BITS[kind] - 1)
             # the length is checked first: int() of millions of digits takes time, and no long has more than 20
-            if len(word) > 40 or not _INTEGER.match(word) or not -limit <= int(word) < limit:
-                raise ValueError(f"must be {self.allowed()}")
-            return self._bounded(int(word))
+            is_number = len(word) <= 40 and _INTEGER.match(word) and -limit <= int(word) < limit
+            return int(word) if is_number and self._is_within_bounds(int(word)) else None
         if kind is ConfigType.DOUBLE:
-            if len(word) > 400 or not _DOUBLE.match(word) or abs(float(word)) == float("inf"):
-                raise ValueError(f"must be {self.allowed()}")
-            return self._bounded(float(word))
+            is_number = len(word) <= 400 and _DOUBLE.match(word) and abs(float(word)) != float("inf")
+            return float(word) if is_number and self._is_within_bounds(float(word)) else None
         if kind is ConfigType.BOOLEAN:
-            if word.lower() not in ("true", "false"):
-                raise ValueError("must be true or false")
-            return word.lower() == "true"
+            return {"true": True, "false": False}.get(word.lower())
         if kind is ConfigType.LIST:
             words = tuple(part.strip() for part in word.split(",")) if word else ()
-            if self.one_of and not set(words) <= set(self.one_of):
-                raise ValueError(f"must be {self.allowed()}")
-            return words
-        if self.one_of and word not in self.one_of:
-            raise ValueError(f"must be {self.allowed()}")
-        return word
+            return words if not self.one_of or set(words) <= set(self.one_of) else None
+        return word if not self.one_of or word in self.one_of else None
 
-    def _bounded(self, value: float) -> float:
-        low, high = self.at_least, self.at_most
-        if (low is not None and value < low) or (high is not None and value > high):
-            raise ValueError(f"must be {self.allowed()}")
-        return value
+    def _is_within_bounds(self, value: float) -> bool:
+        return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
     def format(self, value: Any) -> str | None:
         """The value as Kafka's tools print it; None stays None (unset)."""
@@ -201,22 +172,20 @@ class Setting:
     def allowed(self) -> str:
         """The valid values in words: "an integer from 0 to 9", "one of: a, b"."""
         if self.one_of:
-            return ("a comma-separated list of: " if self.type is ConfigType.LIST else "one of: ") + ", ".join(
-                self.one_of
-            )
+            kind = "a comma-separated list of" if self.type is ConfigType.LIST else "one of"
+            return f"{kind}: {', '.join(self.one_of)}"
         if self.type is ConfigType.BOOLEAN:
             return "true or false"
-        noun = _NOUNS.get(self.type)
-        if noun is None:
+        bits = _INTEGER_BITS.get(self.type)
+        if bits is None and self.type is not ConfigType.DOUBLE:
             return ""
+        noun = "an integer" if bits else "a number"
         low, high = self.at_least, self.at_most
-        if self.type in _INTEGER_BITS and high is None:
-            high = (1 << (_INTEGER_BITS[self.type] - 1)) - 1
-        if low is not None:
-            return (
-                f"{noun} from {low} to {high}" if high is not None and high != LONG_MAX else f"{noun} of at least {low}"
-            )
-        return noun if high is None or high == LONG_MAX else f"{noun} of at most {high}"
+        if bits and high is None:
+            high = (1 << (bits - 1)) - 1
+        if high is None or high == LONG_MAX:
+            return noun if low is None else f"{noun} of at least {low}"
+        return f"{noun} of at most {high}" if low is None else f"{noun} from {low} to {high}"
 
 
 def _double(value: float) -> str:
@@ -234,13 +203,8 @@ def _synonym(word: str) -> tuple[str, int]:
     return name, int(factor or 1)
 
 
-class Section:
+class Section(str):
     """A heading in a class body, for the lines that follow."""
-
-    __slots__ = ("title",)
-
-    def __init__(self, title: str) -> None:
-        self.title = title
 
 
 class SettingsType(type):
@@ -254,7 +218,7 @@ class SettingsType(type):
         settings = []
         for attribute, value in list(body.items()):
             if isinstance(value, Section):
-                title = value.title
+                title = value
                 del body[attribute]
             elif isinstance(value, Setting):
                 value.attribute = attribute
@@ -301,44 +265,18 @@ class Settings(metaclass=SettingsType):
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-# The functions of declarations return Any, so that `retention_ms: int = long(...)` reads and checks as an int.
-
-
-def section(title: str) -> Any:
-    return Section(title)
-
-
-def integer(default: Any, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.INT, default, doc, **limits)
-
-
-def short(default: int, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.SHORT, default, doc, **limits)
-
-
-def long(default: int | None, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.LONG, default, doc, **limits)
-
-
-def double(default: float, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.DOUBLE, default, doc, **limits)
-
-
-def boolean(default: bool, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.BOOLEAN, default, doc, **limits)
-
-
-def string(default: Any, doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.STRING, default, doc, **limits)
-
-
-def password(default: str | None, doc: str, **limits: Any) -> Any:
-    """A string that is never shown."""
-    return Setting(ConfigType.PASSWORD, default, doc, **limits)
-
-
-def words(default: tuple[str, ...], doc: str, **limits: Any) -> Any:
-    return Setting(ConfigType.LIST, default, doc, **limits)
+# The functions of declarations return Any, so that `retention_ms: int = long(...)` reads and checks as an int. Their
+# arguments are those of Setting without the type.
+_Declaration = Callable[..., Any]
+section: _Declaration = Section
+boolean: _Declaration = partial(Setting, ConfigType.BOOLEAN)
+string: _Declaration = partial(Setting, ConfigType.STRING)
+integer: _Declaration = partial(Setting, ConfigType.INT)
+short: _Declaration = partial(Setting, ConfigType.SHORT)
+long: _Declaration = partial(Setting, ConfigType.LONG)
+double: _Declaration = partial(Setting, ConfigType.DOUBLE)
+words: _Declaration = partial(Setting, ConfigType.LIST)
+password: _Declaration = partial(Setting, ConfigType.PASSWORD)  # a string that is never shown
 
 
 def quoted(text: str) -> str:
