@@ -16,7 +16,7 @@ from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
-from kafkalite.client.cluster_client import NO_LEADER, ClusterClient, require_topics
+from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.cleaner import CleanerPass, RunCleanerPartition, RunCleanerRequest
@@ -116,23 +116,20 @@ def _status(cluster: ClusterClient, options: argparse.Namespace) -> int:
 def status_of_cluster(cluster: ClusterClient, topics: Sequence[str]) -> tuple[Statuses, list[str]]:
     """The status of every compacted partition, or of those of `topics`, and complaints for the operator. Raises
     Unanswered, ConfigError."""
-    if cluster.is_one:
-        found, complaints = status_of_broker(cluster.first, topics, elsewhere=cluster.topics)
-        not_led = [] if complaints else cluster.not_led(topics)
-    else:
-        require_topics(topics, cluster.topics, cluster.address)
-        of_brokers, missing = cluster.ask_leaders(
-            cluster.led_by(topics),
-            lambda client, led: status_of_broker(client, topics, only=led, elsewhere=cluster.topics),
-        )
-        found = {key: one for statuses, _ in of_brokers for key, one in statuses.items()}
-        complaints = list(dict.fromkeys(complaint for _, complaints in of_brokers for complaint in complaints))
-        not_led = missing + cluster.not_led(topics)
+
+    def ask(client: BlockingClient, led: set[TopicPartition] | None) -> tuple[Statuses, list[str]]:
+        return status_of_broker(client, topics, only=led, elsewhere=cluster.topics)
+
+    of_brokers, missing = cluster.ask_all(topics, ask)
+    found = {key: one for statuses, _ in of_brokers for key, one in statuses.items()}
+    complaints = list(dict.fromkeys(complaint for _, complaints in of_brokers for complaint in complaints))
+    if cluster.is_one and complaints:  # a directory that failed may have the partitions without a leader
+        missing = []
     compacted = {topic for topic, _ in found}
     for topic in topics:
-        if topic not in compacted and not not_led:
+        if topic not in compacted and not missing:
             raise ConfigError(f"{topic} is not compacted: its cleanup.policy has no 'compact'")
-    return found, complaints + not_led
+    return found, complaints + missing
 
 
 def status_of_broker(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
 from kafkalite.cli.output import aligned, complain, json_line, print_all
@@ -25,24 +26,17 @@ _PAUSE_S = (0.05, 0.5)  # between requests, at first and at most
 _ELEMENTS_MAX = 50_000  # partitions and segments in one response
 
 
-@dataclass(slots=True)
-class RecordCounts:
+class RecordCounts(NamedTuple):
     """A number of records is None where it is not known."""
 
     live_records: int | None = 0
     control_records: int | None = 0
-    size_bytes: int = 0
-    segment_count: int = 0
+    bytes: int = 0
+    segments: int = 0
 
-    def add(self, other: RecordCounts) -> None:
-        self.live_records = _sum(self.live_records, other.live_records)
-        self.control_records = _sum(self.control_records, other.control_records)
-        self.size_bytes += other.size_bytes
-        self.segment_count += other.segment_count
-
-
-def _sum(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
+    def plus(self, other: RecordCounts) -> RecordCounts:
+        pairs = zip(self, other, strict=True)
+        return RecordCounts(*[None if a is None or b is None else a + b for a, b in pairs])  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -111,22 +105,17 @@ def run(options: argparse.Namespace) -> int:
 
 def from_cluster(cluster: ClusterClient, topics: Sequence[str], timeout_s: float, *, segments: bool) -> Description:
     """The partitions of each broker that it leads. Raises Unanswered, ConfigError for a topic that is not there."""
-    if cluster.is_one:
-        description = from_broker(cluster.first, topics, timeout_s, segments=segments, elsewhere=cluster.topics)
-        if not description.complaints:  # else a directory may have failed that has the partitions without a leader
-            description.complaints += cluster.not_led(topics)
-        return description
-    require_topics(topics, cluster.topics, cluster.address)
     deadline = time.monotonic() + timeout_s
 
-    def ask(client: BlockingClient, led: set[TopicPartition]) -> Description:
+    def ask(client: BlockingClient, led: set[TopicPartition] | None) -> Description:
         left_s = deadline - time.monotonic()
         return from_broker(client, topics, left_s, segments=segments, only=led, elsewhere=cluster.topics)
 
-    descriptions, complaints = cluster.ask_leaders(cluster.led_by(topics), ask)
-    whole = Description(partition for one in descriptions for partition in one.partitions)
-    failed = [complaint for one in descriptions for complaint in one.failed]
-    whole.complaints = [*failed, *whole.complaints, *complaints, *cluster.not_led(topics)]
+    descriptions, missing = cluster.ask_all(topics, ask)
+    partitions = [partition for one in descriptions for partition in one.partitions]
+    whole = Description(partitions, [complaint for one in descriptions for complaint in one.failed])
+    if not cluster.is_one or not whole.complaints:  # a directory that failed may have the partitions without a leader
+        whole.complaints += missing
     return whole
 
 
@@ -164,11 +153,11 @@ def _portions(partitions: dict[TopicPartition, PartitionCounts]) -> Iterator[lis
     portion: list[TopicPartition] = []
     count = 0
     for key, one in partitions.items():
-        if portion and count + one.counts.segment_count > _ELEMENTS_MAX:
+        if portion and count + one.counts.segments > _ELEMENTS_MAX:
             yield portion
             portion, count = [], 0
         portion.append(key)
-        count += one.counts.segment_count + 1
+        count += one.counts.segments + 1
     if portion:
         yield portion
 
@@ -245,7 +234,7 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
         topic_count += 1
         of_topic = RecordCounts()
         for one in partitions:
-            of_topic.add(one.counts)
+            of_topic = of_topic.plus(one.counts)
             unknown = "counting" if one.is_counting else "unknown"
             epoch = "-" if one.leader_epoch < 0 else str(one.leader_epoch)
             offsets = f"{one.start_offset:,}", f"{one.end_offset:,}"
@@ -253,22 +242,21 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
             for base, counts in one.segments.items() if segments else ():
                 rows.append(_row((f"  {base:020d}", "", "", "", ""), counts, unknown))
         rows.append(_row((topic, "all", "", "", ""), of_topic))
-        total.add(of_topic)
+        total = total.plus(of_topic)
     if topic_count != 1:
         rows.append(_row((f"{topic_count} topics", str(len(description.partitions)), "", "", ""), total))
     return aligned(rows)
 
 
 def _row(head: Sequence[str], counts: RecordCounts, unknown: str = "unknown") -> Sequence[str]:
-    numbers = [counts.live_records, counts.control_records, counts.size_bytes, counts.segment_count]
-    return (*head, *[unknown if number is None else f"{number:,}" for number in numbers])
+    return (*head, *[unknown if number is None else f"{number:,}" for number in counts])
 
 
 def objects(description: Description, *, segments: bool) -> Iterator[str]:
     """One JSON object a line: partitions, their segments if asked for, topics. A number that is not known is null."""
     of_topics: dict[str, RecordCounts] = {}
     for one in description.partitions:
-        of_topics.setdefault(one.topic, RecordCounts()).add(one.counts)
+        of_topics[one.topic] = of_topics.get(one.topic, RecordCounts()).plus(one.counts)
         key = {"topic": one.topic, "partition": one.index}
         for base, counts in one.segments.items() if segments else ():
             yield _json({"type": "segment", **key, "base_offset": base}, counts)
@@ -280,10 +268,4 @@ def objects(description: Description, *, segments: bool) -> Iterator[str]:
 
 
 def _json(head: dict[str, object], counts: RecordCounts) -> str:
-    numbers = {
-        "live_records": counts.live_records,
-        "control_records": counts.control_records,
-        "bytes": counts.size_bytes,
-        "segments": counts.segment_count,
-    }
-    return json_line(head | numbers)
+    return json_line(head | counts._asdict())

@@ -8,7 +8,7 @@ connection, regardless of the address that it advertises.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -79,6 +79,20 @@ class ClusterClient:
             if place.leader != NO_LEADER and (not wanted or key[0] in wanted):
                 led.setdefault(place.leader, set()).add(key)
         return led
+
+    def ask_all(
+        self, topics: Collection[str], ask: Callable[[BlockingClient, set[TopicPartition] | None], _Response]
+    ) -> tuple[list[_Response], list[str]]:
+        """The responses that `ask` gets about these topics, or all if there are none, and complaints about partitions
+        that are left out. `ask` gets the partitions to ask for; None for all that a single broker has.
+
+        Raises Unanswered, and ConfigError for a topic that is not in a cluster of several brokers.
+        """
+        if self.is_one:
+            return [ask(self.first, None)], self.not_led(topics)
+        require_topics(topics, self.topics, self.address)
+        responses, missing = self.ask_leaders(self.led_by(topics), ask)
+        return responses, missing + self.not_led(topics)
 
     def ask_leaders(
         self, led: Mapping[int, set[TopicPartition]], ask: Callable[[BlockingClient, set[TopicPartition]], _Response]

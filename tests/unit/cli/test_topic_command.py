@@ -300,7 +300,7 @@ def test_many_segments_are_asked_for_in_portions(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(topic_command, "_ELEMENTS_MAX", 10)
     sizes = {("t", index): count for index, count in enumerate((3, 4, 3, 50, 1))}
     partitions = {
-        key: topic_command.PartitionCounts(*key, 0, 0, 0, topic_command.RecordCounts(segment_count=count))
+        key: topic_command.PartitionCounts(*key, 0, 0, 0, topic_command.RecordCounts(segments=count))
         for key, count in sizes.items()
     }
     portions = list(topic_command._portions(partitions))
