@@ -9,11 +9,12 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.progress import size_text
 from kafkalite.inspection.files.record_decoders import FIELD_DECODERS, RecordDecoder, field_decoder, plain_decoder
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kafkalite.inspection.verify.verify import Verdict
 
 CANNOT = 2
-_NO_LIMIT = (1 << 31) - 1
 
 
 def run(options: argparse.Namespace) -> int:
@@ -166,13 +166,6 @@ def _count_objects(counted: Counted) -> Iterator[dict[str, object]]:
         yield {"type": "topic", "topic": topic, **total.as_json()}
 
 
-def dump_settings(arguments: Sequence[str]) -> DumpOptions:
-    """The options of `log dump`, as they are written. Raises ConfigError."""
-    parser = argparse.ArgumentParser()
-    add_dump_options(parser)
-    return dump_options_of(parser.parse_args(arguments))
-
-
 def add_dump_options(parser: argparse.ArgumentParser) -> None:
     """The options of kafka-dump-log, under the same names."""
     add = parser.add_argument
@@ -184,7 +177,7 @@ def add_dump_options(parser: argparse.ArgumentParser) -> None:
     add("--offsets-decoder", action="store_true", help="the records are those of __consumer_offsets")
     add("--transaction-log-decoder", action="store_true", help="the records are those of __transaction_state")
     add("--skip-record-metadata", action="store_true", help="of every record only its key and value")
-    add("--max-bytes", type=int, default=_NO_LIMIT, metavar="N", help="look at the first N bytes of each log only")
+    add("--max-bytes", type=int, default=INT_MAX, metavar="N", help="look at the first N bytes of each log only")
     add("--verify-index-only", action="store_true", help="hold indexes against the log without showing them")
     add("--index-sanity-check", action="store_true", help="ask of indexes only what Kafka asks before it uses them")
 

@@ -9,22 +9,23 @@ transaction is aborted if its abort marker stands in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.control_records import ABORT, COMMIT, control_type
+from kafkalite.inspection.files.control_records import control_type
 from kafkalite.inspection.files.directory_listing import (
     PartitionDirectory,
     checkpoint_offsets,
     list_directory,
 )
-from kafkalite.inspection.files.log_file import HEAD_BYTES, SIZE_MIN, LogFile
+from kafkalite.inspection.files.log_file import HEAD_BYTES, LogFile
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.files.record_rows import rows_of_batch
+from kafkalite.log.state.producer_state import ABORT, COMMIT
 from kafkalite.log.storage.file_names import LOG_STARTS
-from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
+from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader
 
 _BLOCK_BYTES = 64 << 10
 _ONGOING_MAX = 1_000_000
@@ -123,7 +124,9 @@ class _Counter:
         self._end_offset = max(self._end_offset, base)
         end = advanced = 0
         with LogFile(self._partition.file(base, ".log")) as log:
-            for position, header in _iter_headers(log):
+            for position, header in log.headers(0, _BLOCK_BYTES):
+                if not _is_possible(header):
+                    break
                 found.batches += 1
                 self._count_batch(base, log, position, header)
                 end = position + header.size_bytes
@@ -152,7 +155,7 @@ class _Counter:
                 found.unread_bytes += header.size_bytes
                 return
             if is_control:
-                self._end_transaction(header.producer_id, rows[0].key if rows else None)
+                self._end_transaction(header.producer_id, control_type(rows[0].key if rows else None))
             count = sum(row.offset >= self._start_offset for row in rows)
         if is_control:
             found.control_records += count
@@ -162,30 +165,14 @@ class _Counter:
             records = self._ongoing.setdefault(header.producer_id, {})
             records[base] = records.get(base, 0) + count
 
-    def _end_transaction(self, producer_id: int, key: bytes | None) -> None:
-        kind = control_type(key)
+    def _end_transaction(self, producer_id: int, kind: int) -> None:
         if kind in (ABORT, COMMIT):
             for base, records in self._ongoing.pop(producer_id, {}).items():
                 if kind == ABORT:
                     self._segments[base].aborted_records += records
 
 
-def _iter_headers(log: LogFile) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch; of v0 and v1 only the fields up to the magic count."""
-    size = log.size_bytes
-    position = start = 0
-    data = b""
-    while size - position > HEAD_BYTES:
-        if position - start + HEADER_BYTES > len(data):
-            start = position
-            data = log.read(position, _BLOCK_BYTES).ljust(HEADER_BYTES, b"\0")
-        header = parse_header(data, position - start)
-        length, magic = header.batch_length, header.magic
-        if length < SIZE_MIN or position + length + PREFIX_BYTES > size or not 0 <= magic <= MAGIC:
-            return
-        if magic == MAGIC and (
-            length < HEADER_BYTES - PREFIX_BYTES or header.last_offset_delta < 0 or header.record_count < 0
-        ):
-            return
-        yield position, header
-        position += header.size_bytes
+def _is_possible(header: BatchHeader) -> bool:
+    if header.magic != MAGIC:
+        return 0 <= header.magic < MAGIC
+    return header.size_bytes >= HEADER_BYTES and header.last_offset_delta >= 0 and header.record_count >= 0

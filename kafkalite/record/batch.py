@@ -27,6 +27,7 @@ HEADER_BYTES = 61
 PREFIX_BYTES = 12  # base offset and length, which `batch_length` does not count
 CRC_FROM = 21  # the checksum covers everything from here on
 MAGIC = 2
+SEQUENCE_MAX = (1 << 31) - 1  # sequences wrap from here to 0
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
@@ -94,10 +95,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2^31-1 to 0. -1 without a producer id."""
+        """-1 without a producer id."""
         if self.base_sequence < 0:
             return -1
-        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
 
 
 # 0.33 us instead of 0.60 us for BatchHeader(*fields): the tuple is made from the struct's own

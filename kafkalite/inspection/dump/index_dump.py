@@ -15,17 +15,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.log_file import SIZE_MIN, LogFile
+from kafkalite.inspection.files.log_file import LogFile
 from kafkalite.inspection.files.printer import OFFSET_MISMATCH, OFFSET_NOT_FOUND, TIME_DISORDER, TIME_MISMATCH, Printer
 from kafkalite.inspection.files.record_rows import rows_of_batch
 from kafkalite.inspection.files.regular_file import read_file
+from kafkalite.log.index.offset_index import ENTRY as OFFSET_ENTRY
+from kafkalite.log.index.time_index import ENTRY as TIME_ENTRY
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
 from kafkalite.log.state.producer_snapshot import decode_snapshot
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, parse_header
+from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, BatchHeader
 
-OFFSET_ENTRY = struct.Struct(">ii")
-TIME_ENTRY = struct.Struct(">qi")
-_SEQUENCES = 1 << 31
 _WARM_BYTES = 8192  # an index is searched in its last two pages first
 
 
@@ -54,16 +53,11 @@ def dump_offset_index(path: str, options: IndexDumpOptions, printer: Printer) ->
             found = _batch_at(log, position)
             if found is None:
                 printer.complain(f"{path}: no batch begins at position {position}, where offset {offset} should end")
-            elif found[1] != offset:
-                mismatches.append((offset, found[1]))
+            elif (there := _last_offset(found[1])) != offset:
+                mismatches.append(f"  Index offset: {offset}, log offset: {there}")
             if not options.verify_only:
                 printer.show("index", f"offset: {offset} position: {position}", offset=offset, position=position)
-    if mismatches:
-        printer.complain(
-            f"Mismatches in :{os.path.abspath(path)}",
-            *[f"  Index offset: {offset}, log offset: {there}" for offset, there in reversed(mismatches)],
-            rank=OFFSET_MISMATCH,
-        )
+    printer.complain_of(f"Mismatches in :{os.path.abspath(path)}", mismatches[::-1], OFFSET_MISMATCH)
 
 
 def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> None:
@@ -86,11 +80,11 @@ def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> N
             if offset == base and i:
                 break
             found = _batch_up_to(log, _look_up(offsets, offset), offset)
-            if found is None or found[1] != offset:
-                there = -1 if found is None else found[1]
+            there = -1 if found is None else _last_offset(found[1])
+            if found is None or there != offset:
                 not_found.append(f"Indexed offset: {offset}, found log offset: {there}")
             else:
-                latest = _latest(log, found[0], found[2])
+                latest = _latest(log, *found)
                 if latest != timestamp:
                     wrong_times.append(f"  Index timestamp: {timestamp}, log timestamp: {latest}")
                 if previous >= timestamp:
@@ -100,12 +94,9 @@ def dump_time_index(path: str, options: IndexDumpOptions, printer: Printer) -> N
                 printer.show("timeindex", text, timestamp=timestamp, offset=offset)
             previous = timestamp
     whole_path = os.path.abspath(path)
-    if wrong_times:
-        printer.complain(f"Found timestamp mismatch in :{whole_path}", *wrong_times, rank=TIME_MISMATCH)
-    if out_of_order:
-        printer.complain(f"Found out of order timestamp in :{whole_path}", *out_of_order, rank=TIME_DISORDER)
-    if not_found:
-        printer.complain("The following indexed offsets are not found in the log.", *not_found, rank=OFFSET_NOT_FOUND)
+    printer.complain_of(f"Found timestamp mismatch in :{whole_path}", wrong_times, TIME_MISMATCH)
+    printer.complain_of(f"Found out of order timestamp in :{whole_path}", out_of_order, TIME_DISORDER)
+    printer.complain_of("The following indexed offsets are not found in the log.", not_found, OFFSET_NOT_FOUND)
 
 
 def dump_txn_index(path: str, printer: Printer) -> None:
@@ -139,7 +130,7 @@ def dump_snapshot(path: str, printer: Printer) -> None:
             "lastTimestamp": entry.timestamp_ms,
         }  # fmt: skip
         batch = {
-            "firstSequence": first_sequence(entry.last_sequence, entry.offset_delta),
+            "firstSequence": (entry.last_sequence - entry.offset_delta) & SEQUENCE_MAX,
             "lastSequence": entry.last_sequence, "lastOffset": entry.last_offset, "offsetDelta": entry.offset_delta,
             "timestamp": entry.timestamp_ms,
         } if entry.last_offset >= 0 else {}  # fmt: skip
@@ -150,11 +141,6 @@ def dump_snapshot(path: str, printer: Printer) -> None:
 
 def _text(shown: Mapping[str, object]) -> str:
     return " ".join(f"{name}: {value}" for name, value in shown.items())
-
-
-def first_sequence(last_sequence: int, delta: int) -> int:
-    """The inverse of wrapping around 2^31-1."""
-    return last_sequence - delta if last_sequence >= delta else last_sequence - delta + _SEQUENCES
 
 
 def _base_offset(path: str) -> int:
@@ -200,27 +186,24 @@ def _time_index_fault(path: str, base: int, entries: list[tuple[int, int]], size
     return None
 
 
-def _batch_at(log: LogFile, position: int) -> tuple[int, int, int] | None:
-    """(position, last offset, size) of the batch at `position`, by its length alone; None where none can begin."""
-    head = log.read(position, HEADER_BYTES) if 0 <= position < log.size_bytes else b""
-    if len(head) < 18:
-        return None
-    header = parse_header(head.ljust(HEADER_BYTES, b"\0"))
-    if header.batch_length < SIZE_MIN or position + header.size_bytes > log.size_bytes:
-        return None
-    return position, header.last_offset if header.magic >= MAGIC else header.base_offset, header.size_bytes
+def _batch_at(log: LogFile, position: int) -> tuple[int, BatchHeader] | None:
+    """(position, header) of the batch at `position`, by its length alone; None where none can begin."""
+    return next(log.headers(position), None) if position >= 0 else None
 
 
-def _batch_up_to(log: LogFile, position: int, offset: int) -> tuple[int, int, int] | None:
+def _batch_up_to(log: LogFile, position: int, offset: int) -> tuple[int, BatchHeader] | None:
     """The first batch from `position` on that ends at or behind `offset`."""
-    while (found := _batch_at(log, position)) is not None and found[1] < offset:
-        position += found[2]
-    return found
+    batches = log.headers(position) if position >= 0 else ()
+    return next((found for found in batches if _last_offset(found[1]) >= offset), None)
 
 
-def _latest(log: LogFile, position: int, size: int) -> int:
+def _last_offset(header: BatchHeader) -> int:
+    return header.last_offset if header.magic >= MAGIC else header.base_offset
+
+
+def _latest(log: LogFile, position: int, header: BatchHeader) -> int:
     """The latest timestamp of any record in the batch there; -1 without one."""
-    rows = rows_of_batch(memoryview(log.read(position, size)))
+    rows = rows_of_batch(memoryview(log.read(position, header.size_bytes)))
     return -1 if isinstance(rows, Malformed) else max((row.timestamp for row in rows), default=-1)
 
 

@@ -16,7 +16,8 @@ from multiprocessing.pool import AsyncResult
 from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.dump.log_text import NO_LIMIT, LogDumpOptions, LogPrinter
+from kafkalite.config.settings import INT_MAX
+from kafkalite.inspection.dump.log_text import LogDumpOptions, LogPrinter
 from kafkalite.inspection.files.log_file import LogFile, Window
 from kafkalite.inspection.files.printer import GAPS, Complaint, Printer
 
@@ -63,15 +64,11 @@ def dump_log(path: str, options: LogDumpOptions, printer: Printer, advance: Call
             log_printer.print_windows(windows())
         trailing_bytes = end - valid_bytes
         advance(trailing_bytes)
-        if trailing_bytes and options.max_bytes == NO_LIMIT:
+        if trailing_bytes and options.max_bytes == INT_MAX:
             text = f"Found {trailing_bytes} invalid bytes at the end of {name}"
             printer.show("trailing", text, position=valid_bytes, bytes=trailing_bytes)
-    if log_printer.gaps:
-        printer.complain(
-            f"Non-consecutive offsets in {os.path.abspath(path)}",
-            *[f"  {a} is followed by {b}" for a, b in reversed(log_printer.gaps)],
-            rank=GAPS,
-        )
+    gaps = [f"  {a} is followed by {b}" for a, b in reversed(log_printer.gaps)]
+    printer.complain_of(f"Non-consecutive offsets in {os.path.abspath(path)}", gaps, GAPS)
 
 
 def _print_in_parallel(

@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
+from kafkalite.config.settings import INT_MAX
 from kafkalite.inspection.files.control_records import control_text
 from kafkalite.inspection.files.log_file import Window, is_valid
 from kafkalite.inspection.files.printer import Printer
@@ -37,9 +39,11 @@ from kafkalite.inspection.files.record_rows import (
 from kafkalite.record.batch import (
     CODEC_MASK,
     CONTROL,
+    CRC_FROM,
     DELETE_HORIZON,
     HEADER_BYTES,
     MAGIC,
+    SEQUENCE_MAX,
     TRANSACTIONAL,
     BatchHeader,
     parse_header,
@@ -48,8 +52,6 @@ from kafkalite.record.columns.record_columns import Columns
 from kafkalite.record.compression import CODEC_NAMES
 from kafkalite.record.message_set import entry_header
 
-NO_LIMIT = (1 << 31) - 1
-_SEQUENCE_MAX = (1 << 31) - 1
 _TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _LEGACY = struct.Struct(">qiIbb")
 _RECORD_LINE = "| offset: %d %s: %d keySize: %d valueSize: %d sequence: %d headerKeys: [%s]"
@@ -62,7 +64,7 @@ class LogDumpOptions(NamedTuple):
     deep: bool = False
     decoder: RecordDecoder | None = None
     metadata: bool = True
-    max_bytes: int = NO_LIMIT
+    max_bytes: int = INT_MAX
 
 
 class LogPrinter:
@@ -83,7 +85,7 @@ class LogPrinter:
                 self._print_records(window)
                 continue
             for at, end in pairwise(window.bounds):
-                fault = self._print_batch(window.data[at:end], window.start + at)
+                _, fault = self._print_batch(window.data[at:end], window.start + at)
                 if fault:
                     self._printer.complain(fault)
 
@@ -93,11 +95,18 @@ class LogPrinter:
             self.gaps.append((self.last_offset, first_offset))
         self.last_offset = last_offset
 
-    def _print_batch(self, batch: memoryview, position: int) -> str:
-        """Returns the reason why Kafka's tool would not print the batch, if there is one."""
-        text, fault = self._show_batch(batch, position)
-        self._printer.line(text)
-        return fault
+    def _print_batch(self, batch: memoryview, position: int) -> tuple[BatchHeader, str]:
+        """Returns the header, and the reason why Kafka's tool would not print the batch, if there is one."""
+        if batch[16] == MAGIC and len(batch) >= HEADER_BYTES:  # nearly all: 2.3 us a batch instead of 2.5 us
+            header = parse_header(batch)
+            valid = crc32c(batch[CRC_FROM:]) == header.crc
+        else:
+            header, valid = _header(batch), is_valid(batch)
+        self._printer.line(self._show_batch(header, position, valid))
+        codec = header.attributes & CODEC_MASK
+        if codec < len(CODEC_NAMES):
+            return header, ""
+        return header, f"position {position}: Unknown compression type id: {codec}"
 
     def _print_records(self, window: Window) -> None:
         columns = None if self._printer.as_json else columns_of_window(window)
@@ -105,15 +114,15 @@ class LogPrinter:
             self._print_columns(window, columns)
             return
         for at, end, rows in zip(window.bounds, window.bounds[1:], rows_of_window(window), strict=False):
-            batch, position = window.data[at:end], window.start + at
-            fault = self._print_batch(batch, position)
+            position = window.start + at
+            header, fault = self._print_batch(window.data[at:end], position)
             if isinstance(rows, Malformed):
                 self._printer.complain(fault or f"position {position}: {rows}")
                 continue
             for block in rows:
                 for row in block:
                     self.follow(row[0], row[0])
-                self._printer.lines(self._show_records(batch, block, self._options))
+                self._printer.lines(self._show_records(header, block, self._options))
 
     def _print_columns(self, window: Window, columns: Columns) -> None:
         """As `_print_records`, for batches of v2 with all their offsets: 1.1 us a record instead of 4.4 us."""
@@ -123,7 +132,7 @@ class LogPrinter:
         is_control = batches.is_control.tolist()
         for row, (at, end) in enumerate(pairwise(window.bounds)):
             batch, position = window.data[at:end], window.start + at
-            self._print_batch(batch, position)
+            header, _ = self._print_batch(batch, position)
             if not counts[row]:
                 continue
             self.follow(firsts[row], firsts[row] + counts[row] - 1)
@@ -135,7 +144,7 @@ class LogPrinter:
             if isinstance(rows, Malformed):
                 self._printer.complain(f"position {position}: {rows}")
             else:
-                self._printer.lines(_record_lines(batch, rows, self._options))
+                self._printer.lines(_record_lines(header, rows, self._options))
 
 
 def _is_without_gaps(columns: Columns) -> bool:
@@ -179,45 +188,44 @@ def _with_data(line: str, decoded: DecodedRecord) -> str:
 
 def _header(batch: memoryview) -> BatchHeader:
     """The header of any format, as far as there is one: the fields of a batch that is too short are zero."""
+    whole = batch if len(batch) >= HEADER_BYTES else bytes(batch).ljust(HEADER_BYTES, b"\0")
     if batch[16] >= MAGIC:
-        return parse_header(batch if len(batch) >= HEADER_BYTES else bytes(batch).ljust(HEADER_BYTES, b"\0"))
+        return parse_header(whole)
     try:
-        return entry_header(batch if len(batch) > 26 else bytes(batch).ljust(27, b"\0"))
+        return entry_header(whole)
     except Malformed:
         offset, size, crc, magic, attributes = _LEGACY.unpack_from(batch)
         return BatchHeader(offset, size, -1, magic, crc, attributes, 0, -1, -1, -1, -1, -1, -1)
+
+
+def _timestamp_type(magic: int, attributes: int) -> str:
+    return _TIMESTAMP_TYPES[attributes >> 3 & 1] if magic else "NoTimestampType"
 
 
 def _codec_name(codec: int) -> str:
     return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown({codec})"
 
 
-def _codec_fault(codec: int, position: int) -> str:
-    return "" if codec < len(CODEC_NAMES) else f"position {position}: Unknown compression type id: {codec}"
-
-
-def _batch_line(batch: memoryview, position: int) -> tuple[str, str]:
-    """The line of a batch, and the reason why Kafka's tool would not print it, if there is one. 3 us."""
+def _batch_line(header: BatchHeader, position: int, valid: bool) -> str:
+    """The line of a batch. Numbers are formatted one by one, the words between them come from a cache."""
     (
         base_offset, length, epoch, magic, crc, attributes, delta, base_timestamp, max_timestamp, producer_id,
         producer_epoch, sequence, count,
-    ) = _header(batch)  # fmt: skip
-    fault = _codec_fault(attributes & CODEC_MASK, position)
-    valid = "true" if is_valid(batch) else "false"
-    if magic < MAGIC:
-        kind = "NoTimestampType" if magic == 0 else _TIMESTAMP_TYPES[attributes >> 3 & 1]
-        return (
-            f"offset: {base_offset} position: {position} {kind}: {max_timestamp} size: {length + 12} magic: {magic} "
-            f"compresscodec: {_codec_name(attributes & CODEC_MASK)} crc: {crc} isvalid: {valid}"
-        ), fault
+    ) = header  # fmt: skip
     horizon = base_timestamp if attributes & DELETE_HORIZON else -1
     producer, kind, codec = _words(producer_id, producer_epoch, epoch, magic, attributes, horizon)
-    last_sequence = sequence if sequence < 0 or delta < 0 else (sequence + delta) & _SEQUENCE_MAX
+    is_valid_text = "true" if valid else "false"
+    if magic < MAGIC:
+        return (
+            f"offset: {base_offset} position: {position}{kind}{max_timestamp} size: {length + 12}{codec}{crc} "
+            f"isvalid: {is_valid_text}"
+        )
+    last_sequence = sequence if sequence < 0 or delta < 0 else (sequence + delta) & SEQUENCE_MAX
     return (
         f"baseOffset: {base_offset} lastOffset: {base_offset + delta} count: {count} baseSequence: {sequence} "
         f"lastSequence: {last_sequence}{producer}{position}{kind}{max_timestamp} size: {length + 12}{codec}{crc} "
-        f"isvalid: {valid}"
-    ), fault
+        f"isvalid: {is_valid_text}"
+    )
 
 
 @lru_cache(1024)
@@ -230,16 +238,14 @@ def _words(
         f" producerId: {producer_id} producerEpoch: {epoch} partitionLeaderEpoch: {leader_epoch} "
         f"isTransactional: {'true' if attributes & TRANSACTIONAL else 'false'} "
         f"isControl: {'true' if attributes & CONTROL else 'false'} deleteHorizonMs: {horizon_text} position: ",
-        f" {_TIMESTAMP_TYPES[attributes >> 3 & 1]}: ",
+        f" {_timestamp_type(magic, attributes)}: ",
         f" magic: {magic} compresscodec: {_codec_name(attributes & CODEC_MASK)} crc: ",
     )
 
 
-def _batch_object(batch: memoryview, position: int) -> tuple[str, str]:
-    header = _header(batch)
-    legacy = header.magic < MAGIC
+def _batch_object(header: BatchHeader, position: int, valid: bool) -> str:
     shown: dict[str, Any] = {"type": "batch", "position": position, "size": header.size_bytes, "magic": header.magic}
-    if legacy:
+    if header.magic < MAGIC:
         shown["offset"] = header.base_offset
     else:
         shown |= {
@@ -258,20 +264,17 @@ def _batch_object(batch: memoryview, position: int) -> tuple[str, str]:
     if header.magic:
         shown["timestampType"] = _TIMESTAMP_TYPES[header.timestamp_type]
         shown["maxTimestamp"] = header.max_timestamp
-    shown |= {"compresscodec": _codec_name(header.codec), "crc": header.crc, "isvalid": is_valid(batch)}
-    return _dumps(shown), _codec_fault(header.codec, position)
+    shown |= {"compresscodec": _codec_name(header.codec), "crc": header.crc, "isvalid": valid}
+    return _dumps(shown)
 
 
 # records
 
 
-def _record_lines(batch: memoryview, rows: list[Row], options: LogDumpOptions) -> list[str]:
-    header = _header(batch)
-    is_legacy = header.magic < MAGIC
-    is_control = not is_legacy and header.is_control
-    kind = _TIMESTAMP_TYPES[header.timestamp_type] if header.magic else "NoTimestampType"
+def _record_lines(header: BatchHeader, rows: list[Row], options: LogDumpOptions) -> list[str]:
+    kind = _timestamp_type(header.magic, header.attributes)
     lines = [""] * len(rows)
-    if options.metadata and is_legacy:
+    if options.metadata and header.magic < MAGIC:
         lines = [
             f"| offset: {row.offset} {kind}: {row.timestamp} keySize: {_size(row.key)} "
             f"valueSize: {_size(row.value)} isValid: {'true' if row.crc_is_right else 'false'} crc: {row.crc}}}"
@@ -283,21 +286,19 @@ def _record_lines(batch: memoryview, rows: list[Row], options: LogDumpOptions) -
             % (offset, kind, timestamp, _size(key), _size(value), sequence, ",".join([name for name, _ in headers]))
             for offset, timestamp, sequence, key, value, headers, _, _ in rows
         ]
-        if is_control:
+        if header.is_control:
             return [line + control_text(row.key, row.value) for line, row in zip(lines, rows, strict=True)]
     decoder = options.decoder
-    if decoder is None or is_control:
+    if decoder is None or header.is_control:
         return lines
     return [_with_data(line, decoder(row[3], row[4], row[0])) for line, row in zip(lines, rows, strict=True)]
 
 
-def _record_objects(batch: memoryview, rows: list[Row], options: LogDumpOptions) -> list[str]:
-    header = _header(batch)
-    is_control = header.magic >= MAGIC and header.is_control
-    return [_dumps(_record_object(header, row, options, is_control)) for row in rows]
+def _record_objects(header: BatchHeader, rows: list[Row], options: LogDumpOptions) -> list[str]:
+    return [_dumps(_record_object(header, row, options)) for row in rows]
 
 
-def _record_object(header: BatchHeader, row: Row, options: LogDumpOptions, is_control: bool) -> dict[str, Any]:
+def _record_object(header: BatchHeader, row: Row, options: LogDumpOptions) -> dict[str, Any]:
     shown: dict[str, Any] = {"type": "record", "offset": row.offset}
     if options.metadata:
         shown |= {"timestamp": row.timestamp, "keySize": _size(row.key), "valueSize": _size(row.value)}
@@ -305,9 +306,9 @@ def _record_object(header: BatchHeader, row: Row, options: LogDumpOptions, is_co
             shown |= {"sequence": row.sequence, "headerKeys": [name for name, _ in row.headers]}
         else:
             shown |= {"isValid": row.crc_is_right, "crc": row.crc}
-        if is_control:
+        if header.is_control:
             shown["control"] = control_text(row.key, row.value).strip()
-    if options.decoder is not None and not is_control:
+    if options.decoder is not None and not header.is_control:
         shown["key"], shown["payload"] = options.decoder(row.key, row.value, row.offset)
         if row.headers:
             shown["headers"] = [

@@ -13,6 +13,7 @@ import struct
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.internal_topics import as_json
 from kafkalite.inspection.files.record_decoders import to_json
+from kafkalite.log.state.producer_state import ABORT, COMMIT
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message, int16, int64
 
@@ -21,7 +22,6 @@ _MARKER = struct.Struct(">hi")
 _TYPES = (
     "ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS",
 )  # fmt: skip
-ABORT, COMMIT = 0, 1
 
 
 class SnapshotHeader(Message, flexible="0+"):

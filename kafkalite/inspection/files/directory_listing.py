@@ -13,7 +13,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.inspection.files.regular_file import open_regular, read_file
-from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.checkpoint_file import decode_offsets
 from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     KRAFT_LOG,
@@ -156,8 +156,7 @@ def checkpoint_offsets(root: str | None, name: str) -> dict[TopicPartition, int]
     if root is None:
         return {}
     try:
-        entries = decode_entries(read_file(f"{root}/{name}"), 3)
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+        return dict(decode_offsets(read_file(f"{root}/{name}")))
     except (OSError, ValueError):
         return {}
 

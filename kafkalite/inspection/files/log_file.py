@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.regular_file import open_regular
-from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
 
 WINDOW_BYTES = 4 << 20  # 0.43 s for 1 GiB of batches of 16 KiB, with 1 MiB 0.9 s
 SIZE_MIN = 14  # of what follows the length: an empty message of format v0
@@ -57,6 +57,22 @@ class LogFile:
     def read(self, position: int, count: int) -> bytes:
         """Up to `count` bytes from `position` on; fewer only at the end."""
         return os.pread(self._fd, count, position)
+
+    def headers(self, position: int, read_bytes: int = HEADER_BYTES) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the whole batches from `position` on; in v0 and v1 only fields up to the magic count.
+
+        Ends where a length is too small or leads past the end. `read_bytes` are read at once. Raises OSError.
+        """
+        data, start = b"", position
+        while self.size_bytes - position > HEAD_BYTES:
+            if position - start + HEADER_BYTES > len(data):
+                start = position
+                data = self.read(position, read_bytes).ljust(HEADER_BYTES, b"\0")
+            header = parse_header(data, position - start)
+            if header.batch_length < SIZE_MIN or position + header.size_bytes > self.size_bytes:
+                return
+            yield position, header
+            position += header.size_bytes
 
     def windows(self, position: int = 0, end: int | None = None, bounds_of: BoundsOf | None = None) -> Iterator[Window]:
         """The batches in [position, end), a window at a time; each window's memory is only good until the next.

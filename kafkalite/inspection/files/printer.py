@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 _LINES_MAX = 4096
@@ -56,6 +57,11 @@ class Printer:
             self.object("complaint", text="\n".join(texts))
         else:
             self.at_end.append((rank, texts))
+
+    def complain_of(self, title: str, details: Sequence[str], rank: int) -> None:
+        """A complaint with a line for each of `details`; none without any."""
+        if details:
+            self.complain(title, *details, rank=rank)
 
     def add(self, text: bytes, complaints: list[Complaint]) -> None:
         """Append the output of another printer."""

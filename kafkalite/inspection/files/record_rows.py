@@ -17,7 +17,7 @@ import numpy as np
 
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.log_file import Window
-from kafkalite.record.batch import MAGIC, parse_header
+from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, parse_header
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.header_columns import HeaderColumns
 from kafkalite.record.columns.record_columns import Columns, decode
@@ -123,7 +123,7 @@ def rows_of_batch(batch: memoryview) -> Rows:
 
 def sequence_at(base_sequence: int, delta: int) -> int:
     """Sequences wrap from 2^31-1 to 0; -1 for a batch that has none."""
-    return (base_sequence + delta) & 0x7FFFFFFF if base_sequence >= 0 else -1
+    return (base_sequence + delta) & SEQUENCE_MAX if base_sequence >= 0 else -1
 
 
 def columns_of_window(window: Window) -> Columns | None:
@@ -151,7 +151,7 @@ def sequences(columns: Columns) -> Array:
     """The sequence of every record; see `sequence_at`."""
     base_sequence = columns.batches.column("base_sequence")[columns.batch]
     delta = columns.offset - columns.batches.base_offset[columns.batch]
-    return np.where(base_sequence >= 0, (base_sequence + delta) & 0x7FFFFFFF, -1)
+    return np.where(base_sequence >= 0, (base_sequence + delta) & SEQUENCE_MAX, -1)
 
 
 def header_names(columns: Columns) -> list[str]:

@@ -18,7 +18,7 @@ from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity
 from kafkalite.inspection.files.regular_file import kind_of, read_file
 from kafkalite.inspection.verify.partition_check import PartitionReport
 from kafkalite.log.directories.meta_properties import read_meta_properties
-from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.checkpoint_file import decode_offsets
 from kafkalite.log.storage.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -132,7 +132,7 @@ def _check_marker(root: str, names: list[str]) -> Iterator[Fault]:
 
 def _check_checkpoint(path: str, name: str, reports: dict[TopicPartition, PartitionReport]) -> Iterator[Fault]:
     try:
-        entries = [((topic, int(number)), int(offset)) for topic, number, offset in decode_entries(read_file(path), 3)]
+        entries = decode_offsets(read_file(path))
     except ValueError as error:
         severity = Severity.STAYS if name == LOG_STARTS else Severity.REPAIRED
         yield Fault(path, "", f"it cannot be read: {error}", severity, _CHECKPOINTS[name])

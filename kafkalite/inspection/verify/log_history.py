@@ -13,29 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkalite.common.errors import Malformed
-from kafkalite.inspection.files.control_records import ABORT, COMMIT, control_type
-from kafkalite.inspection.files.record_rows import rows_of_batch
-from kafkalite.record.batch import CONTROL, TRANSACTIONAL
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.state.producer_state import ABORT, ProducerState, read_marker
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header
 from kafkalite.record.columns.batch_columns import Array
 
 _FACTS_MAX = 1_000_000  # of transactions, producers and epochs each
-
-
-class LastBatch(NamedTuple):
-    """The last data batch of a producer: its last offset, epoch and sequence."""
-
-    offset: int
-    epoch: int
-    sequence: int
-
-
-class EndedTransaction(NamedTuple):
-    """A transaction with its marker at `offset`. `first_offset` is -1 where its begin is not in the log any more."""
-
-    producer_id: int
-    first_offset: int
-    offset: int
-    aborted: bool
 
 
 class Rows(NamedTuple):
@@ -57,9 +41,8 @@ class History:
     """`at_offset` is called for each offset of `stops` (ascending) when everything below it was added."""
 
     def __init__(self, stops: list[int], at_offset: Callable[[int, History], None]) -> None:
-        self.producers: dict[int, LastBatch] = {}
-        self.ongoing: dict[int, int] = {}  # producer id -> first offset of its open transaction
-        self.ended: list[EndedTransaction] = []
+        self.producers = ProducerState("", [], Files())  # of each producer only the last batch of a window
+        self.aborted: list[AbortedTxn] = []  # the first offset is -1 where it is not in the log any more
         self.epochs: list[tuple[int, int]] = []  # (epoch, first offset of a batch of it), in the order of the log
         self.was_compacted = False
         self._stops = stops
@@ -95,29 +78,28 @@ class History:
 
     def _note_producers(self, rows: Rows, start: int, end: int, batch_at: Callable[[int], memoryview]) -> None:
         part = slice(start, end)
-        ids = rows.producer_id[part]
+        ids, attributes = rows.producer_id[part], rows.attributes[part]
         if not len(ids) or (ids < 0).all():
             return
-        control = (rows.attributes[part] & CONTROL) != 0
-        data = np.flatnonzero((ids >= 0) & ~control) + start
-        found, last = np.unique(rows.producer_id[data][::-1], return_index=True)
-        for producer_id, row in zip(found.tolist(), data[::-1][last].tolist(), strict=True):
-            if producer_id in self.producers or len(self.producers) < _FACTS_MAX:
-                self.producers[producer_id] = LastBatch(
-                    int(rows.last_offset[row]), int(rows.producer_epoch[row]), int(rows.last_sequence[row])
-                )
-        in_transaction = (ids >= 0) & (control | ((rows.attributes[part] & TRANSACTIONAL) != 0))
-        for row in (np.flatnonzero(in_transaction) + start).tolist():
-            self._note_transaction(rows, row, batch_at)
+        is_control = (attributes & CONTROL) != 0
+        data = np.flatnonzero((ids >= 0) & ~is_control)
+        _, last = np.unique(ids[data][::-1], return_index=True)
+        in_transaction = np.flatnonzero((ids >= 0) & (is_control | ((attributes & TRANSACTIONAL) != 0)))
+        for row in np.union1d(data[::-1][last], in_transaction).tolist():
+            if len(self.producers) < _FACTS_MAX or self.producers.get(int(ids[row])) is not None:
+                self._apply(batch_at(start + row))
 
-    def _note_transaction(self, rows: Rows, row: int, batch_at: Callable[[int], memoryview]) -> None:
-        producer_id = int(rows.producer_id[row])
-        if not int(rows.attributes[row]) & CONTROL:
-            if len(self.ongoing) < _FACTS_MAX:
-                self.ongoing.setdefault(producer_id, int(rows.base_offset[row]))
+    def _apply(self, batch: memoryview) -> None:
+        header = parse_header(batch)
+        if not header.is_control:
+            self.producers.apply(header, batch)
             return
-        records = rows_of_batch(batch_at(row))
-        kind = control_type(records[0].key) if not isinstance(records, Malformed) and records else -1
-        if kind in (ABORT, COMMIT) and len(self.ended) < _FACTS_MAX:
-            first = self.ongoing.pop(producer_id, -1)
-            self.ended.append(EndedTransaction(producer_id, first, int(rows.last_offset[row]), kind == ABORT))
+        try:
+            marker = read_marker(batch)
+        except Malformed:
+            return
+        if marker is None:
+            return
+        aborted = self.producers.end_transaction(header, marker)
+        if marker.kind == ABORT and len(self.aborted) < _FACTS_MAX:
+            self.aborted.append(aborted or AbortedTxn(header.producer_id, -1, header.last_offset, -1))

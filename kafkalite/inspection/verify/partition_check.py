@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from kafkalite.common.names import ZERO_UUID, parse_uuid
+from kafkalite.common.names import ZERO_UUID
 from kafkalite.inspection.files.directory_listing import PartitionDirectory
 from kafkalite.inspection.files.findings import LINK_TO_NOWHERE, Fault, Severity, no_file
 from kafkalite.inspection.files.regular_file import kind_of, read_file
@@ -22,7 +22,7 @@ from kafkalite.inspection.verify.segment_scan import Segment, SegmentScan, scan_
 from kafkalite.log.segment.record_count_file import ENTRY_BYTES, identity_of
 from kafkalite.log.segment.record_count_file import decode_entries as decode_counts
 from kafkalite.log.segment.record_counting import Tally
-from kafkalite.log.storage.checkpoint_file import decode_entries
+from kafkalite.log.storage.checkpoint_file import decode_entries, decode_topic_id
 from kafkalite.log.storage.file_names import (
     CLEANED,
     DELETED,
@@ -86,7 +86,7 @@ def check_partition(
     history = History(stops, check_snapshot_here)
     scans = []
     for base, next_base in zip(bases, [*bases[1:], -1], strict=False):
-        markers_before = len(history.ended)
+        aborts_before = len(history.aborted)
         scan = scan_segment(Segment(partition.file(base, LOG), base, next_base), history, advance, deep=deep)
         scans.append(scan)
         report.end_offset = max(report.end_offset, scan.end_offset)
@@ -96,7 +96,7 @@ def check_partition(
             partition.file(base, TXN_INDEX),
             partition.has(base, TXN_INDEX),
             scan,
-            history.ended[markers_before:],
+            history.aborted[aborts_before:],
             was_compacted=history.was_compacted,
         )
         scan.forget_batches()
@@ -197,10 +197,7 @@ def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.
         return None
     path = f"{partition.path}/{PARTITION_METADATA}"
     try:
-        fields = dict(line.split(": ", 1) for line in read_file(path).decode().split("\n") if line)
-        if fields.get("version") != "0":
-            raise ValueError(f"unknown version {fields.get('version')!r}")
-        topic_id = parse_uuid(fields["topic_id"])
+        topic_id = decode_topic_id(read_file(path))
         if topic_id == ZERO_UUID:
             raise ValueError("an id of zeros")
         return topic_id

@@ -11,10 +11,12 @@ from __future__ import annotations
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.files.regular_file import read_file
-from kafkalite.inspection.verify.log_history import EndedTransaction, History, LastBatch
+from kafkalite.inspection.verify.log_history import History
 from kafkalite.inspection.verify.segment_scan import SegmentScan
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot
+from kafkalite.log.state.producer_state import Producer
 
 
 def check_snapshot(path: str, offset: int, history: History | None) -> list[Fault]:
@@ -35,27 +37,28 @@ def check_snapshot(path: str, offset: int, history: History | None) -> list[Faul
     return faults
 
 
-def _entry_fault(entry: SnapshotEntry, offset: int, last: LastBatch | None) -> str:
-    """`last`: the producer's last batch in the log."""
+def _entry_fault(entry: SnapshotEntry, offset: int, producer: Producer | None) -> str:
+    """`producer`: its state by the log."""
     if entry.last_offset >= offset or entry.txn_first_offset >= offset:
         latest = max(entry.last_offset, entry.txn_first_offset)
         return f"it knows of offset {latest}, which its name excludes"
     if not 0 <= entry.offset_delta <= max(entry.last_offset, 0) or entry.epoch < 0:
         return "its last batch cannot be"
-    if last is None or entry.last_offset > last.offset:
+    if producer is None or not producer.batches or entry.last_offset > producer.batches[-1].last_offset:
         return ""
-    if entry.last_offset < last.offset:
-        return f"its last batch is at {entry.last_offset}, but the log has one at {last.offset}"
-    if (last.epoch, last.sequence) == (entry.epoch, entry.last_sequence):
+    last_offset = producer.batches[-1].last_offset
+    if entry.last_offset < last_offset:
+        return f"its last batch is at {entry.last_offset}, but the log has one at {last_offset}"
+    if (producer.epoch, producer.last_sequence) == (entry.epoch, entry.last_sequence):
         return ""
     has = f"epoch {entry.epoch} and sequence {entry.last_sequence}"
-    return f"its last batch has {has}, but the log says {last.epoch} and {last.sequence}"
+    return f"its last batch has {has}, but the log says {producer.epoch} and {producer.last_sequence}"
 
 
 def check_txn_index(
-    path: str, exists: bool, scan: SegmentScan, ended: list[EndedTransaction], *, was_compacted: bool
+    path: str, exists: bool, scan: SegmentScan, aborted: list[AbortedTxn], *, was_compacted: bool
 ) -> list[Fault]:
-    """The aborted transactions of a segment; `ended` are the transactions whose markers stand in it.
+    """The aborted transactions of a segment; `aborted` are those whose markers stand in it.
 
     Compaction takes the data of an aborted transaction, but for the header of a producer's last batch: then the
     transaction began before the data that are left of it. Raises OSError.
@@ -64,7 +67,7 @@ def check_txn_index(
     faults = []
     if len(data) % TXN_ENTRY.size:
         faults.append(Fault(path, "", f"its size of {len(data)} bytes is no multiple of {TXN_ENTRY.size}"))
-    markers = {one.offset: one for one in ended if one.aborted}
+    markers = {one.last_offset: one for one in aborted}
     known = set()
     previous = -1
     whole = data[: len(data) // TXN_ENTRY.size * TXN_ENTRY.size]
@@ -87,9 +90,9 @@ def check_txn_index(
         if what:
             faults.append(Fault(path, f"entry {number}", what))
         previous = last
-    missing = [one for one in markers.values() if one.first_offset >= 0 and one.offset not in known]
+    missing = [one for one in markers.values() if one.first_offset >= 0 and one.last_offset not in known]
     if not faults:
         for one in missing[:10]:
-            what = f"no entry for the transaction {one.first_offset}..{one.offset}, which was aborted"
+            what = f"no entry for the transaction {one.first_offset}..{one.last_offset}, which was aborted"
             faults.append(Fault(path, "", what))
     return faults

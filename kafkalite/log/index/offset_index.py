@@ -13,9 +13,9 @@ import struct
 
 from kafkalite.log.index.mapped_index import MappedIndex
 
-_ENTRY = struct.Struct(">ii")
-_pack = _ENTRY.pack_into
-_unpack = _ENTRY.unpack_from
+ENTRY = struct.Struct(">ii")
+_pack = ENTRY.pack_into
+_unpack = ENTRY.unpack_from
 
 
 class OffsetIndex(MappedIndex):
@@ -63,7 +63,7 @@ class OffsetIndex(MappedIndex):
 
     def is_possible(self, log_bytes: int) -> bool:
         before = (-1, 0)
-        for entry in _ENTRY.iter_unpack(self.view()[: self.entries * 8]):
+        for entry in ENTRY.iter_unpack(self.view()[: self.entries * 8]):
             if not (entry[0] > before[0] and before[1] < entry[1] < log_bytes):
                 return False
             before = entry
@@ -72,7 +72,7 @@ class OffsetIndex(MappedIndex):
     def all(self) -> list[tuple[int, int]]:
         """Every (offset, position), for tools and tests. Raises OSError."""
         data = self.view()
-        return [(self.base_offset + r, p) for r, p in _ENTRY.iter_unpack(data[: self.entries * 8])]
+        return [(self.base_offset + r, p) for r, p in ENTRY.iter_unpack(data[: self.entries * 8])]
 
     def _count_below(self, relative_offset: int) -> int:
         return self._count_up_to(relative_offset - 1, self.entries)

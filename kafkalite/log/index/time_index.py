@@ -13,9 +13,9 @@ from bisect import bisect_left, bisect_right
 
 from kafkalite.log.index.mapped_index import MappedIndex
 
-_ENTRY = struct.Struct(">qi")
-_pack = _ENTRY.pack_into
-_unpack = _ENTRY.unpack_from
+ENTRY = struct.Struct(">qi")
+_pack = ENTRY.pack_into
+_unpack = ENTRY.unpack_from
 
 
 class TimeIndex(MappedIndex):
@@ -56,7 +56,7 @@ class TimeIndex(MappedIndex):
 
     def is_possible(self, log_bytes: int) -> bool:
         before = (-1, -1)
-        for entry in _ENTRY.iter_unpack(self.view()[: self.entries * 12]):
+        for entry in ENTRY.iter_unpack(self.view()[: self.entries * 12]):
             if not (entry[0] > before[0] and entry[1] > before[1]):
                 return False
             before = entry
@@ -65,7 +65,7 @@ class TimeIndex(MappedIndex):
     def all(self) -> list[tuple[int, int]]:
         """Every (timestamp, offset), for tools and tests. Raises OSError."""
         data = self.view()
-        return [(t, self.base_offset + r) for t, r in _ENTRY.iter_unpack(data[: self.entries * 12])]
+        return [(t, self.base_offset + r) for t, r in ENTRY.iter_unpack(data[: self.entries * 12])]
 
     def _count_below(self, relative_offset: int) -> int:
         data = self.view()

@@ -20,7 +20,7 @@ from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import SEQUENCE_MAX, BatchHeader
 from kafkalite.record.record import read_records
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,33 @@ EXPIRATION_MS = 86_400_000
 
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
-_SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap from 2^31-1 to 0
-_ABORT, _COMMIT = 0, 1
+ABORT, COMMIT = 0, 1
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of a transaction. `kind` is ABORT or COMMIT."""
+
+    kind: int
+    coordinator_epoch: int
+    timestamp_ms: int
+
+
+def read_marker(batch: memoryview) -> EndTxnMarker | None:
+    """The marker in a control batch; None for another control record, and where compaction took the transaction.
+
+    Raises Malformed.
+    """
+    records = read_records(batch)
+    if not records:
+        return None
+    try:
+        _, kind = _CONTROL_KEY.unpack_from(records[0].key or b"")
+        if kind not in (ABORT, COMMIT):
+            return None
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
+    except struct.error as error:
+        raise Malformed(str(error)) from None
+    return EndTxnMarker(kind, coordinator_epoch, records[0].timestamp)
 
 
 class AppendedBatch(NamedTuple):
@@ -44,7 +69,7 @@ class AppendedBatch(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
 
     @property
     def first_offset(self) -> int:
@@ -137,7 +162,7 @@ class ProducerState:
         producer = self._producers.get(producer_id)
         if producer is None:
             return None
-        in_sequence = first_sequence == (producer.last_sequence + 1) & _SEQUENCE_MASK
+        in_sequence = first_sequence == (producer.last_sequence + 1) & SEQUENCE_MAX
         if epoch == producer.epoch and in_sequence and producer.txn_first_offset < 0:
             return None
         return self._check_closely(producer, producer_id, epoch, first_sequence, offset_delta)
@@ -146,11 +171,11 @@ class ProducerState:
         self, producer: Producer, producer_id: int, epoch: int, first_sequence: int, offset_delta: int
     ) -> AppendedBatch | None:
         if epoch == producer.epoch:
-            last_sequence = (first_sequence + offset_delta) & _SEQUENCE_MASK
+            last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
             for batch in producer.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
                     return batch
-            if first_sequence != (producer.last_sequence + 1) & _SEQUENCE_MASK:
+            if first_sequence != (producer.last_sequence + 1) & SEQUENCE_MAX:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming), "
@@ -179,7 +204,7 @@ class ProducerState:
             producer = self._begin(producer_id, epoch)
         elif epoch != producer.epoch:
             producer.enter_epoch(epoch)
-        last_sequence = (first_sequence + offset_delta) & _SEQUENCE_MASK
+        last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
         producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
 
     def _begin(self, producer_id: int, epoch: int) -> Producer:
@@ -215,7 +240,12 @@ class ProducerState:
         if header.producer_id < 0:
             return None
         if header.is_control:
-            return self._apply_marker(header, batch)
+            try:
+                marker = read_marker(batch)
+            except Malformed as error:
+                logger.warning("control batch at offset %d in %s: %s", header.base_offset, self._directory, error)
+                return None
+            return None if marker is None else self.end_transaction(header, marker)
         if header.record_count == 0 and header.base_sequence < 0:
             return None
         last_offset = header.last_offset
@@ -229,29 +259,19 @@ class ProducerState:
             self.ongoing[header.base_offset] = header.producer_id
         return None
 
-    def _apply_marker(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
-        try:
-            records = read_records(batch)
-            if not records:  # compaction took the whole transaction
-                return None
-            _, kind = _CONTROL_KEY.unpack_from(records[0].key or b"")
-            if kind not in (_ABORT, _COMMIT):
-                return None
-            _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
-        except (Malformed, struct.error) as error:
-            logger.warning("control batch at offset %d in %s: %s", header.base_offset, self._directory, error)
-            return None
+    def end_transaction(self, header: BatchHeader, marker: EndTxnMarker) -> AbortedTxn | None:
+        """Applies the marker in the batch with `header`. Returns the transaction that it aborts, if it has data."""
         producer = self._producers.get(header.producer_id)
         if producer is None:
             producer = self._begin(header.producer_id, header.producer_epoch)
         producer.enter_epoch(header.producer_epoch)
-        producer.coordinator_epoch = coordinator_epoch
-        producer.last_timestamp_ms = records[0].timestamp
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp_ms = marker.timestamp_ms
         first_offset, producer.txn_first_offset = producer.txn_first_offset, -1
         if first_offset < 0:
             return None
         self.ongoing.pop(first_offset, None)
-        if kind == _COMMIT:
+        if marker.kind == COMMIT:
             return None
         stable = min(self.ongoing) if self.ongoing else header.last_offset + 1
         return AbortedTxn(header.producer_id, first_offset, header.last_offset, stable)

@@ -52,14 +52,18 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     return encode_entries(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
+def decode_offsets(data: bytes) -> list[tuple[TopicPartition, int]]:
+    """The offset of each line. Raises ValueError for a corrupt file."""
+    return [((topic, int(partition)), int(offset)) for topic, partition, offset in decode_entries(data, 3)]
+
+
 def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """The offsets in `path`; empty when there is no such file, or a corrupt one, which is logged.
 
     Raises OSError for a file that cannot be read: its content is not lost.
     """
     try:
-        entries = decode_entries(files.read(path), 3)
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+        return dict(decode_offsets(files.read(path)))
     except FileNotFoundError:
         return {}
     except ValueError as error:
@@ -72,13 +76,18 @@ def encode_topic_id(topic_id: uuid.UUID) -> bytes:
     return f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
+def decode_topic_id(data: bytes) -> uuid.UUID:
+    """The topic id in the content of partition.metadata. Raises ValueError, KeyError."""
+    fields = dict(line.split(": ", 1) for line in data.decode().split("\n") if line)
+    if fields.get("version") != "0":
+        raise ValueError(f"unknown version {fields.get('version')!r}")
+    return parse_uuid(fields["topic_id"])
+
+
 def read_topic_id(files: Files, path: str) -> uuid.UUID | None:
     """The topic id in a partition.metadata; None when there is no such file, or a corrupt one, which is logged."""
     try:
-        fields = dict(line.split(": ", 1) for line in files.read(path).decode().split("\n") if line)
-        if fields.get("version") != "0":
-            raise ValueError(f"unknown version {fields.get('version')!r}")
-        return parse_uuid(fields["topic_id"])
+        return decode_topic_id(files.read(path))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, OSError) as error:

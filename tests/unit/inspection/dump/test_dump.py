@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.cli.log_command import dump_settings
+from kafkalite.cli.log_command import add_dump_options, dump_options_of
 from kafkalite.inspection.dump.dump import dump
 from kafkalite.inspection.files.printer import Printer
 from kafkalite.record.batch import NewRecord, build_batch
@@ -33,7 +34,9 @@ def our_dump(
     os.chdir(data_dir)
     try:
         out = io.BytesIO()
-        code = dump(files, dump_settings(options), Printer(out, **how))
+        parser = argparse.ArgumentParser()
+        add_dump_options(parser)
+        code = dump(files, dump_options_of(parser.parse_args(options)), Printer(out, **how))
     finally:
         os.chdir(before)
     complained = capsys.readouterr().err.replace(f"{data_dir.resolve()}/", "")
