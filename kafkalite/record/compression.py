@@ -94,7 +94,7 @@ def _gunzip(data: Buffer, max_bytes: int) -> bytes:
                 raise _too_large(GZIP, max_bytes)
             pieces.append(piece)
             position += len(fed) - len(unpacker.unused_data)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)  # a single piece is not copied
 
 
 def _snap(data: Buffer, level: int | None) -> bytes:
@@ -193,7 +193,7 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
         rest = b""
     if unpacker.unused_data:
         raise _not_of(LZ4, f"{len(unpacker.unused_data)} bytes follow its frame")
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -227,7 +227,7 @@ def _unzstd(data: Buffer, max_bytes: int) -> bytes:
             position = end
     except zstandard.ZstdError as error:
         raise _not_of(ZSTD, error) from None
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
 def _zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memoryview], int]) -> int:

@@ -32,7 +32,6 @@ from kafkalite.protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
-    IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 
@@ -151,9 +150,7 @@ async def incremental_alter_configs(
     faults = await _alter_all(services, request.resources, change, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
-            IncrementalAlterConfigsResourceResponse(
-                error_code=code, error_message=message, resource_type=kind, resource_name=name
-            )
+            AlterConfigsResourceResponse(error_code=code, error_message=message, resource_type=kind, resource_name=name)
             for kind, name, code, message in faults
         ]
     )

@@ -26,10 +26,9 @@ from kafkalite.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.replication.partition import DelayedOperation, Partition
 
 READ_COMMITTED = 1

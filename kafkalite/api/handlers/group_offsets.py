@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.api.request.pending_response import PendingResponse
 from kafkalite.api.request.request_context import RequestContext
@@ -38,13 +38,10 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteResponseTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
@@ -65,7 +62,6 @@ FIRST_TXN_COMMIT_THAT_ADDS = 5
 Answers = Sequence[OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition]
 A = TypeVar("A", bound=OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition)
 R = TypeVar("R", bound=OffsetCommitResponse | TxnOffsetCommitResponse)
-T = TypeVar("T")
 
 
 def offset_commit(
@@ -135,7 +131,7 @@ def offset_fetch(
     error, rows = fetch(request.group_id, _wanted(request.topics))
     if error and context.api_version >= FIRST_FETCH_WITH_TOP_LEVEL_ERROR:
         return OffsetFetchResponse(error_code=error)
-    topics = _fetched_topics(rows, OffsetFetchResponseTopic, OffsetFetchResponsePartition)
+    topics = _fetched_topics(rows)
     if error:  # version 1 has only the errors of the partitions
         for partition in (each for topic in topics for each in topic.partitions):
             partition.error_code = error
@@ -249,7 +245,7 @@ async def _commit_to_zookeeper(
 
 
 def _wanted(
-    topics: Sequence[OffsetFetchRequestTopic | OffsetFetchRequestTopics] | None,
+    topics: Sequence[OffsetFetchRequestTopic] | None,
 ) -> list[tuple[str, dict[int, None]]] | None:
     """The requested partitions by topic, each once; topics without partitions are left out."""
     if topics is None:
@@ -264,18 +260,15 @@ def _wanted(
 def _fetched_group(group_id: str, error: ErrorCode, rows: CommittedOffsets) -> OffsetFetchResponseGroup:
     if error:
         return OffsetFetchResponseGroup(group_id=group_id, error_code=error)
-    topics = _fetched_topics(rows, OffsetFetchResponseTopics, OffsetFetchResponsePartitions)
-    return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+    return OffsetFetchResponseGroup(group_id=group_id, topics=_fetched_topics(rows))
 
 
-def _fetched_topics(
-    rows: CommittedOffsets, topic_type: Callable[..., T], partition_type: Callable[..., Any]
-) -> list[T]:
+def _fetched_topics(rows: CommittedOffsets) -> list[OffsetFetchResponseTopic]:
     return [
-        topic_type(
+        OffsetFetchResponseTopic(
             name=name,
             partitions=[
-                partition_type(
+                OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,

@@ -14,11 +14,10 @@ from kafkalite.api.request.services import Services
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 from kafkalite.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
-    ProduceLeaderIdAndEpoch,
-    ProduceNodeEndpoint,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
@@ -98,11 +97,9 @@ def _add_leaders(services: Services, response: ProduceResponse, find: FindBroker
         for partition in topic.partition_responses:
             if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 leader, epoch = services.leader_of(topic.name, partition.index)
-                partition.current_leader = ProduceLeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                partition.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
                 if (it := find(leader)) is not None:
-                    endpoints[leader] = ProduceNodeEndpoint(
-                        node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack
-                    )
+                    endpoints[leader] = NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
     response.node_endpoints = list(endpoints.values())
 
 

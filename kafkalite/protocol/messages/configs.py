@@ -1,6 +1,7 @@
 """DescribeConfigs (32), AlterConfigs (33), IncrementalAlterConfigs (44): the settings of topics and brokers.
 
-Kafka's two altering requests use the same struct names; those of the incremental one have a prefix here.
+Kafka's two altering requests have structs of the same names; here those of the incremental request have a prefix, and
+the responses, whose fields are equal, share one.
 """
 
 from __future__ import annotations
@@ -97,13 +98,6 @@ class IncrementalAlterConfigsRequest(Message, flexible="1+"):
     validate_only: bool = boolean("0+")
 
 
-class IncrementalAlterConfigsResourceResponse(Message):
-    error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
-    resource_type: int = int8("0+")
-    resource_name: str = string("0+")
-
-
 class IncrementalAlterConfigsResponse(Message, flexible="1+"):
     throttle_time_ms: int = int32("0+")
-    responses: list[IncrementalAlterConfigsResourceResponse] = array(IncrementalAlterConfigsResourceResponse, "0+")
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse, "0+")

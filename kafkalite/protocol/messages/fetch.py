@@ -7,6 +7,7 @@ from uuid import UUID
 from kafkalite.common.region import Part
 from kafkalite.protocol.codec.primitives import INT32
 from kafkalite.protocol.codec.schema import Message, array, int8, int16, int32, int64, records, string, struct, uuid
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 
 
 class FetchPartition(Message):
@@ -56,11 +57,6 @@ class EpochEndOffset(Message):
     end_offset: int = int64("12+", default=-1)
 
 
-class LeaderIdAndEpoch(Message):
-    leader_id: int = int32("12+", default=-1)
-    leader_epoch: int = int32("12+", default=-1)
-
-
 class SnapshotId(Message):
     end_offset: int = int64("0+", default=-1)
     epoch: int = int32("0+", default=-1)
@@ -84,7 +80,7 @@ class PartitionData(Message):
         AbortedTransaction, "4+", nullable="4+", mostly_empty=True
     )
     preferred_read_replica: int = int32("11+", default=-1)
-    # librdkafka takes null records for a broken answer, so nothing is sent as nothing.
+    # librdkafka rejects a response with null records, so null is sent as empty.
     records: Part | list[Part] | None = records("0+", nullable="0+", null_sent_as_empty=True)
 
 
@@ -92,13 +88,6 @@ class FetchableTopicResponse(Message):
     topic: str = string("0-12")
     topic_id: UUID = uuid("13+")
     partitions: list[PartitionData] = array(PartitionData, "0+")
-
-
-class NodeEndpoint(Message):
-    node_id: int = int32("16+")
-    host: str = string("16+")
-    port: int = int32("16+")
-    rack: str | None = string("16+", nullable="16+")
 
 
 class FetchResponse(Message, flexible="12+"):

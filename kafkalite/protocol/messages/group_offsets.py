@@ -1,4 +1,8 @@
-"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): how far a group has read."""
+"""OffsetCommit (8), OffsetFetch (9), TxnOffsetCommit (28), OffsetDelete (47): offsets that a group commits.
+
+OffsetFetch asks for one group up to version 7 and for several from version 8 on. Kafka's schema has a second set of
+structs for the latter (OffsetFetchRequestTopics, ...); their fields are equal, so one set serves both.
+"""
 
 from __future__ import annotations
 
@@ -46,20 +50,15 @@ class OffsetCommitResponse(Message, flexible="8+"):
 
 
 class OffsetFetchRequestTopic(Message):
-    name: str = string("0-7")
-    partition_indexes: list[int] = array(INT32, "0-7")
-
-
-class OffsetFetchRequestTopics(Message):
-    name: str = string("8+")
-    partition_indexes: list[int] = array(INT32, "8+")
+    name: str = string("0+")
+    partition_indexes: list[int] = array(INT32, "0+")
 
 
 class OffsetFetchRequestGroup(Message):
     group_id: str = string("8+")
     member_id: str | None = string("9+", nullable="9+")  # of the consumer protocol (KIP-848), which is not served
     member_epoch: int = int32("9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, "8+", nullable="8+")
+    topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, "8+", nullable="8+")
 
 
 class OffsetFetchRequest(Message, flexible="6+"):
@@ -70,34 +69,21 @@ class OffsetFetchRequest(Message, flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Message):
-    partition_index: int = int32("0-7")
-    committed_offset: int = int64("0-7")
-    committed_leader_epoch: int = int32("5-7", default=-1)
-    metadata: str | None = string("0-7", nullable="0-7", default="")
-    error_code: int = int16("0-7")
+    partition_index: int = int32("0+")
+    committed_offset: int = int64("0+")
+    committed_leader_epoch: int = int32("5+", default=-1)
+    metadata: str | None = string("0+", nullable="0+", default="")
+    error_code: int = int16("0+")
 
 
 class OffsetFetchResponseTopic(Message):
-    name: str = string("0-7")
-    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0-7")
-
-
-class OffsetFetchResponsePartitions(Message):
-    partition_index: int = int32("8+")
-    committed_offset: int = int64("8+")
-    committed_leader_epoch: int = int32("8+", default=-1)
-    metadata: str | None = string("8+", nullable="8+", default="")
-    error_code: int = int16("8+")
-
-
-class OffsetFetchResponseTopics(Message):
-    name: str = string("8+")
-    partitions: list[OffsetFetchResponsePartitions] = array(OffsetFetchResponsePartitions, "8+")
+    name: str = string("0+")
+    partitions: list[OffsetFetchResponsePartition] = array(OffsetFetchResponsePartition, "0+")
 
 
 class OffsetFetchResponseGroup(Message):
     group_id: str = string("8+")
-    topics: list[OffsetFetchResponseTopics] = array(OffsetFetchResponseTopics, "8+")
+    topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, "8+")
     error_code: int = int16("8+")
 
 

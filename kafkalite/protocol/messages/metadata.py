@@ -87,3 +87,19 @@ class DescribeClusterResponse(Message, flexible="0+"):
     controller_id: int = int32("0+", default=-1)
     brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker, "0+")
     cluster_authorized_operations: int = int32("0+", default=AUTHORIZED_OPERATIONS_OMITTED)
+
+
+class LeaderIdAndEpoch(Message):
+    """The current leader, which Produce and Fetch send with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+
+    leader_id: int = int32("0+", default=-1)
+    leader_epoch: int = int32("0+", default=-1)
+
+
+class NodeEndpoint(Message):
+    """The address of such a leader."""
+
+    node_id: int = int32("0+")
+    host: str = string("0+")
+    port: int = int32("0+")
+    rack: str | None = string("0+", nullable="0+")

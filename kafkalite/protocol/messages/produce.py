@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.protocol.codec.schema import Message, array, int16, int32, int64, records, string, struct
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Message):
@@ -27,11 +28,6 @@ class BatchIndexAndErrorMessage(Message):
     batch_index_error_message: str | None = string("8+", nullable="8+")
 
 
-class ProduceLeaderIdAndEpoch(Message):
-    leader_id: int = int32("10+", default=-1)
-    leader_epoch: int = int32("10+", default=-1)
-
-
 class PartitionProduceResponse(Message):
     index: int = int32("0+")
     error_code: int = int16("0+")
@@ -40,8 +36,7 @@ class PartitionProduceResponse(Message):
     log_start_offset: int = int64("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, "8+", mostly_empty=True)
     error_message: str | None = string("8+", nullable="8+")
-    # Told with NOT_LEADER_OR_FOLLOWER (KIP-951).
-    current_leader: ProduceLeaderIdAndEpoch | None = struct(ProduceLeaderIdAndEpoch, "10+", tag=0)
+    current_leader: LeaderIdAndEpoch | None = struct(LeaderIdAndEpoch, "10+", tag=0)
 
 
 class TopicProduceResponse(Message):
@@ -49,14 +44,7 @@ class TopicProduceResponse(Message):
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse, "0+")
 
 
-class ProduceNodeEndpoint(Message):
-    node_id: int = int32("10+")
-    host: str = string("10+")
-    port: int = int32("10+")
-    rack: str | None = string("10+", nullable="10+")
-
-
 class ProduceResponse(Message, flexible="9+"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse, "0+")
     throttle_time_ms: int = int32("1+")
-    node_endpoints: list[ProduceNodeEndpoint] = array(ProduceNodeEndpoint, "10+", tag=0)
+    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, "10+", tag=0)

@@ -11,7 +11,6 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
 )
 from tests.compatibility.differential.asking import sync
 from tests.compatibility.differential.cases_groups import joined, stable
@@ -35,12 +34,11 @@ def as_member(member_id: str, generation: int = 1) -> dict[str, Any]:
 
 def fetch(group: str, topics: dict[str, list[int]] | None, **more: Any) -> OffsetFetchRequest:
     """In the words of version 8 and of those before it; None is all topics."""
-    old = new = None
+    wanted = None
     if topics is not None:
-        old = [OffsetFetchRequestTopic(name=name, partition_indexes=asked) for name, asked in topics.items()]
-        new = [OffsetFetchRequestTopics(name=name, partition_indexes=asked) for name, asked in topics.items()]
+        wanted = [OffsetFetchRequestTopic(name=name, partition_indexes=asked) for name, asked in topics.items()]
     return OffsetFetchRequest(
-        group_id=group, topics=old, groups=[OffsetFetchRequestGroup(group_id=group, topics=new)], **more
+        group_id=group, topics=wanted, groups=[OffsetFetchRequestGroup(group_id=group, topics=wanted)], **more
     )
 
 
@@ -139,7 +137,7 @@ def fetched_by_members(t: Teller) -> None:
     group, topic = t.group(), t.topic()
     me = stable(t, group)
     t.aside(commit(group, topic, 5, **as_member(me)), 8)
-    asked = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0])]
+    asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0])]
     for label, one, who, epoch in (
         ("a member", group, me, 1),
         ("of another generation", group, me, 9),

@@ -57,7 +57,6 @@ KEYED = {
     ("OffsetFetchResponse", "topics"): "name",
     ("OffsetFetchResponseTopic", "partitions"): "partition_index",
     ("OffsetFetchResponseGroup", "topics"): "name",
-    ("OffsetFetchResponseTopics", "partitions"): "partition_index",
     ("OffsetDeleteResponse", "topics"): "name",
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
     ("DescribeLogDirsResult", "topics"): "name",

@@ -37,7 +37,6 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
@@ -341,10 +340,11 @@ class World:
     def fetch(self, topics=None, *, group="g", version=7, require_stable=False):
         """The raw response; `topics` maps names to partitions, None asks for all."""
         of_many = version >= 8
-        topic_type = OffsetFetchRequestTopics if of_many else OffsetFetchRequestTopic
         asked = None
         if topics is not None:
-            asked = [topic_type(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]
+            asked = [
+                OffsetFetchRequestTopic(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()
+            ]
         request = OffsetFetchRequest(group_id=group, topics=asked, require_stable=require_stable)
         if of_many:
             names = [group] if isinstance(group, str) else group
