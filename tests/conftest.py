@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""Fixtures and options for tests of several folders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def disk_path() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """One real server for the whole run. Whoever stops or pauses it takes one of his own."""
+    """One real server for the whole run. A test that stops or pauses it starts its own."""
     missing = without_zookeeper()
     if missing is not None:
         pytest.skip(missing)

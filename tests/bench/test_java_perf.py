@@ -1,4 +1,4 @@
-"""What Kafka's own performance tools print, as they print it, is read for what it says."""
+"""Parses the output of Kafka's own performance tools."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ async def cluster(place: Place, *broker_ids: int) -> AsyncIterator[list[Member]]
 
 
 def topic(name: str, replicas: list[tuple[int, ...]], with_id: bool = True) -> list[Operation]:
-    """What an admin tool writes for a new topic."""
+    """The nodes that an admin tool writes for a new topic."""
     topic_id = random_uuid() if with_id else None
     return [
         Create(znode_paths.config(znode_paths.CONFIG_TOPICS, name), znode_data.config_json({})),

@@ -1,7 +1,7 @@
 """Nothing that a run of the tests began outlives it, however the run ends: also after kill -9.
 
-Whatever is begun inherits a mark of this run in its environment. A shell beside the run reads from a pipe whose other
-end is here; when that is gone, it kills what still has the mark. It finds nothing where there is no /proc.
+Every process that is started inherits a mark of this run in its environment. A shell beside the run reads from a pipe
+whose other end is here; when that is gone, it kills what still has the mark. It finds nothing where there is no /proc.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a killed run of the tests leaves behind: nothing."""
+"""Processes that a killed run of the tests leaves behind: nothing."""
 
 from __future__ import annotations
 

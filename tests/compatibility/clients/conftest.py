@@ -3,8 +3,8 @@
 `bootstrap` is an embedded broker shared by the whole run, or any other broker when KAFKALITE_TEST_BOOTSTRAP=host:port
 says so (a real Apache Kafka then serves as the oracle of these tests; give it group.initial.rebalance.delay.ms=0 to
 keep them quick). Each client library has a fixture that makes clients in its own words, with settings fit for a test,
-and closes all of them whatever happens. Topics and groups get unique names, so tests never meet. Whoever waits does
-it with `until`, or with the client's own poll under a deadline; nothing sleeps.
+and closes all of them whatever happens. Topics and groups get unique names, so tests never meet. Tests wait with
+`until`, or with the client's own poll under a deadline; nothing sleeps.
 """
 
 from __future__ import annotations

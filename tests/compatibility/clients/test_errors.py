@@ -1,4 +1,4 @@
-"""What clients are told when something cannot be had, and topics that come into being by being used."""
+"""Errors that clients receive, and topics that are created by their first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.wait import DEADLINE_S
 
 
 def error_of(confluent: Any, topic: str, **settings: Any) -> KafkaError | None:
-    """What a producer is told of one record."""
+    """The delivery error of one record."""
     answers: list[Any] = []
     producer = confluent.producer(**settings)
     producer.produce(topic, b"x", on_delivery=lambda error, message: answers.append(error))

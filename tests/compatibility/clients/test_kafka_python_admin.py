@@ -1,4 +1,4 @@
-"""What kafka-python's administrator asks of a broker besides topics: log directories, reassignments, single offsets."""
+"""Requests of kafka-python's administrator besides those for topics: log directories, reassignments, single offsets."""
 
 from __future__ import annotations
 

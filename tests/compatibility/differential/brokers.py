@@ -65,7 +65,7 @@ def stories(family: str) -> dict[str, Story]:
 
 
 def explanations(family: str) -> list[Explained]:
-    """Those that stand in `cases_<family>.py`, in the order of the file."""
+    """The stories of `cases_<family>.py`, in the order of the file."""
     module = importlib.import_module(f"tests.compatibility.differential.cases_{family}")
     return [value for value in vars(module).values() if isinstance(value, Explained)]
 

@@ -85,7 +85,7 @@ def offsets_that_cannot_be_in_a_session(t: Teller) -> None:
 
 @in_versions(7, 12, 13, 16)
 def partitions_take_turns(t: Teller) -> None:
-    """Who gave data goes to the end."""
+    """A partition that returned data moves to the end."""
     topic = t.topic(partitions=3)
     for i in range(3):
         add(t, topic, i)

@@ -106,7 +106,7 @@ def of_consumers(t: Teller) -> None:
 
 @once
 def while_consumers_rebalance(t: Teller) -> None:
-    """What counts is what the last generation read."""
+    """Only the subscription of the last generation counts."""
     group, read, other = t.group(), t.topic("read"), t.topic("other")
     me = member(t, reading(group, "", read))
     assert t.aside(sync(group, 1, me, me), 3).error_code == 0

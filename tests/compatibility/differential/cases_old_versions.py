@@ -33,7 +33,7 @@ NO_NULL = Explained(
 
 
 def look(t: Teller, topic: str, label: str = "what is there now", *, packed: bool = False) -> None:
-    """As a client of today reads it, and as those of then. What was packed anew has other bytes with each library."""
+    """As a client of today reads it, and as those of then. A recompressed set has other bytes with each library."""
     if not packed:
         t.ask(f"{label}", fetch(topic), 11)
     for version in (0, 3):

@@ -12,7 +12,7 @@ from tests.compatibility.differential.engine import Explained, Step
 
 @dataclass
 class Verdict:
-    """What came of one story: steps that are equal, steps whose difference is explained, and what is wrong."""
+    """The outcome of one story: steps that are equal, steps whose difference is explained, and what is wrong."""
 
     equal: int
     explained: int
@@ -34,7 +34,7 @@ def compare(ours: Sequence[Step], kafkas: Sequence[tuple[str, Any]]) -> Verdict:
 
 
 def _judge(step: Step, kafkas: Any) -> tuple[list[str], bool]:
-    """What is wrong with a step, and whether a difference of it is explained."""
+    """The faults of a step, and whether one of its differences is explained."""
     open_paths = dict(_differences((), step.answer, kafkas))
     faults = []
     is_explained = False

@@ -48,7 +48,7 @@ def kafka() -> Iterator[tuple[str, int]]:
 
 @pytest.fixture
 def counts(request: pytest.FixtureRequest) -> dict[str, int]:
-    """What this run has counted."""
+    """The counts of this run."""
     return request.config.stash[COUNTS]
 
 

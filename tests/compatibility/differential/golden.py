@@ -1,4 +1,4 @@
-"""What Apache Kafka answered, kept as JSON: one file per family, one line per answer.
+"""Answers of Apache Kafka, kept as JSON: one file per family, one line per answer.
 
 Neighbouring versions of a story with the same answers share one entry ("4-7"). Written by `--record-golden`, from a
 real Kafka; read by every run.

@@ -1,4 +1,4 @@
-"""What is noted of an answer: every field that travels in its version, without what two brokers cannot agree on.
+"""The part of an answer that is recorded: all fields of its version but those in which two brokers must differ.
 
 Masked: ids that a broker draws (topic, cluster, member, producer, session: the first seen is `<member 1>`, so that the
 same id is the same mask), times of the broker's clock, hosts and ports, its directory and the room on its disk, and the

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def script(self) -> tuple[str, str, str]:
-        """What two rows of the same script have in common, whatever version they met."""
+        """The key that rows of one script share, whatever the version."""
         return self.ecosystem, self.client, self.what
 
     def ended(self, result: str) -> Row:

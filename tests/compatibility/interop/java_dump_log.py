@@ -32,7 +32,7 @@ BATCH = re.compile(r"baseOffset: \d+ lastOffset: ")
 
 @dataclass(slots=True)
 class Verdict:
-    """What was read, and what was wrong with it."""
+    """The files that were read, and their faults."""
 
     file_count: int = 0
     batch_count: int = 0
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def files_of(data_dir: Path) -> list[Path]:
-    """What the tool reads, by partition. Registry, checkpoints and logs that are on their way out are none of it."""
+    """The files that the tool reads, by partition; without journal, checkpoints and logs that are being deleted."""
     return sorted(
         path for path in data_dir.glob("*-*/*") if path.suffix in SUFFIXES and not path.parent.name.endswith("-delete")
     )

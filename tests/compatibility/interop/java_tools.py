@@ -58,7 +58,7 @@ class JavaTools:
         self("ConsoleProducer", "--topic", topic, *chosen, *arguments, typed=lines)
 
     def consume(self, topic: str, count: int, *arguments: Any, **settings: object) -> list[str]:
-        """What the console consumer shows, as lines: it ends after `count` records, or fails after a while without."""
+        """The lines of the console consumer: it ends after `count` records, or fails after a while without."""
         chosen = [f"--consumer-property={key.replace('_', '.')}={value}" for key, value in settings.items()]
         limits = ["--max-messages", count, "--timeout-ms", 30_000]
         return self("ConsoleConsumer", "--topic", topic, *limits, *chosen, *arguments).splitlines()

@@ -1,7 +1,7 @@
 """Apache Kafka's log and its cleaner without a broker, in one JVM that is asked by lines: java/KafkaCleaner.java.
 
-Directories are one partition's ("orders-0"). What is written comes from a seed, the clock stands where the caller sets
-it: so the same question has the same answer, and two cleaners can be held against each other byte by byte.
+Directories are one partition's ("orders-0"). The records come from a seed, and the caller sets the clock: so the same
+question has the same answer, and two cleaners can be held against each other byte by byte.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class KafkaCleaner:
     def plan(
         self, directory: Path, first_dirty: int, now_ms: int, config: Settings = _NONE, **words: object
     ) -> dict[str, Any]:
-        """What the cleaner would look at: start, first_dirty, first_uncleanable, cleanable bytes, producers."""
+        """The range that the cleaner would read: start, first_dirty, first_uncleanable, cleanable bytes, producers."""
         return self._ask("plan", config, dir=directory, first_dirty=first_dirty, now=now_ms, **words)
 
     def clean(

@@ -8,7 +8,7 @@ from tests.support.wait import DEADLINE_S
 
 
 class KafkaProcess:
-    """Whoever starts one sets `_process`; None while there is none."""
+    """A subclass that starts the process sets `_process`; None while there is none."""
 
     _process: subprocess.Popen[bytes] | None = None
 

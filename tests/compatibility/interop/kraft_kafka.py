@@ -1,7 +1,7 @@
 """Apache Kafka without ZooKeeper: one node, broker and controller, on directories of the caller's choice.
 
-What the topics are called and which settings they have is in the first directory too, in its metadata log
-(`__cluster_metadata-0`). The node can be started, stopped in order and killed as often as wanted.
+The names and settings of the topics are in the first directory too, in its metadata log (`__cluster_metadata-0`). The
+node can be started, stopped in order and killed as often as wanted.
 Source: config/kraft/server.properties of Kafka 3.9.
 """
 

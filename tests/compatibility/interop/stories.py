@@ -1,4 +1,4 @@
-"""What every stranger goes through: records in both directions, a group that grows and shrinks, administration.
+"""The stories of every foreign client: records in both directions, a group that grows and shrinks, administration.
 
 The other side is always confluent-kafka: it prepares topics, reads what the stranger wrote, writes what the stranger
 reads, and describes the group as the broker sees it. Codecs are looked for in the files, since a client that does not

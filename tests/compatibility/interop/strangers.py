@@ -72,7 +72,7 @@ class Stranger:
         return sorted(map(as_seen, self.ask("consume", topic=topic, count=count, **task)), key=position)
 
     def administer(self, topic: str, group: str, time_ms: int) -> dict[str, Any]:
-        """What each step of the program's administration found."""
+        """The result of each administrative step of the program."""
         return {fact["step"]: fact["is"] for fact in self.ask("admin", topic=topic, group=group, count=time_ms)}
 
     @contextlib.contextmanager

@@ -126,7 +126,7 @@ def transact(bootstrap: str, author: str) -> None:
 
 
 def committed_paid(bootstrap: str) -> list[str]:
-    """What a reader of committed records sees of the transactions."""
+    """The records of the transactions, read with read_committed."""
     found = read(bootstrap, [("paid", 0)], isolation="read_committed")
     return [(one.value or b"").decode() for one in found["paid", 0]]
 
@@ -153,7 +153,7 @@ def commits(bootstrap: str, group: str) -> dict[tuple[str, int], tuple[int, str]
 
 
 def partitions(bootstrap: str) -> list[tuple[str, int]]:
-    """Those there are, as soon as all have their leader: a Kafka that has just started finds them one by one."""
+    """All partitions, as soon as each has a leader: a Kafka that has just started finds them one by one."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def led() -> list[tuple[str, int]]:

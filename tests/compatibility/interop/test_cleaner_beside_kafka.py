@@ -1,8 +1,8 @@
 """Two brokers, each compacting a copy of the same data directories by itself: Apache Kafka 3.9.1 and kafkalite.
 
 Kafka is filled by stock clients, with transactions; then each broker gets a copy, is told to look often, and works
-until its cleaner-offset-checkpoint says that all is clean. What consumers see afterwards is the same; and each then
-opens what the other left, serves it (Kafka to readers of committed records too), and goes on compacting it.
+until its cleaner-offset-checkpoint says that all is clean. Consumers see the same records afterwards. Then each broker
+opens the other's directories, serves them (Kafka to readers of committed records too), and compacts them further.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def kafkalite(tmp_path: Path) -> Iterator[Kafkalite]:
 
 
 def start(kafkalite: Kafkalite) -> None:
-    """On a directory that Kafka wrote last. What a topic's settings are is in Kafka's metadata, and not taken over."""
+    """On a directory that Kafka wrote last. The settings of topics are in Kafka's metadata, and are not taken over."""
     overrides = [word for name, value in CLEANER.items() for word in ("--override", f"{name}={value}")]
     kafkalite.start("--port", "0", "--adopt", kafkalite.data_dirs, *overrides)
     settings = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in COMPACTED.items()]
@@ -121,7 +121,7 @@ def all_clean(data_dir: Path) -> bool:
 
 
 def seen(bootstrap: str, isolation: str = "read_uncommitted") -> World:
-    """What a consumer finds."""
+    """The records that a consumer reads."""
     return read(bootstrap, [(name, number) for name, count in TOPICS.items() for number in range(count)], isolation)
 
 

@@ -112,7 +112,7 @@ def test_everything_that_is_written_is_accepted_and_damage_is_not(
 
 
 def records_left(directory: Path) -> int:
-    """What a partition's files hold, by their names: from the first segment's base to the end."""
+    """The content of a partition's files, by their names: from the first segment's base to the end."""
     from kafkalite.record.batch import iter_batches
 
     count = 0

@@ -1,4 +1,4 @@
-"""What kadm and sarama's ClusterAdmin ask besides topics: single offsets, log directories, reassignments."""
+"""Requests of kadm and sarama's ClusterAdmin that are not about topics: offsets, log directories, reassignments."""
 
 from __future__ import annotations
 

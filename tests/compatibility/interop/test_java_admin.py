@@ -1,4 +1,4 @@
-"""What Java's tools ask of a broker besides topics and records: single offsets, log directories, reassignments."""
+"""Requests of Java's tools besides those for topics and records: single offsets, log directories, reassignments."""
 
 from __future__ import annotations
 

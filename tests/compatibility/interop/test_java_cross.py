@@ -49,7 +49,7 @@ class Member:
         return [event for event in found if isinstance(event, dict)]
 
     def partitions(self) -> set[int]:
-        """What it owns now."""
+        """The partitions that it owns now."""
         owned: set[int] = set()
         for event in self.events():
             named = {entry["partition"] for entry in event.get("partitions", [])}

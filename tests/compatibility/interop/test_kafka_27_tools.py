@@ -65,7 +65,7 @@ def tell(proved: Callable[..., None]) -> Callable[[str], None]:
 
 
 def partitions_of(admin: AdminClient, topic: str) -> dict[int, int]:
-    """Who leads each, as the broker tells it."""
+    """The leader of each partition, from the broker's metadata."""
     found = admin.list_topics(topic, timeout=DEADLINE_S).topics.get(topic)
     return {} if found is None or found.error else {number: one.leader for number, one in found.partitions.items()}
 

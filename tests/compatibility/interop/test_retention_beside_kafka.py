@@ -37,8 +37,8 @@ EARLIEST, LATEST = -2, -1
 
 
 class Tale(NamedTuple):
-    """A topic's settings, and its batches: (age in hours, bytes of the value). What is told to the topic before its
-    limits come into force: where DeleteRecords cuts, and the settings that come last."""
+    """A topic's settings, and its batches: (age in hours, bytes of the value). The records of a topic before its limits
+    take effect: where DeleteRecords cuts, and the settings that come last."""
 
     settings: dict[str, str]
     batches: list[tuple[float, int]]
@@ -178,7 +178,7 @@ def logs_of(left: Left) -> Left:
 
 
 def settled(look: Callable[[], Left]) -> Left:
-    """What there is when four looks of the broker have changed nothing any more."""
+    """The content when four retention checks of the broker have changed nothing."""
     last, since = look(), time.monotonic()
     while time.monotonic() < since + 5 or any(".deleted" in name for _, _, names in last.values() for name in names):
         found = look()

@@ -1,7 +1,7 @@
 """One ZooKeeper and one set of data directories, two brokers in turn: Apache Kafka, kafkalite, and Kafka again.
 
-Both start with the same server.properties, so with the same number and address. What either changes in ZooKeeper,
-topics, their settings, their partitions, the other finds there; what it wrote the other serves, record for record.
+Both start with the same server.properties, so with the same number and address. Each finds the topics, settings and
+partitions that the other has changed in ZooKeeper, and serves the records that the other has written.
 """
 
 from __future__ import annotations

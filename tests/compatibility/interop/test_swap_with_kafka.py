@@ -1,7 +1,7 @@
 """One set of data directories, two brokers in turn: Apache Kafka (with ZooKeeper or KRaft), kafkalite, and Kafka again.
 
-What one wrote the other serves, record for record, to a stock client; commits, transactions and topic ids go through
-unharmed; and each goes on writing where the other stopped, or was killed.
+Each serves the records of the other to a stock client, keeps commits, transactions and topic ids, and appends where the
+other stopped, or was killed.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def test_a_kafka_on_what_kafkalite_began(kafka: Kafka, kafkalite: Kafkalite, dat
 
 
 def test_topics_that_were_made_here_come_to_no_harm_with_kafka(kafka: Kafka, kafkalite: Kafkalite) -> None:
-    """It does not know them, and does not serve them; with KRaft it even sets them aside. What they hold is there when
+    """It does not know them, and does not serve them; with KRaft it even sets them aside. Their records are there when
     kafkalite is back."""
     kafka.start()
     administer(kafka.bootstrap, "create_topics", [NewTopic("orders", 3, 1)])

@@ -1,8 +1,8 @@
 """The same commands to Apache Kafka and to kafkalite, each on its own chroot of one ZooKeeper: the same nodes.
 
 The tree is compared after each step, path by path and JSON key by key (znode_comparison.py lists the allowed
-differences). What Kafka leaves is held against the golden copy, too, which the default suite compares kafkalite with;
-`--record-znodes` writes that anew:
+differences). The nodes that Kafka leaves are compared with the golden copy, too, which the default suite compares
+kafkalite with; `--record-znodes` writes a new copy:
 
     pytest -m long tests/compatibility/interop/test_znodes_beside_kafka.py [--record-znodes]
 """
@@ -119,7 +119,7 @@ def test_offsets_of_old_are_kept_and_told_as_by_kafka(kafka: KafkaStage, tmp_pat
 
 
 def offsets_of_old(stage: Stage) -> tuple[list[Any], dict[str, Any]]:
-    """What was answered, in an order that hash tables have no part in; and what stands below /consumers."""
+    """The answer in an order that no hash table decides, and the nodes below /consumers."""
     stage.start(0)
     ask(create(new_topic("t", 2)), 4)(stage)
     ask(commit("ready", t0=1, t1=1), 0)(stage)

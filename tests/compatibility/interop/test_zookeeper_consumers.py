@@ -133,7 +133,7 @@ def member(connect: str, tmp_path: Path) -> Iterator[Callable[..., Member]]:
 
 
 def owners(znodes: KazooClient, group: str, topic: Topic) -> dict[int, str]:
-    """Who reads which partition, as the members have agreed in ZooKeeper: the consumer.id of each."""
+    """The owner of each partition, as the members have agreed in ZooKeeper: the consumer.id of each."""
     found = {}
     where = f"/consumers/{group}/owners/{topic.name}"
     try:

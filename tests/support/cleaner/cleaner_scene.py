@@ -81,7 +81,7 @@ class Scene:
         return found
 
     def kept(self, name: str = "cleaner-offset-checkpoint") -> dict[tuple[str, int], int]:
-        """What a checkpoint file says."""
+        """The content of a checkpoint file."""
         return read_offsets(Files(), f"{self.root}/{name}")
 
     def leftovers(self, topic: str = "orders") -> list[str]:

@@ -1,9 +1,9 @@
-"""What was appended to one compacted log, and whether the log keeps what compaction promises, whatever happened to it.
+"""Records all appends to one compacted log, and checks the guarantees of compaction after any fault.
 
-Every record that is there stands at its offset as it was written. Who reads from the beginning to the end, and takes
-the last value of each key, has what was written last; a tombstone can be seen for delete.retention.ms from the first
-pass that met it on. After a kill everything acknowledged counts, after a power cut everything flushed.
-Transactions: their outcome counts from the moment when it was acknowledged, for who decided it will say it again.
+Every record that is there stands at its offset as it was written. A reader from beginning to end finds the last value
+of each key; a tombstone is visible for delete.retention.ms from the first pass that met it. After a kill everything
+acknowledged counts, after a power cut everything flushed. Transactions: their outcome counts from the moment when it
+was acknowledged, because the coordinator that decided it repeats it.
 Source: the documentation of Apache Kafka, design, log compaction.
 """
 
@@ -46,7 +46,7 @@ class Put:
 
 @dataclass
 class Seen:
-    """What a reader has met: whole batches, each with what is left in it."""
+    """The records that a reader has met: whole batches, each with what is left in it."""
 
     batches: list[tuple[BatchHeader, list[Record]]] = field(default_factory=list)
 
@@ -102,7 +102,7 @@ class CompactedLedger(Ledger):
         self.tried = None
 
     def cut(self, end_offset: int) -> None:
-        """What was not flushed is lost. Who decided upon a transaction will do so again."""
+        """Records that were not flushed are lost. A coordinator that decided upon a transaction will do so again."""
         while self.puts and self.puts[-1].last >= end_offset:
             put = self.puts.pop()
             del self._by_last[put.last]
@@ -214,7 +214,7 @@ class CompactedLedger(Ledger):
             last = now.last_offset
 
     def check_producers(self, log: PartitionLog) -> None:
-        """Who wrote last is remembered, if it may be."""
+        """The last producers are remembered, if they may be."""
         lasts: dict[int, Put] = {}
         for put in self.puts:
             if put.ends is None and put.header.producer_id >= 0:

@@ -1,4 +1,4 @@
-"""What compaction promises whatever the cleaner: held against what was in a log before a cleaning and after it.
+"""The guarantees of compaction for any cleaner: held against what was in a log before a cleaning and after it.
 
     - what is left stands at its offset, unchanged, in order
     - the last value of every key is there; once only, as far as the log is clean

@@ -163,8 +163,8 @@ def _grouped(segments: Sequence[SourceSegment], job: CleanJob) -> list[list[Sour
 
 @dataclass
 class _Rules:
-    """What stays of the batches of one segment. `seen` are the producers of which data was met since their last marker,
-    over all segments; the aborted transactions that stay go to `kept_aborted`."""
+    """The retained part of the batches of one segment. `seen` are the producers of which data was met since their last
+    marker, over all segments; the aborted transactions that stay go to `kept_aborted`."""
 
     job: CleanJob
     last_of_keys: Mapping[bytes, int]

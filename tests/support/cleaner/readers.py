@@ -1,4 +1,4 @@
-"""Those who read a log while it is compacted: one keeps up and must see everything, one takes its time and must end up
+"""Readers of a log that is being compacted: one keeps up and must see everything, one takes its time and must end up
 with what is there, one holds on to bytes that it was promised."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Readers:
         self._held = self._slow_view = None
 
     def keep_up(self, log: PartitionLog, ledger: CompactedLedger) -> None:
-        """Whoever is always near the end sees every record."""
+        """A reader that is always near the end sees every record."""
         offset = max(self.caught_up, log.start_offset)
         seen = read(log, offset, log.end_offset)
         ledger.check_records(seen)
@@ -34,7 +34,7 @@ class Readers:
         self.caught_up = log.end_offset
 
     def look_slowly(self, log: PartitionLog, ledger: CompactedLedger, now_ms: int, random: Random) -> None:
-        """Go on a little, or begin anew. Who is through in less than delete.retention.ms has missed no tombstone."""
+        """Go on a little, or begin anew. A reader that needs less than delete.retention.ms has missed no tombstone."""
         limit = log.producers.first_unstable_offset
         limit = log.end_offset if limit is None else limit
         if self._slow_view is None or not log.start_offset <= self._slow_offset <= limit:
@@ -54,7 +54,7 @@ class Readers:
             self._slow_view = None
 
     def hold(self, log: PartitionLog, random: Random) -> None:
-        """What was promised to a reader can be read, whatever became of the segment."""
+        """A region that was handed to a reader can be read, whatever became of the segment."""
         if self._held is not None:
             region, data = self._held
             assert region.read() == data, "the bytes that a reader held on to have changed"

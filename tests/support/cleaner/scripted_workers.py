@@ -46,7 +46,7 @@ class Worker:
             self._inbox.append(message)
 
     def work(self) -> None:
-        """What a lazy one was told to do, after all."""
+        """Does the jobs that a lazy worker has been given."""
         order = next(message for message in reversed(self.said) if isinstance(message, Clean))
         perform(order, self._channel(), self._staff.clean, self._staff.files)
 

@@ -1,7 +1,8 @@
 """Random histories of a data directory with a few logs that come and go, on a disk that forgets.
 
 As `history`, with the log manager as the owner: it writes the checkpoints and the mark of an orderly stop, and the next
-start believes them. Whoever knows the topics, here the history, deletes what a power cut brought back of deleted ones.
+start believes them. The owner of the topics, here the history, deletes the directories of deleted ones that a power cut
+brought back.
 """
 
 from __future__ import annotations
@@ -221,7 +222,7 @@ class DirectoryHistory(LogHistory):
         return any(not topic.ledger.knows(batch) for batch in log.batches(log.segments[0].base_offset))
 
     def _see_to_topics(self) -> None:
-        """What there should be, and nothing else."""
+        """Checks that exactly the expected directories exist."""
         for name, _ in list(self.manager.logs):
             log = self.manager.get(name, 0)
             topic = self.topics.get(name)

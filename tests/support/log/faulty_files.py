@@ -1,9 +1,9 @@
 """A door to a disk that forgets: the twin of `files.Files` for tests.
 
-What the process sees is a real directory, so reading, mapping and sending work as ever. Beside it the twin keeps what a
-power cut may leave of it: for each file every content that it had since its last fsync, for each directory the entries
-at its last fsync and every change since. `power_cut` writes one of the states that are possible then into another
-directory; `kill` takes nothing away, for the page cache outlives a process.
+The process sees a real directory, so reading, mapping and sending work as ever. Beside it the twin keeps what a power
+cut may leave of it: for each file every content that it had since its last fsync, for each directory the entries at its
+last fsync and every change since. `power_cut` writes one of the states that are possible then into another directory;
+`kill` takes nothing away, for the page cache outlives a process.
 
     content   each block of some size holds what it held at the last fsync or at any moment since; the size is one that
               the file had, or one in between (zeros where no data came); a torn append ends at any byte
@@ -51,7 +51,7 @@ class Killed(Ended):
 
 
 class SigBus(AssertionError):
-    """Somebody wrote through a map where the disk had promised no room: a full disk would have killed the process."""
+    """A write through a map where the disk had promised no room: a full disk would have killed the process."""
 
 
 @dataclass
@@ -446,7 +446,7 @@ class FaultyFiles(Files):
     # what is known of files
 
     def _look(self, node: _File) -> bytes:
-        """What the file holds now."""
+        """The content of the file now."""
         if node.directory is not None and (node.mapped or not node.versions):
             content = _content(self._path(node))
             if not node.versions:

@@ -387,7 +387,7 @@ class LogHistory:
                 self.sequences[producer_id] = (producer.epoch, producer.last_sequence + 1)
 
     def _heed(self) -> None:
-        """What the log says of itself is a promise, and so is an acknowledgement where each one is flushed."""
+        """The offsets that the log reports are promises, and so is an acknowledgement where each append is flushed."""
         log = self.log
         assert log.flusher.recovery_point <= log.end_offset == max(self.ledger.end, log.segments[-1].base_offset)
         assert log.flusher.ack_offset <= log.end_offset

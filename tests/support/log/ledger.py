@@ -1,8 +1,8 @@
-"""What was appended to one log and what was promised of it, and whether a log that was opened again keeps to that.
+"""Records the appends to one log and the promises made for them, and checks that a reopened log keeps the promises.
 
 The ledger remembers every batch that was ever handed to the disk, acknowledged or not, and which batch stood before it
-then. What a log serves must be a way through that tree: each batch as it was written, right behind one that it was
-written behind. Of the way that the log was on when it ended it must go as far as was promised: to the last
+then. The batches that a log serves must be a path through that tree: each batch as it was written, right behind one
+that it was written behind. Of the way that the log was on when it ended it must go as far as was promised: to the last
 acknowledged batch after a kill or a stop, to the last flushed one after a power cut. Batches that compaction has
 dropped may be missing in between: of one compaction all or none, but for those in its last segments, and none comes
 back once its end was told.
@@ -134,7 +134,7 @@ class Ledger:
         return self.gone.union(*(compaction.dropped for compaction in self.compactions))
 
     def _find_out(self, log: PartitionLog, found: set[bytes]) -> list[set[bytes]]:
-        """What is missing of each compaction, which must be all of it or nothing. Segments behind its last batch may
+        """The missing part of each compaction, which must be all of it or nothing. Segments behind its last batch may
         be there as they were, but none of them when one before it is."""
         first = log.segments[0].base_offset
         missing = []

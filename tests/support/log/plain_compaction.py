@@ -16,8 +16,8 @@ from kafkalite.record.batch import BatchHeader
 
 @dataclass
 class Compaction:
-    """What was made of some segments. `end_offset` is the one behind the last batch that is left, or behind the base
-    where none is; `dropped` are the batches that are not in it."""
+    """The result of compacting some segments. `end_offset` is the one behind the last batch that is left, or behind the
+    base where none is; `dropped` are the batches that are not in it."""
 
     replacement: CleanedSegment
     end_offset: int

@@ -134,7 +134,7 @@ class Disk:
         return recount(self.directory, self.log.start_offset)
 
     def check(self) -> LogCounts:
-        """What the log says, when it is all known, is right."""
+        """Checks that the counts of the log are right when all are known."""
         counts = self.log.counts()
         for _ in range(4):
             self.work()

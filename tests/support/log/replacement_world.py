@@ -106,7 +106,7 @@ class World:
         return self.open()
 
     def offsets(self) -> list[int]:
-        """What a consumer gets that reads the whole log, batch by batch."""
+        """The offsets that a consumer reads in the whole log, batch by batch."""
         log, found = self.log, []
         offset = log.start_offset
         while (region := log.read(offset, 1, log.end_offset)) is not None:

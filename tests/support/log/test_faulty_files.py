@@ -24,7 +24,7 @@ def disk(tmp_path: Path) -> FaultyFiles:
 
 @pytest.fixture
 def left(tmp_path: Path) -> Left:
-    """What 300 power cuts leave of a disk, as far as `look` tells one from the other."""
+    """The distinct states, as seen by `look`, that 300 power cuts leave of a disk."""
     cuts = iter(range(10**6))
 
     def left(disk: FaultyFiles, look: Callable[[Path], object]) -> set[object]:

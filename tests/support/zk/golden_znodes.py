@@ -1,4 +1,4 @@
-"""What Apache Kafka leaves in ZooKeeper after each command of a story, kept as JSON.
+"""The nodes that Apache Kafka leaves in ZooKeeper after each command of a story, kept as JSON.
 
 After the first step only what has changed is kept: a node that is gone is null. Whether a node is ephemeral, and its
 access list, stand there where they are not as usual.

@@ -109,5 +109,5 @@ async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
 
 
 async def contents(session: ZooKeeperSession, *wanted: str) -> list[object]:
-    """What the nodes say, as values; None where there is none."""
+    """The values of the nodes; None where there is none."""
     return [json.loads(n.data) if n is not None and n.data else n and b"" for n in await session.read(wanted)]

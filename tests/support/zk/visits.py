@@ -31,7 +31,7 @@ class Visit:
         return {path for batch in self.heard for path in batch}
 
     async def until(self, probe: Callable[[], Any]) -> None:
-        """What the session tells next makes it true, or what comes after that."""
+        """Waits until the probe is true, looking again after each notification of the session."""
         async with asyncio.timeout(DEADLINE_S):
             while not probe():
                 self._news.clear()

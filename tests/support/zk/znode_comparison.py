@@ -1,7 +1,7 @@
 """Two trees of ZooKeeper held against each other: path by path, and JSON key by key.
 
-What may differ is listed with its reason, and with the shape that both sides must have all the same. All else is equal:
-numbers are not texts, a key that one side lacks is a difference, and so are ephemerality and access list.
+Permitted differences are listed with their reasons, and with the shape that both sides must have all the same. All else
+is equal: numbers are not texts, a key that one side lacks is a difference, and so are ephemerality and access list.
 """
 
 from __future__ import annotations

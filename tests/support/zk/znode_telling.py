@@ -68,7 +68,7 @@ def record(stage: Stage, story: Story) -> dict[str, Tree]:
 
 
 def faults(stage: Stage, story: Story, wanted: Mapping[str, Tree]) -> list[str]:
-    """What is otherwise than `wanted`, each at the first step where it shows; and ids that have changed."""
+    """The differences from `wanted`, each at the first step where it shows, and ids that have changed."""
     found: list[str] = []
     known: set[str] = set()
     allowed: tuple[Allowed, ...] = ALLOWED

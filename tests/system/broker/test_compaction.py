@@ -33,7 +33,7 @@ COMPACT = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.
 
 
 class Scene:
-    """A broker, and a client of it. What the client does blocks, so it does it in a thread (`aside`)."""
+    """A broker, and a client of it. The client blocks, so it works in a thread (`aside`)."""
 
     def __init__(self, broker: Broker, clock: ManualClock | None) -> None:
         self.broker = broker

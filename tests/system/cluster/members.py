@@ -1,7 +1,7 @@
 """Three brokers, each a process that can be killed, on one real ZooKeeper, each with a way there that can be cut.
 
-What a broker says is asked of that broker, and what ZooKeeper says of ZooKeeper: `said_by` and `zookeeper_client`. A
-broker keeps its port from its first start on, so that clients find it again.
+Each question goes to the broker, or the ZooKeeper, that it is about: `said_by` and `zookeeper_client`. A broker keeps
+its port from its first start on, so that clients find it again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SETTINGS = {
 
 
 class Said(NamedTuple):
-    """What one broker says of the cluster: its brokers, who is controller, and who leads what."""
+    """One broker's view of the cluster: its brokers, who is controller, and who leads what."""
 
     brokers: frozenset[int]
     controller: int
@@ -153,7 +153,7 @@ class Cluster:
         return [member for member in self.members.values() if member.is_running]
 
     def start(self) -> None:
-        """Whoever does not run, side by side; returns when they are one cluster."""
+        """Starts all brokers that do not run, side by side; returns when they are one cluster."""
         beginning = [member for member in self.members.values() if not member.is_running]
         for member in beginning:
             member.begin()
@@ -279,7 +279,7 @@ def text_at(client: KazooClient, path: str) -> str:
 
 
 def session_password(session_id: int) -> bytes:
-    """What ZooKeeper gives with a session: it can be computed, so that any server of an ensemble can check it.
+    """The credentials of a ZooKeeper session: it can be computed, so that any server of an ensemble can check it.
 
     Source: org.apache.zookeeper.server.ZooKeeperServer.generatePasswd, java.util.Random.
     """

@@ -2,8 +2,8 @@
 until the session has expired, met by silence, their registration taken away. Meanwhile clients write, topics come and
 go, and producer ids are drawn. Which troubles come follows from a seed; how all the tasks interleave does not.
 
-Whatever happened: what was acknowledged is there, each partition was written by one broker alone, the epochs of its
-batches never go back, and no producer id was given twice.
+After any of these faults: what was acknowledged is there, each partition was written by one broker alone, the epochs of
+its batches never go back, and no producer id was given twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ NOT_NOW = {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
 class Kind(Enum):
-    """What can happen to a broker, and how many seconds it may last."""
+    """The faults of a broker, and how many seconds each may last."""
 
     CUT = (0.05, 0.6)
     EXPIRED = (0.8, 2.5)
@@ -85,7 +85,7 @@ def plan(seed: int, seconds: float) -> list[Trouble]:
 
 
 class Load:
-    """What clients do until `is_over`, and what they were told. Each has a chance of its own, by `seed`."""
+    """The requests of clients until `is_over`, and their answers. Each has a chance of its own, by `seed`."""
 
     def __init__(self, cluster: ThreeBrokers, seed: int) -> None:
         self.cluster = cluster
@@ -193,7 +193,7 @@ def is_whole(cluster: ThreeBrokers) -> bool:
 
 
 async def write_to_all(cluster: ThreeBrokers) -> None:
-    """A record for each partition. Who finds no leader looks again, as clients do."""
+    """A record for each partition. Without a leader, looks again, as clients do."""
     async with asyncio.timeout(DEADLINE_S):
         for index in range(PARTITION_COUNT):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""What each of three brokers answers when they are one cluster on a real ZooKeeper."""
+"""Answers of each of three brokers in one cluster on a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens while a broker is away does not pass it by: its groups wait for it, and old logs do not come back."""
+"""Changes while a broker is away reach it later: its groups wait for it, and old logs do not come back."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ T = "orders"
 
 
 class Hand:
-    """Somebody who changes nodes as he likes."""
+    """A client that changes nodes at will."""
 
     def __init__(self, session: ZooKeeperSession, directory: Path) -> None:
         self.session = session

@@ -1,4 +1,4 @@
-"""Who works with the daemon while it is killed, a request at a time, and remembers what it was told.
+"""Clients that work with the daemon while it is killed, one request at a time, and remember the answers.
 
 Each player asks on one connection. `act` does its next request; when the daemon dies in the midst of it, the answer is
 not known and neither is what became of the request. `check`, after the daemon is back, compares what is there with
@@ -99,7 +99,7 @@ class Committer:
 
 
 class Topic(NamedTuple):
-    """What an administrator knows of a topic."""
+    """An administrator's knowledge of a topic."""
 
     partitions: int
     retention_ms: int
@@ -191,8 +191,8 @@ class Administrator:
 class Remover:
     """Writes numbered records to a topic of its own, and has the older half of them deleted now and then.
 
-    A removal reaches the disk with a checkpoint, in Kafka too: after a kill some removed records may be back. What was
-    not to be removed must be there.
+    A removal reaches the disk with a checkpoint, in Kafka too: after a kill some removed records may be back. Records
+    that were not to be removed must be there.
     """
 
     BATCH = 20

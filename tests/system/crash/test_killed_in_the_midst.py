@@ -1,9 +1,8 @@
 """kill -9 at moments that nobody chose: while topics are made and unmade, offsets committed, records removed, segments
 rolled, and while the daemon starts and recovers from the kill before.
 
-What goes on is done by players in this process (see `crash_players`), a librdkafka producer writes all the while, and
-after every start all of it is compared. Power that fails is another story: here the kernel lives and keeps what was
-written.
+Players in this process (see `crash_players`) make the requests, a librdkafka producer writes all the while, and all of
+it is compared after every start. Power that fails is another story: here the kernel lives and keeps what was written.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def test_everything_at_once_and_a_kill_at_any_moment(daemon: Any, rounds: int, u
 
 
 def test_killed_again_and_again_while_it_starts(daemon: Any, rounds: int, until: Callable[..., None]) -> None:
-    """What recovery has half done when it dies, the next recovery takes up."""
+    """A recovery that was killed is completed by the next one."""
     chance = random.Random(rounds)
     line = Line(daemon.port)
     create_topics(line, ledger=PARTITIONS, removed=1)

@@ -48,7 +48,7 @@ class Neighbour:
         )
 
     def figures(self) -> dict[str, float]:
-        """What it has seen since it was last asked. Fails the test if it was served badly."""
+        """The events since the last call. Fails the test if it was served badly."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write("\n")

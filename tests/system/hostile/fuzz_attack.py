@@ -3,8 +3,8 @@
 A connection gets a window of frames and behind them an ApiVersions request. When that is answered, every frame before
 it was handled: answered, or silent by right (a produce with acks=0). When the broker closes instead, the first frame
 without an answer was its reason, and those behind it go out again elsewhere. A frame whose size lies goes alone, and
-then the sending side is shut: whatever the broker makes of it, it must end the connection. Who waits by right (a whole
-fetch or join) is left alone for a moment and then hung up on; nobody else may be silent for long.
+then the sending side is shut: whatever the broker makes of it, it must end the connection. A connection that may wait
+(for a whole fetch or join) is left alone for a moment and then closed; no other may be silent for long.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Unanswered(AssertionError):
 
 @dataclass
 class Outcome:
-    """What became of the frames."""
+    """The fate of the frames."""
 
     frame_count: int = 0
     answered: Counter[str] = field(default_factory=Counter)

@@ -1,9 +1,9 @@
 """Golden frames: one good request of every API in every version that is answered, as a client would send it.
 
-The values are those of a broker under attack: topics that exist there, a group, small batches. What would cost the
-broker much if a flipped bit made it large is bound to something that forbids it: topics and partitions are asked for
-with assignments by hand (another count is refused), or only validated, by a byte that is true whichever bit of it
-flips. `tests/system/hostile/test_frames.py` has kio, an independent codec, read each of them.
+The values are those of a broker under attack: topics that exist there, a group, small batches. Fields that would cost
+the broker much if a flipped bit made them large are tied to a limit: topics and partitions are asked for with
+assignments by hand (another count is refused), or only validated, by a byte that is true whichever bit of it flips.
+`tests/system/hostile/test_frames.py` has kio, an independent codec, read each of them.
 """
 
 from __future__ import annotations

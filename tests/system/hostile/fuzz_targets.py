@@ -1,4 +1,4 @@
-"""What the fuzzer calls: functions of bytes that return quietly whatever the bytes are, or have found something.
+"""The targets of the fuzzer: functions of bytes that return quietly whatever the bytes are, or have found something.
 
 Only the errors that are documented may come out of the code below (`Malformed`, `KafkaError`), and each target also
 compares two ways to the same thing: the framer with a plain split of the stream, a message with itself after a trip
@@ -323,7 +323,7 @@ def _check_set(data: bytes) -> None:
 
 
 def _check_conversion(data: bytes, rules: Rules) -> None:
-    """What a producer of old is granted passes the check, and comes out for a reader of old as it went in."""
+    """An old message set that is accepted passes the check, and reads back unchanged in the old format."""
     try:
         batch = to_batch(memoryview(bytearray(data)), rules)
     except KafkaError:

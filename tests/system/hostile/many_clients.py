@@ -91,7 +91,7 @@ class Crowd:
         return [path for path in self.broker_files() if path.endswith(" (deleted)")]
 
     def broker_files(self) -> list[str]:
-        """What each descriptor of the broker is."""
+        """The kind of each descriptor of the broker."""
         found = []
         for path in Path(f"/proc/{self._pid}/fd").iterdir():
             try:

@@ -120,7 +120,7 @@ async def until(done: Callable[[], object], what: str) -> None:
 
 
 async def whole(crowd: Crowd, topic: str) -> memoryview:
-    """What an undisturbed reader of a whole topic is given."""
+    """The bytes that an undisturbed reader of a whole topic receives."""
     client = await crowd.connect()
     return fetched(await client.exchange(whole_frame(topic)))
 
@@ -288,7 +288,7 @@ def delete_topic_frame(topic: str) -> bytes:
 
 
 def test_who_closes_one_half_is_heard_and_let_go(broker: Started) -> None:
-    """What came before the end of its stream is done; then the broker closes too, whatever it was waiting for."""
+    """Requests before the end of the stream are served; then the broker closes too, whatever it was waiting for."""
 
     async def story(crowd: Crowd) -> None:
         silent, writer, waiter, torn = [await crowd.connect() for _ in range(4)]

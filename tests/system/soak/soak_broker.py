@@ -2,9 +2,9 @@
 
 It embeds `kafkalite.Broker`, as a program would, and reads questions from its standard input, a word to a line, which
 it answers with one line of JSON each: `where` the broker listens, what it holds now (`count`), what kinds of objects
-Python's collector knows (`kinds`), and `stop`. What it logs goes to standard error. Everything that must come to an
-end (a connection, a waiter, a member) is counted where the broker itself keeps it; a counter that lies would hide a
-leak, a second one beside it could lie.
+Python's collector knows (`kinds`), and `stop`. Its log goes to standard error. Everything that must come to an end (a
+connection, a waiter, a member) is counted where the broker itself keeps it; a counter that lies would hide a leak, a
+second one beside it could lie.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def descriptors() -> dict[str, int]:
 
 
 def count(broker: kafkalite.Broker) -> dict[str, Any]:
-    """What the broker holds at this moment."""
+    """The resources that the broker holds now."""
     server = broker._require()
     processors = server.server.processors
     logs = server.logs.logs.values()

@@ -29,7 +29,7 @@ SESSION_MS = 6_000
 
 
 class Task:
-    """What this process is to do, and whether it is to go on."""
+    """The orders of this process, and whether it is to go on."""
 
     def __init__(self, name: str, ledger: str, settings: dict[str, Any]) -> None:
         self.name = name

@@ -32,7 +32,7 @@ def environment() -> dict[str, str]:
 
 @dataclass
 class Place:
-    """What the clients of this place are like."""
+    """The properties of the clients in this place."""
 
     role: str
     library: str

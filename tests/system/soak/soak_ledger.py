@@ -1,4 +1,4 @@
-"""What the clients of a soak wrote down: which records were acknowledged, and which a group has read.
+"""The records that the clients of a soak keep: which records were acknowledged, and which a group has read.
 
 A record is (writer, partition, number): each writer numbers its records from 0 on for each partition. Ledgers are text
 files, a run of numbers to a line, so that millions of records take little: `writer partition first last`. A client

@@ -1,4 +1,4 @@
-"""Who comes to the broker of a soak besides the fleet: an administrator, and fetches that wait for nothing.
+"""Clients of a soak besides the fleet: an administrator, and fetches that wait for nothing.
 
 Both work in a thread of their own until they are told to stop, and remember what went wrong.
 """

@@ -1,4 +1,4 @@
-"""What clients leave behind goes at once, without waiting for Python's cyclic collector.
+"""Objects of clients that have left are freed at once, without Python's cyclic collector.
 
 Objects in a circle stay until the collector comes by, which in a broker at rest can be hours; with them stays what they
 refer to, and a frame of a hundred bytes holds a receive slab of 256 KiB. Memory then grows with clients that come and

@@ -4,10 +4,10 @@ leaves, and nothing may be left of them.
     pytest -m long tests/system/soak                        30 minutes
     KAFKALITE_SOAK_S=300 pytest -m long tests/system/soak   another length
 
-Small segments roll, an administrator removes what every group has read, groups rebalance every few seconds. Each
-sample is a line of `samples.jsonl` in the test's directory. What counts at the end: every acknowledged record was read
-by every group and stood in its place; memory in the last quarter is what it was in the second; no task, connection,
-waiter, timer or descriptor is left; nothing in the log speaks of a failure.
+Small segments roll, an administrator removes what every group has read, groups rebalance every few seconds. Each sample
+is a line of `samples.jsonl` in the test's directory. Checks at the end: every acknowledged record was read by every
+group and stood in its place; memory in the last quarter is what it was in the second; no task, connection, waiter,
+timer or descriptor is left; nothing in the log speaks of a failure.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _report(
     written: Ledger,
     read: dict[str, Ledger],
 ) -> str:
-    """What a reader of the run wants to see."""
+    """The summary of the run."""
     lines = ["", "    at s   RSS MB   own MB   fds  tasks  conns  members  producers  segments  disk MB  CPU s"]
     for one in (before, *samples, after):
         lines.append(

@@ -1,4 +1,4 @@
-"""What random histories of compacted logs have found, each in a few lines."""
+"""Defects that random histories of compacted logs have found, each in a few lines."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_every_call_may_be_the_last(
 
 @pytest.mark.parametrize("tail", [b"", b"\0", b"\xff"], ids=["cut off", "zeros", "nonsense"])
 def test_an_append_torn_at_every_byte(tail: bytes, memory_disk: str) -> None:
-    """What came before is there; it is there itself only when all of it is, and else the next one takes its place."""
+    """Earlier batches are there; the batch itself is there whole, or the next one takes its place."""
     history = LogHistory(memory_disk, 8)
     history.log.config = history.config = TopicConfig(segment_index_bytes=96)
     for number in range(3):

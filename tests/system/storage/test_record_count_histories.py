@@ -86,7 +86,7 @@ class History:
             noted.write_bytes(data)
 
     def ask(self, number: int) -> None:
-        """What is said is right, if it is said."""
+        """A count that is reported is right."""
         counts = self.disk.log.counts()
         for told, (base, size, live, control) in zip(counts.segments, self.disk.recount(), strict=True):
             assert told[:2] == (base, size)

@@ -321,7 +321,7 @@ def test_a_full_disk_refuses_what_is_new_and_heals_by_itself(
 
 
 def test_groups_on_it_are_not_told_that_they_have_no_offsets(live: Callable[..., None], tmp_path: Path) -> None:
-    """Who is told so begins anew, and reads everything again or nothing."""
+    """A consumer without offsets begins anew, and reads everything again or nothing."""
     groups = next((a, b) for a in "abc" for b in "def" if partition_for_id(a, 2) == 0 and partition_for_id(b, 2) == 1)
 
     async def offsets(asker: Any, group: str) -> tuple[int, list[int]]:

@@ -139,7 +139,7 @@ def test_addresses() -> None:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Somebody who takes one connection, and its address."""
+    """A server that accepts one connection, and its address."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

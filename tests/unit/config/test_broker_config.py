@@ -1,4 +1,4 @@
-"""What an operator may write, what comes of it, and what he is told when it is wrong."""
+"""The broker's settings as an operator writes them: values, defaults and errors."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the controller does, told on a real ZooKeeper with two or three brokers in one process."""
+"""The work of the controller, on a real ZooKeeper with two or three brokers in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads: as values, and as histories of brokers that come and go."""
+"""The choice of leaders: as values, and as histories of brokers that come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a view, as values."""
+"""The pending changes of a cluster view, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody sets the machine's clock: nobody is expelled for it, and nobody who is gone stays."""
+"""The machine's clock is set: nobody is expelled for it, and nobody who is gone stays."""
 
 import pytest
 

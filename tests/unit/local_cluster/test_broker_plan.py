@@ -1,4 +1,4 @@
-"""What each of several brokers is told."""
+"""The configuration of each of several brokers."""
 
 from __future__ import annotations
 

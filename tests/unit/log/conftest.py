@@ -40,7 +40,7 @@ class Log:
         return self.log.append(memoryview(batch), epoch, self.clock.wall_ms(), produce_version=version)
 
     def records(self, offset: int | None = None, limit: int | None = None, max_bytes: int = 1 << 30) -> list[Record]:
-        """What a consumer gets that starts at `offset` and goes on to the end."""
+        """The records that a consumer reads from `offset` to the end."""
         log = self.log
         offset = log.start_offset if offset is None else offset
         limit = log.end_offset if limit is None else limit

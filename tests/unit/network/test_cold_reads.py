@@ -1,4 +1,4 @@
-"""What is not in memory is read by another thread before it is sent, and what is in memory is not.
+"""A region that is not in memory is read by another thread before it is sent; one in memory is sent at once.
 
 The disk is the test's: a door that says what is cold and reads it when it is told to. A last story asks the real one.
 """

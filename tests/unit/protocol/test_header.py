@@ -28,7 +28,7 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 
 
 def received(frame: bytes) -> memoryview:
-    """What the network hands up: the frame without its size."""
+    """A frame as the network passes it on: the frame without its size."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return memoryview(bytearray(frame))[4:]
 

@@ -1,4 +1,4 @@
-"""What a broker leads follows the registry: gained, lost, deleted, made again, grown, configured; in any order."""
+"""A broker leads the partitions that the metadata gives it: gained, lost, deleted, made again, configured; in any order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
-from tests.support.memory_cluster import CLUSTER_ID, ClusterMemory, MemoryRegistry
+from tests.support.in_memory_cluster import CLUSTER_ID, InMemoryCluster, InMemoryMetadata
 
 ME, OTHER = 1, 2
 
@@ -33,13 +33,13 @@ class Life:
     """One broker of a cluster from its start to its stop, as far as topics are concerned."""
 
     def __init__(
-        self, cluster: ClusterMemory, registry: MemoryRegistry, topics: ReplicaManager, applier: MetadataApplier
+        self, cluster: InMemoryCluster, metadata: InMemoryMetadata, topics: ReplicaManager, applier: MetadataApplier
     ) -> None:
         self.cluster = cluster
-        self.registry = registry
+        self.metadata = metadata
         self.topics = topics
         self.applier = applier
-        self.topic_admin = TopicAdmin(registry, topics, applier)
+        self.topic_admin = TopicAdmin(metadata, topics, applier)
 
     @property
     def led(self) -> dict[str, dict[int, int]]:
@@ -60,25 +60,25 @@ class Life:
 
 
 @asynccontextmanager
-async def life(cluster: ClusterMemory, data_dir: Path, *, joins: bool = True) -> AsyncIterator[Life]:
+async def life(cluster: InMemoryCluster, data_dir: Path, *, joins: bool = True) -> AsyncIterator[Life]:
     clock = ManualClock()
     config = BrokerConfig.load({"broker.id": str(ME)})
     logs = LogManager([data_dir], clock, config)
-    registry = cluster.registry(ME)
+    metadata = cluster.metadata(ME)
     try:
-        topics = ReplicaManager(config, registry, logs, ME)
-        applier = MetadataApplier(registry, topics)
+        topics = ReplicaManager(config, metadata, logs, ME)
+        applier = MetadataApplier(metadata, topics)
         await logs.load(CLUSTER_ID, topics.config_for, topics.id_of)
         await applier.load()
         applier.start()
         try:
-            one = Life(cluster, registry, topics, applier)
+            one = Life(cluster, metadata, topics, applier)
             if joins:
-                await registry.register((), None)
+                await metadata.register((), None)
                 await one.settled()
             yield one
         finally:
-            await registry.unregister()
+            await metadata.unregister()
             await applier.stop()
     finally:
         logs.close()
@@ -88,12 +88,12 @@ Story = Callable[[Life], Awaitable[object]]
 
 
 @pytest.fixture
-def cluster() -> ClusterMemory:
-    return ClusterMemory()
+def cluster() -> InMemoryCluster:
+    return InMemoryCluster()
 
 
 @pytest.fixture
-def live(tmp_path: Path, cluster: ClusterMemory) -> Callable[[Story], None]:
+def live(tmp_path: Path, cluster: InMemoryCluster) -> Callable[[Story], None]:
     """`live(story)`: one life of the broker on its directory, in one cluster."""
 
     def live(story: Story) -> None:
@@ -173,11 +173,11 @@ def test_one_that_is_no_member_leads_nothing(live: Callable[[Story], None], stan
     async def story(broker: Life) -> None:
         broker.cluster.put(record("t", ME, ME), Change.TOPIC_CREATED)
         await broker.settled()
-        broker.registry.stand(standing)
+        broker.metadata.set_registration_state(standing)
         assert broker.led == {"t": {}}
         await broker.settled()
         assert broker.led == {"t": {}}
-        broker.registry.stand(RegistrationState.MEMBER)
+        broker.metadata.set_registration_state(RegistrationState.MEMBER)
         await broker.settled()
         assert broker.led == {"t": {0: 0, 1: 0}}
 
@@ -188,7 +188,7 @@ def test_one_that_is_cut_off_goes_on_and_changes_nothing(live: Callable[[Story],
     async def story(broker: Life) -> None:
         broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)
         await broker.settled()
-        broker.registry.stand(RegistrationState.DISCONNECTED)
+        broker.metadata.set_registration_state(RegistrationState.DISCONNECTED)
         await broker.settled()
         assert broker.write("t", 0) == 0
         for change in (
@@ -229,10 +229,10 @@ def test_a_topic_made_again_elsewhere_does_not_get_the_old_log(live: Callable[[S
         broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)
         await broker.settled()
         broker.write("t", 0)
-        broker.registry.become_deaf()  # and both changes are heard of as one
+        broker.metadata.fall_behind()  # so both changes are notified at once
         broker.cluster.remove("t")
         broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)
-        broker.registry.hear_again()
+        broker.metadata.catch_up()
         await broker.settled()
         assert broker.write("t", 0) == 0
 
@@ -240,7 +240,7 @@ def test_a_topic_made_again_elsewhere_does_not_get_the_old_log(live: Callable[[S
 
 
 def test_what_was_deleted_while_it_was_away_is_set_aside(
-    live: Callable[[Story], None], cluster: ClusterMemory, tmp_path: Path
+    live: Callable[[Story], None], cluster: InMemoryCluster, tmp_path: Path
 ) -> None:
     async def before(broker: Life) -> None:
         cluster.put(record("gone", ME), Change.TOPIC_CREATED)
@@ -303,7 +303,7 @@ def test_an_epoch_that_only_the_log_knows_is_written_down(live: Callable[[Story]
 
 
 def test_a_log_that_was_cut_is_led_under_a_new_epoch(
-    live: Callable[[Story], None], tmp_path: Path, cluster: ClusterMemory
+    live: Callable[[Story], None], tmp_path: Path, cluster: InMemoryCluster
 ) -> None:
     async def before(broker: Life) -> None:
         cluster.put(record("t", ME, OTHER), Change.TOPIC_CREATED)
@@ -376,7 +376,7 @@ def test_two_brokers_that_make_one_topic_make_one(live: Callable[[Story], None])
             broker.cluster.put(record("t", OTHER, ME), Change.TOPIC_CREATED)
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
 
-        broker.registry.create_topic = faster  # type: ignore[method-assign]
+        broker.metadata.create_topic = faster  # type: ignore[method-assign]
         topic = await broker.topic_admin.ensure("t", 1, {})
         assert sorted(topic.states) == [0, 1]
         assert list(topic.partitions) == [1]
@@ -384,7 +384,7 @@ def test_two_brokers_that_make_one_topic_make_one(live: Callable[[Story], None])
     live(story)
 
 
-# whatever happens, in whatever order it is heard
+# random histories, in any order of notification
 
 NAMES = ("a", "b")
 steps = st.lists(
@@ -395,9 +395,9 @@ steps = st.lists(
         st.tuples(st.just("remove"), st.sampled_from(NAMES), st.just([])),
         st.tuples(st.just("lead"), st.sampled_from(NAMES), st.lists(st.sampled_from([ME, OTHER, -1]), min_size=1)),
         st.tuples(st.just("write"), st.sampled_from(NAMES), st.just([])),
-        st.tuples(st.just("stand"), st.sampled_from(["MEMBER", "DISCONNECTED", "FENCED"]), st.just([])),
-        st.tuples(st.just("deaf"), st.just(""), st.just([])),
-        st.tuples(st.just("hear"), st.just(""), st.just([])),
+        st.tuples(st.just("state"), st.sampled_from(["MEMBER", "DISCONNECTED", "FENCED"]), st.just([])),
+        st.tuples(st.just("fall behind"), st.just(""), st.just([])),
+        st.tuples(st.just("catch up"), st.just(""), st.just([])),
         st.tuples(st.just("turns"), st.just(""), st.lists(st.just(0), max_size=9)),
     ),
     max_size=25,
@@ -408,7 +408,7 @@ steps = st.lists(
 @given(steps)
 def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str, list[int]]]) -> None:
     async def story(broker: Life) -> None:
-        cluster, registry = broker.cluster, broker.registry
+        cluster, metadata = broker.cluster, broker.metadata
         epochs: dict[tuple[uuid.UUID, int], int] = {}
         for verb, name, numbers in history:
             known = cluster.topics.get(name)
@@ -423,23 +423,23 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
                 topic = broker.topics.by_name.get(name)
                 for index in topic.partitions if topic is not None else ():
                     broker.write(name, index)
-            elif verb == "stand":
-                registry.stand(RegistrationState[name])
-            elif verb == "deaf" and registry._unheard is None:
-                registry.become_deaf()
-            elif verb == "hear":
-                registry.hear_again()
+            elif verb == "state":
+                metadata.set_registration_state(RegistrationState[name])
+            elif verb == "fall behind" and metadata._missed is None:
+                metadata.fall_behind()
+            elif verb == "catch up":
+                metadata.catch_up()
             elif verb == "turns":
                 for _ in numbers:
                     await asyncio.sleep(0)
             for topic in broker.topics:
                 for index, partition in topic.partitions.items():
-                    assert registry.registration_state is not RegistrationState.FENCED
+                    assert metadata.registration_state is not RegistrationState.FENCED
                     key = topic.topic_id, index
                     assert partition.leader_epoch >= epochs.get(key, 0)
                     epochs[key] = partition.leader_epoch
-        registry.hear_again()
-        registry.stand(RegistrationState.MEMBER)
+        metadata.catch_up()
+        metadata.set_registration_state(RegistrationState.MEMBER)
         await broker.settled()
         wanted = {
             name: {i: state.leader_epoch for i, state in topic.partitions.items() if state.leader == ME}
@@ -453,7 +453,7 @@ def test_in_the_end_it_leads_what_the_registry_says(history: list[tuple[str, str
                 assert partition.high_watermark == partition.log.end_offset
 
     async def one(directory: str) -> None:
-        async with life(ClusterMemory(elects=False), Path(directory) / "data") as broker:
+        async with life(InMemoryCluster(elects=False), Path(directory) / "data") as broker:
             await story(broker)
 
     with TemporaryDirectory() as directory:

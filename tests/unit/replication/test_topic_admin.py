@@ -1,4 +1,4 @@
-"""What registry and disk say of topics at start, when the last stop was not an orderly one."""
+"""Topics in the metadata and on the disk at a start after an unclean stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another broker left is taken over: the topics of directories, in words and from a real Apache Kafka's files."""
+"""Directories of another broker are taken over: their topics, in words and from a real Apache Kafka's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that are changed while running: checked here, written to the registry, and taken from there."""
+"""Settings that are changed while running: checked here, written to the metadata, and taken from there."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
-from tests.support.memory_cluster import ClusterMemory
+from tests.support.in_memory_cluster import InMemoryCluster
 
 
 class Scene:
-    def __init__(self, cluster: ClusterMemory | None = None, **settings: str) -> None:
-        self.registry = (cluster or ClusterMemory()).registry(1)
+    def __init__(self, cluster: InMemoryCluster | None = None, **settings: str) -> None:
+        self.metadata = (cluster or InMemoryCluster()).metadata(1)
         self.applied: list[int] = []
         given = {name.replace("_", "."): value for name, value in settings.items()}
         config = BrokerConfig.load({"broker.id": "1", **given})
         self.running = DynamicBrokerConfig(
-            config, self.registry, 1, lambda new: self.applied.append(new.message_max_bytes)
+            config, self.metadata, 1, lambda new: self.applied.append(new.message_max_bytes)
         )
         self.running.follow()
 
@@ -41,7 +41,7 @@ def test_what_is_set_for_this_broker_wins_over_what_is_set_for_all() -> None:
         await scene.set("1", message_max_bytes="3000")
         await scene.set(CLUSTER_DEFAULT, message_max_bytes="4000")
         await scene.set("2", message_max_bytes="5000")  # another broker
-        await scene.registry.set_broker_config("1", {})
+        await scene.metadata.set_broker_config("1", {})
         assert scene.applied == [2000, 3000, 3000, 4000]
 
     play(story)
@@ -56,13 +56,13 @@ def test_what_cannot_be_is_refused_and_nothing_is_written() -> None:
         with pytest.raises(ConfigError):
             await scene.set("1", log_cleaner_threads="9")  # too much of a change at a time
         await scene.set("1", validate_only=True, message_max_bytes="7")
-        assert scene.applied == [] and not scene.registry.broker_configs
+        assert scene.applied == [] and not scene.metadata.broker_configs
 
     play(story)
 
 
 def test_of_what_others_write_all_that_is_understood_holds(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = ClusterMemory()
+    cluster = InMemoryCluster()
     cluster.configs["1"] = {"message.max.bytes": "2000", "log.retention.ms": "soon", "listeners": "PLAINTEXT://:1"}
     cluster.configs[CLUSTER_DEFAULT] = {"leader.replication.throttled.rate": "1", "log.retention.bytes": "55"}
     now = Scene(cluster).running.now

@@ -16,7 +16,7 @@ from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.fencing_monitor import FencingMonitor, find_witness
-from tests.support.memory_cluster import ClusterMemory, MemoryRegistry
+from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
 from tests.support.wait import DEADLINE_S
 
 US, PEER, OTHER = 1, 2, 3
@@ -79,7 +79,7 @@ async def babbles(request: bytes, writer: asyncio.StreamWriter) -> None:
 
 
 def ask(*answers: Answer) -> int | None:
-    """What we learn from peers that answer like this, numbered from PEER on."""
+    """The monitor's conclusion from peers with these answers, numbered from PEER on."""
 
     async def story() -> int | None:
         async with asyncio.timeout(DEADLINE_S):
@@ -168,12 +168,12 @@ class Scene:
 
     def __init__(self, *answers: int | None) -> None:
         self.clock = ManualClock()
-        self.metadata: MemoryRegistry = ClusterMemory().registry(1)
+        self.metadata: InMemoryMetadata = InMemoryCluster().metadata(1)
         self.answers = list(answers)
         self.asked = 0
         self.monitor = FencingMonitor(self.metadata, self.clock, SESSION_TIMEOUT_MS, self._ask, self.metadata.fence)
         self.monitor.start()
-        self.metadata.stand(RegistrationState.MEMBER)
+        self.metadata.set_registration_state(RegistrationState.MEMBER)
 
     async def _ask(self) -> int | None:
         self.asked += 1
@@ -197,7 +197,7 @@ def play(story: Callable[[], Awaitable[None]]) -> None:
 def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_way_to_a_witness() -> None:
     async def story() -> None:
         scene = Scene(None, None, 3)
-        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        scene.metadata.set_registration_state(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
         assert scene.asked == 0
         await scene.pass_ms(1)
@@ -215,11 +215,11 @@ def test_it_asks_when_it_is_cut_off_for_longer_than_a_session_lasts_and_gives_wa
 def test_a_connection_that_comes_back_ends_the_questions() -> None:
     async def story() -> None:
         scene = Scene(2)
-        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        scene.metadata.set_registration_state(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
-        scene.metadata.stand(RegistrationState.MEMBER)
+        scene.metadata.set_registration_state(RegistrationState.MEMBER)
         await scene.pass_ms(60_000)
-        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        scene.metadata.set_registration_state(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS - 1)
         assert (scene.asked, scene.metadata.registration_state) == (0, RegistrationState.DISCONNECTED)
         await scene.monitor.stop()
@@ -234,13 +234,13 @@ def test_an_answer_that_comes_too_late_fences_nobody() -> None:
         scene = Scene()
         answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         scene.monitor._find_witness = lambda: answer
-        scene.metadata.stand(RegistrationState.DISCONNECTED)
+        scene.metadata.set_registration_state(RegistrationState.DISCONNECTED)
         await scene.pass_ms(SESSION_TIMEOUT_MS)
-        scene.metadata.stand(RegistrationState.MEMBER)
+        scene.metadata.set_registration_state(RegistrationState.MEMBER)
         answer.cancelled() or answer.set_result(2)
         await scene.pass_ms(0)
         assert scene.metadata.registration_state is RegistrationState.MEMBER
-        scene.metadata.stand(RegistrationState.DISCONNECTED)  # and it is asked again when it is time
+        scene.metadata.set_registration_state(RegistrationState.DISCONNECTED)  # and it is asked again when it is time
         scene.answers = [2]
         scene.monitor._find_witness = scene._ask
         await scene.pass_ms(SESSION_TIMEOUT_MS)

@@ -252,7 +252,7 @@ def code_of(answer: bytes, version: int) -> int:
 
 
 async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
-    """What replies say when the time is up."""
+    """The error codes of responses when the time is up."""
     heard: dict[DeferredResponse, bytes] = {}
     for reply in replies:
         reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]

@@ -115,7 +115,7 @@ def test_a_volume_that_does_not_answer_is_told_as_such(
 
 
 async def counted(asker: Any, version: int, count_records: int = COUNTS_OF_SEGMENTS) -> dict[tuple[str, int], Any]:
-    """What is told of every partition, when nothing is left to be counted."""
+    """The description of every partition when all are counted."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             answer = await asker.ask(DescribeLogDirsRequest(topics=None, count_records=count_records), version)

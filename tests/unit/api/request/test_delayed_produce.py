@@ -189,7 +189,7 @@ def test_no_acknowledgement_comes_before_the_disk_has_the_batch(beside: Callable
 
 
 async def all_are_refused(gate: Gate, fault: OSError, crowd: Crowd, partition: Any) -> None:
-    """Those who wait for the disk while it fails, and who comes when it is well again."""
+    """Produces that wait for a disk that fails, and later ones when it works again."""
     gate.close()
     gate.fault = fault
     parked = [crowd.begin(produce()) for _ in range(3)]

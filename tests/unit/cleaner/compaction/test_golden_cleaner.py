@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9.1's cleaner left of small logs, kept as files: ours leaves the same. Needs no Java.
+"""Small logs compacted by Apache Kafka 3.9.1, kept as files: ours leaves the same. Needs no Java.
 
 `make_golden_cleaner.py` made them; tests/compatibility/interop/test_cleaner_against_kafka.py compares with a running
 Kafka.

@@ -1,4 +1,4 @@
-"""What a cleaning refuses rather than guess, and what it does not believe: offsets, checksums, transaction indexes."""
+"""Logs that a cleaning refuses, and header fields that it does not trust: offsets, checksums, transaction indexes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_batch_of_the_clean_range_whose_header_says_that_it_is_empty(log: Log)
 
 
 def test_an_aborted_transaction_without_a_marker_ends_where_the_index_says(log: Log) -> None:
-    """What its producer commits behind it stays."""
+    """Later commits of its producer stay."""
     how: dict[str, int | bool] = {"producer_id": 5, "producer_epoch": 0, "transactional": True}
     log.segment(log.batch("a=1", **how), log.batch("x=1"), log.batch("b=1", **how), log.marker(5, commits=True))
     log.aborts(5, 0, 1)

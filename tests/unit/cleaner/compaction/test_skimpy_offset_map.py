@@ -135,7 +135,7 @@ class TestRows:
 
 class TestKeysOfOneHash:
     def test_they_are_one_key_and_the_later_offset_is_its(self) -> None:
-        """What a collision would do: the earlier record of the two keys goes. `key_hash` says how likely that is."""
+        """The effect of a collision: the earlier record of the two keys goes. `key_hash` says how likely that is."""
         offsets = SkimpyOffsetMap(DEDUPE_BUFFER_BYTES, 0.9, hash_of=HashOfLength(1))
         put(offsets, [b"a", b"bb"], 0)
         put(offsets, [b"ccc"], 2)

@@ -1,4 +1,4 @@
-"""What is dirty, how far it may be touched, and when that is enough: the cases of Kafka's LogCleanerManagerTest."""
+"""The dirty range, how much of it may be cleaned, and when it is enough: the cases of Kafka's LogCleanerManagerTest."""
 
 from __future__ import annotations
 

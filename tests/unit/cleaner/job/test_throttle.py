@@ -1,4 +1,4 @@
-"""Whoever is too fast sleeps; time that was not used is hardly saved up."""
+"""A reader that is too fast sleeps; unused time is hardly saved up."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def job_in(directory: Path, *, rate_of_keys: int = 2) -> CleanJob:
 
 
 class Channel:
-    """What the broker will say, in order; a number is how long it says nothing, None that it waits to be asked."""
+    """The broker's messages in order; a number is a pause, None waits for a request."""
 
     def __init__(self, *heard: ToWorker | None) -> None:
         self.heard = deque(heard)

@@ -209,7 +209,7 @@ class GroupLife(RuleBasedStateMachine):
     # --- helpers
 
     def settle(self):
-        """Whoever waits hears something in the end, even if nobody ever does anything again."""
+        """Every waiting request is answered in the end, even without further events."""
         self.the_log_is_busy(False)
         for _ in range(30):
             self.world.passes(60_000)

@@ -1,4 +1,4 @@
-"""What each request hears that may not be: a table per request."""
+"""The errors of refused requests: a table per request."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_heartbeats_that_are_refused(world):
 
 
 def answers(world):
-    """What each request hears about group g, whatever it is."""
+    """The error of each kind of request for group g."""
     commit = world.commit({("orders", 1): 1})
     return {
         "join": world.join().error,

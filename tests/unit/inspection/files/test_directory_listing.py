@@ -1,4 +1,4 @@
-"""What a path on the command line stands for: a data directory, one partition of it, or one that was copied away."""
+"""The meaning of a path on the command line: a data directory, one partition of it, or one that was copied away."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class TestADiskThatFails:
         assert [each.path for each in manager.offline] == machine.paths[:1]
 
     def test_its_checkpoints_stay_as_they_are(self, machine: Machine) -> None:
-        """Whoever waits for them is told: there is nothing to wait for any more."""
+        """Waiting requests are answered: there is nothing to wait for any more."""
         manager = machine.start(*machine.paths[:2])
         write(create(manager, "orders", 2)[1], "x")
         manager.checkpoint()

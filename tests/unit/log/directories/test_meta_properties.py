@@ -1,4 +1,4 @@
-"""Whose a directory is: both forms of meta.properties, and the directories of one broker that must agree."""
+"""The owner of a directory: both forms of meta.properties, and the directories of one broker that must agree."""
 
 from __future__ import annotations
 

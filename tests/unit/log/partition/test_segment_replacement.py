@@ -156,7 +156,7 @@ def test_the_snapshot_at_its_begin_stays_and_those_inside_go(memory_disk: str) -
 
 
 def emptied(batch: bytes) -> bytes:
-    """What compaction leaves of a batch that only keeps its producer's sequence."""
+    """An empty batch, which compaction keeps for its producer's sequence."""
     head = bytearray(batch[:61])
     head[8:12] = (49).to_bytes(4)
     head[57:61] = bytes(4)

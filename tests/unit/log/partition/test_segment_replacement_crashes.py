@@ -1,4 +1,4 @@
-"""Whatever the last call of a replacement was, a start finds the old content or the new one."""
+"""A crash after any call of a replacement: the next start finds the old content or the new one."""
 
 from __future__ import annotations
 

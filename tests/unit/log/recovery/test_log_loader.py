@@ -1,4 +1,4 @@
-"""What a start makes of what a stop, orderly or not, has left."""
+"""Loading a log after a clean or an unclean stop."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class TestInterruptedCleanUp:
         assert disk.kill(log).read_all() == ["compacted", "too", "g", "h"]
 
     def test_with_nothing_left_of_the_first_one(self, disk: Disk, new: bytes) -> None:
-        """Those behind it lie behind its last batch: they stay, as in Apache Kafka."""
+        """The entries behind it point behind its last batch: they stay, as in Apache Kafka."""
         disk.file(0, ".log.swap").write_bytes(b"")
         disk.file(0, ".txnindex").write_bytes(bytes(34))
         log = disk.open()

@@ -132,7 +132,7 @@ def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> Non
 
 def test_jobs_run_side_by_side_up_to_so_many_and_one_that_fails_harms_nobody() -> None:
     class Held:
-        """What a job holds."""
+        """An object that a job holds."""
 
     hands = FlushThreadPool(2, "test-hands")
     both = threading.Barrier(2, timeout=DEADLINE_S)

@@ -276,9 +276,8 @@ STEPS = st.lists(
 
 @given(STEPS, st.randoms(use_true_random=False), st.integers(1, 5))
 def test_listeners_can_follow_and_order_does_not_matter(steps, random, size):
-    """Whoever keeps a copy of what changed, as told, has the same as the view; and reading all at once, in any order,
-    makes the same picture as following. Except for nonsense, and for a topic's config that was removed: there the view
-    keeps what it knew."""
+    """A copy that applies each reported change equals the view, and so does a reading of all nodes at once, in any
+    order. Except for nonsense, and for a topic's config that was removed: there the view keeps what it knew."""
     view = Fed()
     copy = {}
     last = {}

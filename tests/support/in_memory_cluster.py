@@ -1,10 +1,11 @@
-"""A cluster's registry in memory: several brokers on one truth, with a controller that acts at once, or when told.
+"""A cluster in memory: the shared truth, each broker's `ClusterMetadata` of it, and a controller that acts at once.
 
-    cluster = ClusterMemory()
-    one, two = cluster.registry(1), cluster.registry(2)      # ClusterMetadata, each with its own registration state
+    cluster = InMemoryCluster()
+    one, two = cluster.metadata(1), cluster.metadata(2)      # each with a registration state of its own
 
-What is written is true at once; each registry hears of it in the same call, unless it is `deaf`, and then all at once
-when it hears again. `elect` is what a controller does: live replicas lead, a dead leader is replaced by nobody.
+A write is true at once, and each broker's listeners are called before it returns; a broker that has fallen behind is
+notified when it catches up. `elect` does a controller's work: the first live replica leads, and a partition without one
+has no leader.
 """
 
 from __future__ import annotations
@@ -30,36 +31,36 @@ from kafkalite.metadata.registration_state import RegistrationState
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
-class ClusterMemory:
-    """The truth, and who listens. `elects` False: topics that are made have no leader until `elect`."""
+class InMemoryCluster:
+    """The shared truth. With `elects` False new topics have no leader until `elect` is called."""
 
     def __init__(self, *, elects: bool = True) -> None:
         self.topics: dict[str, TopicRecord] = {}
         self.brokers: dict[int, BrokerRecord] = {}
         self.configs: dict[str, dict[str, str]] = {}
-        self.registries: dict[int, MemoryRegistry] = {}
+        self.members: dict[int, InMemoryMetadata] = {}
         self.elects = elects
         self.next_producer_id = 0
         self.epoch = 0
 
-    def registry(self, broker_id: int) -> MemoryRegistry:
-        self.registries[broker_id] = MemoryRegistry(self, broker_id)
-        return self.registries[broker_id]
+    def metadata(self, broker_id: int) -> InMemoryMetadata:
+        self.members[broker_id] = InMemoryMetadata(self, broker_id)
+        return self.members[broker_id]
 
-    def tell(self, change: Change, name: str) -> None:
-        for registry in self.registries.values():
-            registry.hear(change, name)
+    def notify(self, change: Change, name: str) -> None:
+        for metadata in self.members.values():
+            metadata.notify(change, name)
 
     def put(self, topic: TopicRecord, change: Change) -> None:
         self.topics[topic.name] = topic
-        self.tell(change, topic.name)
+        self.notify(change, topic.name)
 
     def remove(self, name: str) -> None:
         del self.topics[name]
-        self.tell(Change.TOPIC_DELETED, name)
+        self.notify(Change.TOPIC_DELETED, name)
 
     def lead(self, name: str, index: int, leader: int) -> None:
-        """Somebody leads from now on, whatever was before."""
+        """Makes `leader` the leader, whatever the state was."""
         topic = self.topics[name]
         state = topic.partitions[index]
         isr = (leader,) if leader != NO_LEADER else state.isr
@@ -74,42 +75,42 @@ class ClusterMemory:
                     self.lead(topic.name, index, leader)
 
 
-class MemoryRegistry(ClusterMetadata):
-    """One broker's."""
+class InMemoryMetadata(ClusterMetadata):
+    """The view of one broker. `_missed` are the changes since it fell behind, `_known` is the state of that time."""
 
-    def __init__(self, cluster: ClusterMemory, broker_id: int) -> None:
+    def __init__(self, cluster: InMemoryCluster, broker_id: int) -> None:
         self.cluster = cluster
         self.broker_id = broker_id
         self._registration_state = RegistrationState.UNREGISTERED
         self._listeners: list[Listener] = []
-        self._unheard: dict[tuple[Change, str], None] | None = None
+        self._missed: dict[tuple[Change, str], None] | None = None
         self._known: tuple[dict[str, TopicRecord], dict[int, BrokerRecord]] | None = None
 
-    # being deaf: cut off, or just behind
+    # falling behind: the connection is cut, or slow
 
-    def become_deaf(self) -> None:
-        self._unheard = {}
+    def fall_behind(self) -> None:
+        self._missed = {}
         self._known = dict(self.cluster.topics), dict(self.cluster.brokers)
 
-    def hear_again(self) -> None:
-        unheard, self._unheard, self._known = self._unheard or {}, None, None
-        for change, name in unheard:
-            self.hear(change, name)
+    def catch_up(self) -> None:
+        missed, self._missed, self._known = self._missed or {}, None, None
+        for change, name in missed:
+            self.notify(change, name)
 
-    def hear(self, change: Change, name: str) -> None:
-        if self._unheard is not None:
-            self._unheard[change, name] = None
+    def notify(self, change: Change, name: str) -> None:
+        if self._missed is not None:
+            self._missed[change, name] = None
             return
         for listener in tuple(self._listeners):
             listener(change, name)
 
-    def stand(self, state: RegistrationState) -> None:
+    def set_registration_state(self, state: RegistrationState) -> None:
         self._registration_state = state
         for listener in tuple(self._listeners):
             listener(Change.REGISTRATION, "")
 
     def fence(self, why: str) -> None:
-        self.stand(RegistrationState.FENCED)
+        self.set_registration_state(RegistrationState.FENCED)
 
     # the interface
 
@@ -138,10 +139,10 @@ class MemoryRegistry(ClusterMetadata):
         return self._registration_state
 
     async def start(self) -> None:
-        """Nothing has to be loaded."""
+        """There is nothing to load."""
 
     async def stop(self) -> None:
-        """Nothing has to be let go."""
+        """There is nothing to release."""
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
@@ -150,15 +151,15 @@ class MemoryRegistry(ClusterMetadata):
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self.cluster.epoch += 1
         self.cluster.brokers[self.broker_id] = BrokerRecord(self.broker_id, endpoints, rack, self.cluster.epoch)
-        self.stand(RegistrationState.MEMBER)
-        self.cluster.tell(Change.BROKERS, "")
+        self.set_registration_state(RegistrationState.MEMBER)
+        self.cluster.notify(Change.BROKERS, "")
         if self.cluster.elects:
             self.cluster.elect()
 
     async def unregister(self) -> None:
         self.cluster.brokers.pop(self.broker_id, None)
-        self.stand(RegistrationState.UNREGISTERED)
-        self.cluster.tell(Change.BROKERS, "")
+        self.set_registration_state(RegistrationState.UNREGISTERED)
+        self.cluster.notify(Change.BROKERS, "")
         if self.cluster.elects:
             self.cluster.elect()
 
@@ -193,7 +194,7 @@ class MemoryRegistry(ClusterMetadata):
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         await self._may_write()
         self.cluster.configs[broker] = dict(config)
-        self.cluster.tell(Change.BROKER_CONFIG, broker)
+        self.cluster.notify(Change.BROKER_CONFIG, broker)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         await self._may_write()
@@ -214,8 +215,8 @@ class MemoryRegistry(ClusterMetadata):
         return range(first, first + PRODUCER_ID_BLOCK)
 
     async def _may_write(self) -> None:
-        await asyncio.sleep(0)  # a real one takes its time
-        if self._registration_state is RegistrationState.DISCONNECTED or self._unheard is not None:
+        await asyncio.sleep(0)  # a write to a real one takes time
+        if self._registration_state is RegistrationState.DISCONNECTED or self._missed is not None:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "nothing can be changed at the moment")
 
     def _require(self, name: str) -> TopicRecord:
