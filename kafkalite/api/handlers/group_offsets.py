@@ -60,6 +60,7 @@ FIRST_TXN_COMMIT_WITH_ABORTABLE = 4
 FIRST_TXN_COMMIT_THAT_ADDS = 5
 
 Answers = Sequence[OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition]
+T = TypeVar("T")
 A = TypeVar("A", bound=OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition)
 R = TypeVar("R", bound=OffsetCommitResponse | TxnOffsetCommitResponse)
 

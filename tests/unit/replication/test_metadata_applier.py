@@ -1,4 +1,4 @@
-"""A broker leads the partitions that the metadata gives it: gained, lost, deleted, made again, configured; in any order."""
+"""A broker leads the partitions that the metadata gives it: gained, lost, deleted, remade, configured; in any order."""
 
 from __future__ import annotations
 
