@@ -24,7 +24,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.config.broker_config import BrokerConfig
@@ -32,14 +32,13 @@ from kafkalite.controller import pending_changes
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
 from kafkalite.controller.pending_changes import NewState, StateChange, state_json
-from kafkalite.metadata.cluster_metadata import NO_LEADER, Change, Listener
+from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Unavailable
-from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
-    from kafkalite.zk.client.session import ZooKeeperSession
+    from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -50,27 +49,10 @@ _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: abo
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-class Cluster(Protocol):
-    """The part of the metadata that the controller uses. `listen_paths` reports the paths whose changes the view has
-    applied; `catch_up` returns when the view has every change that preceded ZooKeeper's last response."""
-
-    @property
-    def broker_id(self) -> int: ...
-    @property
-    def session(self) -> ZooKeeperSession: ...
-    @property
-    def view(self) -> ClusterView: ...
-    @property
-    def registration_state(self) -> RegistrationState: ...
-    def listen(self, listener: Listener) -> Callable[[], None]: ...
-    def listen_paths(self, listener: Callable[[Iterable[str]], None]) -> Callable[[], None]: ...
-    async def catch_up(self) -> None: ...
-
-
 class Controller:
     """Takes part in elections from `start` to `stop`. `config` may be replaced when settings change."""
 
-    def __init__(self, metadata: Cluster, clock: Clock, config: BrokerConfig) -> None:
+    def __init__(self, metadata: ZooKeeperMetadata, clock: Clock, config: BrokerConfig) -> None:
         self.config = config
         self._metadata = metadata
         self._view = metadata.view

@@ -8,10 +8,8 @@ outlives the process that started it, however that process ended.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,9 +17,9 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.local_cluster.broker_plan import BrokerPlan
+from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
 
 _READY = re.compile(r"kafkalite is ready on (\S+?)(?: and every other .*?)?, data in (.*), cluster (\S+)")
-_STOP_LIMIT_S = 30.0
 
 
 class Ready(NamedTuple):
@@ -32,26 +30,20 @@ class Ready(NamedTuple):
     cluster_id: str
 
 
-class BrokerProcess:
-    """Started and stopped by one event loop, as often as wanted.
+class BrokerProcess(ChildProcess):
+    """A broker with the settings of `plan`. `lifeline` is the end of a pipe that the broker reads from."""
 
-    `lifeline` is the end of a pipe that the broker reads from; `keep_open` are descriptors that its process holds, too.
-    """
+    stop_limit_s = 30.0
 
     def __init__(self, plan: BrokerPlan, log_level: str, lifeline: int, keep_open: Sequence[int] = ()) -> None:
+        super().__init__(keep_open)
         self.plan = plan
         self.name = f"broker {plan.broker_id}"
         self.ready: Ready | None = None
         self._adopts = plan.adopts
         self._log_level = log_level
         self._lifeline = lifeline
-        self._keep_open = tuple(keep_open)
-        self._process: asyncio.subprocess.Process | None = None
         self._output: asyncio.Future[None] | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
         """Returns when the broker serves. Raises ConfigError when it ends before that, having printed why; OSError."""
@@ -85,45 +77,14 @@ class BrokerProcess:
         self._adopts = False  # once, and not when it is restarted
         self._output = asyncio.ensure_future(self._print_output(self._process.stdout))
 
-    async def ended(self) -> str | None:
-        """Waits until the process has ended; returns how. None: in order, because somebody told it to stop."""
-        assert self._process is not None
-        code = await self._process.wait()
-        return None if code == 0 else describe_exit(code)
-
     async def stop(self) -> None:
-        """Stop in order; kill the process if that takes too long. Does nothing when it does not run."""
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_STOP_LIMIT_S):
-                await self._process.wait()
-        except TimeoutError:
-            print(f"kafkalite: {self.name} did not stop within {_STOP_LIMIT_S:g} s, and is killed", file=sys.stderr)
-            self.kill()
-            await self._process.wait()
+        await super().stop()
         if self._output is not None:
             await self._output
-
-    def kill(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            self._process.kill()
 
     async def _print_output(self, stream: asyncio.StreamReader) -> None:
         async for line in stream:
             print(f"{self.name}: {line.decode(errors='replace')}", end="", flush=True)
-
-
-def describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"ended with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = "unknown"
-    return f"was killed by signal {-code} ({name})"
 
 
 def _properties_text(plan: BrokerPlan) -> str:

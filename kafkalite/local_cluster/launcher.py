@@ -23,11 +23,12 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.local_cluster.broker_plan import ClusterPlan, check_directory, plan, with_zookeeper
 from kafkalite.local_cluster.broker_process import BrokerProcess
+from kafkalite.local_cluster.child_process import ChildProcess
 from kafkalite.local_cluster.zookeeper_process import ZooKeeperProcess, missing_requirement
 from kafkalite.log.storage.file_names import LOCK
 
@@ -84,19 +85,6 @@ async def _serve(planned: ClusterPlan, log_level: str) -> None:
                 await cluster.stop()
     finally:
         waiting.cancel()
-
-
-class _Supervised(Protocol):
-    """A process that is restarted when it dies."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def pid(self) -> int: ...
-    async def start(self) -> None: ...
-    async def ended(self) -> str | None: ...
-    async def stop(self) -> None: ...
-    def kill(self) -> None: ...
 
 
 class _LocalCluster:
@@ -192,7 +180,7 @@ async def _together(brokers: Sequence[BrokerProcess]) -> None:
         raise
 
 
-async def _supervise(process: _Supervised) -> None:
+async def _supervise(process: ChildProcess) -> None:
     """Restart it whenever it dies. Returns when it has ended in order."""
     restart_after_s = _RESTART_AFTER_S_MIN
     while True:

@@ -27,14 +27,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.local_cluster.broker_process import describe_exit
+from kafkalite.local_cluster.child_process import ChildProcess, describe_exit
 
 logger = logging.getLogger(__name__)
 
 TICK_MS = 500  # sessions may be as short as two of them
 SESSION_MS_MAX = 60_000
 START_LIMIT_S = 60.0
-_STOP_LIMIT_S = 10.0
 _ASK_LIMIT_S = 2.0
 _PORTS_MAX = 5  # tried in turn: what was free a moment ago may be taken
 _OUTPUT_BYTES = 4096
@@ -85,27 +84,22 @@ def command(config: Path) -> list[str]:
     return [java, *options, "-cp", f"{jars}/*", "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
 
 
-class ZooKeeperProcess:
-    """Started and stopped by one event loop, as often as wanted; its address stays the same."""
+class ZooKeeperProcess(ChildProcess):
+    """A ZooKeeper with its data in `directory`. It keeps its address from its first start on."""
 
     name = "ZooKeeper"
+    stop_limit_s = 10.0
 
     def __init__(self, directory: Path, *, keep_open: Sequence[int] = ()) -> None:
-        """`keep_open`: descriptors that the process holds, too, such as a lock on the directory."""
+        super().__init__(keep_open)
         self.directory = directory
         self.port = 0
-        self._keep_open = tuple(keep_open)
-        self._process: asyncio.subprocess.Process | None = None
         self._lifeline = -1
 
     @property
     def connect(self) -> str:
         """The value for zookeeper.connect. Valid after `start`."""
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
         """Returns when it serves. Raises ConfigError with its last line of output if it does not; OSError."""
@@ -129,21 +123,11 @@ class ZooKeeperProcess:
             self.port = 0 if is_first else self.port
         raise ConfigError(f"the ZooKeeper of our own did not start; {self._output} ends with: {last_line}")
 
-    async def ended(self) -> str | None:
-        """Waits until the process has ended; returns how. It never ends in order unasked."""
-        assert self._process is not None
-        code = await self._process.wait()
+    async def ended(self) -> str:
+        """Waits until the process has ended; returns how. Nobody but `stop` tells it to stop."""
+        how = await super().ended() or describe_exit(0)
         self._release()
-        return describe_exit(code)
-
-    async def stop(self) -> None:
-        """Stop in order, with its data on the disk. Does nothing when it does not run."""
-        await self._end(signal.SIGTERM)
-
-    def kill(self) -> None:
-        if self._is_running():
-            assert self._process is not None
-            self._process.kill()
+        return how
 
     async def _launch(self) -> None:
         config = self.directory.resolve() / "zoo.cfg"
@@ -207,21 +191,8 @@ class ZooKeeperProcess:
         except (OSError, TimeoutError):
             return False
 
-    def _is_running(self) -> bool:
-        return self._process is not None and self._process.returncode is None
-
     async def _end(self, how: signal.Signals) -> None:
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(how)
-        try:
-            async with asyncio.timeout(_STOP_LIMIT_S):
-                await self._process.wait()
-        except TimeoutError:
-            logger.warning("ZooKeeper (process %d) did not end within %g s, and is killed", self.pid, _STOP_LIMIT_S)
-            self.kill()
-            await self._process.wait()
+        await super()._end(how)
         self._release()
 
     def _release(self) -> None:

@@ -175,48 +175,50 @@ class StandaloneMetadata(ClusterMetadata):
         return lambda: self._listeners.remove(listener)
 
     async def create_topic(self, topic: TopicRecord) -> None:
-        def check() -> None:
+        def entry() -> Entry:
             if topic.name in self._topics:
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
+            return _topic_entry(topic)
 
-        await self._commit(check, lambda: _topic_entry(topic), Change.TOPIC_CREATED, topic.name)
+        await self._commit(entry, Change.TOPIC_CREATED, topic.name)
 
     async def delete_topic(self, name: str) -> None:
-        entry = {"op": "delete", "name": name}
-        await self._commit(lambda: self._require(name), lambda: entry, Change.TOPIC_DELETED, name)
+        await self._commit(lambda: {"op": "delete", "name": self._require(name).name}, Change.TOPIC_DELETED, name)
 
     async def add_partitions(self, name: str, partitions: Mapping[int, PartitionRecord]) -> None:
-        def check() -> None:
+        def entry() -> Entry:
             first = len(self._require(name).partitions)
             if not partitions or sorted(partitions) != list(range(first, first + len(partitions))):
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"New partitions of {name} must begin at {first}.")
+            return {"op": "partitions", "name": name, "partitions": _partitions_entry(partitions)}
 
-        entry = {"op": "partitions", "name": name, "partitions": _partitions_entry(partitions)}
-        await self._commit(check, lambda: entry, Change.PARTITIONS_ADDED, name)
+        await self._commit(entry, Change.PARTITIONS_ADDED, name)
 
     async def set_topic_config(self, name: str, config: Mapping[str, str]) -> None:
-        entry = {"op": "config", "name": name, "config": dict(config)}
-        await self._commit(lambda: self._require(name), lambda: entry, Change.TOPIC_CONFIG, name)
+        own = dict(config)
+        await self._commit(
+            lambda: {"op": "config", "name": self._require(name).name, "config": own}, Change.TOPIC_CONFIG, name
+        )
 
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         entry = {"op": "broker", "broker": broker, "config": dict(config)}
-        await self._commit(lambda: None, lambda: entry, Change.BROKER_CONFIG, broker)
+        await self._commit(lambda: entry, Change.BROKER_CONFIG, broker)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
-        def check() -> None:
+        def entry() -> Entry:
             state = self._require(name).partitions.get(partition)
             if state is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if leader_epoch <= state.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            return {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
 
-        entry = {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
-        await self._commit(check, lambda: entry, Change.PARTITION_STATE, name)
+        await self._commit(entry, Change.PARTITION_STATE, name)
 
     async def skip_producer_ids(self, last: int) -> None:
         if self._next_producer_id <= last < PRODUCER_ID_MAX:
             entry = {"op": "producer_ids", "next": last + 1}
-            await self._commit(lambda: None, lambda: entry, None, "")
+            await self._commit(lambda: entry)
 
     async def next_producer_id_block(self) -> range:
         block = range(0)
@@ -226,7 +228,7 @@ class StandaloneMetadata(ClusterMetadata):
             block = range(self._next_producer_id, self._next_producer_id + PRODUCER_ID_BLOCK)
             return {"op": "producer_ids", "next": block.stop}
 
-        await self._commit(lambda: None, reserve, None, "")
+        await self._commit(reserve)
         return block
 
     def _require(self, name: str) -> TopicRecord:
@@ -235,20 +237,15 @@ class StandaloneMetadata(ClusterMetadata):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
-    async def _commit(
-        self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
-    ) -> None:
-        """Check, write, apply, notify: one operation at a time. It completes even if the caller is cancelled, so that
-        memory agrees with the file."""
-        task = asyncio.ensure_future(self._commit_in_turn(check, make, change, name))
+    async def _commit(self, make: Callable[[], Entry], change: Change | None = None, name: str = "") -> None:
+        """Check, write, apply, notify: one operation at a time. `make` checks it against memory and returns its entry.
+        It completes even if the caller is cancelled, so that memory agrees with the file."""
+        task = asyncio.ensure_future(self._commit_in_turn(make, change, name))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieve it even if no caller waits
         await asyncio.shield(task)
 
-    async def _commit_in_turn(
-        self, check: Callable[[], object], make: Callable[[], Entry], change: Change | None, name: str
-    ) -> None:
+    async def _commit_in_turn(self, make: Callable[[], Entry], change: Change | None, name: str) -> None:
         async with self._turn:
-            check()
             entry = make()
             await self._write(lambda: self._journal.append(entry))
             self._replay(entry)

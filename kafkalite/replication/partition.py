@@ -37,7 +37,7 @@ class DelayedOperation:
     """An operation that waits for `missing_bytes` more in all of its partitions together.
 
     The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it is one of
-    the `waiters` of exactly `partitions`.
+    the `delayed_operations` of exactly `partitions`.
     """
 
     __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "woken")
@@ -49,12 +49,12 @@ class DelayedOperation:
         self._wake = wake
         self._call_soon = call_soon
 
-    def wait_on(self, partition: Partition) -> None:
+    def watch(self, partition: Partition) -> None:
         partition.delayed_operations[self] = None
         self.partitions.append(partition)
 
-    def arrived(self, size_bytes: int) -> None:
-        """`size_bytes` more can be read in one of the partitions."""
+    def accumulate(self, size_bytes: int) -> None:
+        """`size_bytes` more can be read from one of the partitions; wakes the operation when nothing is missing."""
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
             self.wake()
@@ -136,7 +136,7 @@ class Partition:
             size_bytes += uncommitted.popleft()[1]
         if self.delayed_operations:
             for operation in tuple(self.delayed_operations):
-                operation.arrived(size_bytes)
+                operation.accumulate(size_bytes)
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
         """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not

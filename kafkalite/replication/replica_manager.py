@@ -140,11 +140,11 @@ class ReplicaManager:
             await self._metadata.return_ids(held)
         topics = self._metadata.topics
         known = {(name, index): one.topic_id for name, one in topics.items() for index in one.partitions}
-        self._set_aside_strays(known)
+        self._rename_strays(known)
         self._report_missing([key for key in known if key not in self._logs.logs])
         self._truncated = {key for key, log in self._logs.logs.items() if log.lost_bytes}
 
-    def _set_aside_strays(self, known: Mapping[TopicPartition, uuid.UUID]) -> None:
+    def _rename_strays(self, known: Mapping[TopicPartition, uuid.UUID]) -> None:
         """Before any log is made, so that checkpoints are written once and not for every name that is used again."""
         # others delete topics while this broker is away
         checks_ids = self._metadata.is_shared or not self._logs.was_clean
@@ -155,13 +155,13 @@ class ReplicaManager:
                 log.config = self.configs.keeping_all()
             elif topic_id is None:
                 logger.warning(
-                    "%s-%d is not in the metadata, and is set aside: was its topic deleted? If another broker made it "
-                    "here, take the rest of its directory's name away again and start with --adopt",
+                    "%s-%d is not in the metadata, and is renamed to -stray: was its topic deleted? If another broker "
+                    "made it here, take the rest of its directory's name away again and start with --adopt",
                     *key,
                 )
                 self._logs.keep_as_stray(*key)
             elif checks_ids:
-                self._set_aside_if_foreign(log, topic_id)
+                self._rename_foreign(log, topic_id)
 
     def _report_missing(self, missing: list[TopicPartition]) -> None:
         role, topics = self.role, self._metadata.topics
@@ -182,10 +182,12 @@ class ReplicaManager:
         self._logs.complete_start()
         self._is_loaded = True
 
-    def _set_aside_if_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
-        """A log of the right name that belongs to another topic is not the one that is wanted."""
+    def _rename_foreign(self, log: PartitionLog | None, topic_id: uuid.UUID) -> None:
+        """Renames a log of the right name that belongs to another topic."""
         if log is not None and log.topic_id not in (None, topic_id):
-            logger.warning("%s-%d is left of a deleted topic of that name, and is set aside", log.topic, log.partition)
+            logger.warning(
+                "%s-%d is left of a deleted topic of that name, and is renamed to -stray", log.topic, log.partition
+            )
             self._logs.keep_as_stray(log.topic, log.partition)
 
     # Effects of the metadata
@@ -214,7 +216,7 @@ class ReplicaManager:
         if key in self._offline:
             return OfflinePartition(*key, self._offline[key], leader_epoch)
         if self._is_loaded:
-            self._set_aside_if_foreign(self._logs.get(*key), topic.topic_id)
+            self._rename_foreign(self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
         if self._metadata.is_shared and log.topic_id is None:  # from before topic ids
             log.metadata.set_topic_id(topic.topic_id)

@@ -82,7 +82,7 @@ _CLEANING_COLUMNS = (
 
 
 def broker_metrics(
-    topics: ReplicaManager,
+    replica_manager: ReplicaManager,
     logs: LogManager,
     groups: GroupCoordinator,
     server: SocketServer,
@@ -93,7 +93,7 @@ def broker_metrics(
     brokers counts them once."""
     metrics = Metrics()
     _add_process_metrics(metrics)
-    metrics.table(_BROKER_COLUMNS, (), partial(_broker, topics, is_controller))
+    metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, is_controller))
     directories = logs.directories
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -113,8 +113,8 @@ def broker_metrics(
         lambda: cleaner.problem is not None,
     )
     _add_cleaner_totals(metrics, cleaner.totals)
-    metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, topics, cleaner))
-    metrics.table(_LOG_COLUMNS, _WHERE, partial(_partitions, topics))
+    metrics.table(_CLEANING_COLUMNS, _WHERE, partial(_cleaning, replica_manager, cleaner))
+    metrics.table(_LOG_COLUMNS, _WHERE, partial(_partitions, replica_manager))
     return metrics
 
 
@@ -155,9 +155,9 @@ def _resident_bytes() -> int | None:
         return None
 
 
-def _broker(topics: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
+def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
     here = offline = since_pause = of_all = leaderless = 0
-    names = list(topics)
+    names = list(replica_manager)
     for topic in names:
         led, states = topic.partitions, topic.states
         broken = sum([partition.is_offline for partition in led.values()])
@@ -188,10 +188,10 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
     yield Row((), (sum(counts.values()), *counts.values()))
 
 
-def _partitions(topics: ReplicaManager) -> Iterator[Row]:
-    for topic in list(topics):
+def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
+    for topic in list(replica_manager):
         for index, partition in list(topic.partitions.items()):
-            if partition.is_offline or topics.by_name.get(topic.name) is not topic:
+            if partition.is_offline or replica_manager.by_name.get(topic.name) is not topic:
                 continue
             log = partition.log
             counts = log.known_counts()
@@ -266,8 +266,8 @@ def _add_cleaner_totals(metrics: Metrics, totals: Callable[[], CleanerTotals]) -
     metrics.table(columns, (), rows)
 
 
-def _cleaning(topics: ReplicaManager, cleaner: LogCleaner) -> Iterator[Row]:
-    for topic in list(topics):
+def _cleaning(replica_manager: ReplicaManager, cleaner: LogCleaner) -> Iterator[Row]:
+    for topic in list(replica_manager):
         if "compact" in topic.config.cleanup_policy:
             keys = [(topic.name, index) for index in topic.partitions]
             for one in cleaner.rows(keys, as_last_seen=True):

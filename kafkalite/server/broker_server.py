@@ -128,14 +128,14 @@ class BrokerServer:
         self.config = self.dynamic_config.now
 
     async def _load_logs(self) -> None:
-        self.topics = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
-        self._applier = MetadataApplier(self.metadata, self.topics)
-        self.topic_admin = TopicAdmin(self.metadata, self.topics, self._applier, self._member.assign)
+        self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
+        self._applier = MetadataApplier(self.metadata, self.replica_manager)
+        self.topic_admin = TopicAdmin(self.metadata, self.replica_manager, self._applier, self._member.assign)
         self.logs.on_offline = self._on_offline_logs
         await self.logs.load(
             self.metadata.cluster_id,
-            self.topics.config_for,
-            self.topics.id_of,
+            self.replica_manager.config_for,
+            self.replica_manager.id_of,
             broker_id=self.broker_id,
             takes_over=self.adopted is not None,
         )
@@ -148,14 +148,14 @@ class BrokerServer:
 
     async def _load_groups(self) -> None:
         self._offsets_topic = InternalTopic(
-            consumer_offsets(self.config), GroupLoader, self.clock, self.topics, self.topic_admin
+            consumer_offsets(self.config), GroupLoader, self.clock, self.replica_manager, self.topic_admin
         )
         self.groups = GroupCoordinator(self.config, self.clock, self._offsets_topic.append)
         self._closing.callback(self.groups.close)
         self._offsets_topic.attach(self.groups.store)
-        self.topics.on_election = self._offsets_topic.on_election
-        self.topics.on_resignation = self._offsets_topic.on_resignation
-        self.topics.when_deleted = self.groups.offsets.on_topic_deleted
+        self.replica_manager.on_election = self._offsets_topic.on_election
+        self.replica_manager.on_resignation = self._offsets_topic.on_resignation
+        self.replica_manager.when_deleted = self.groups.offsets.on_topic_deleted
         self._closing.push_async_callback(self._offsets_topic.close)
         loading = asyncio.ensure_future(self._offsets_topic.load())
         self._closing.push_async_callback(_cancel, loading)
@@ -182,17 +182,17 @@ class BrokerServer:
 
     def _build_services(self, readers: ThreadPoolExecutor) -> Services:
         admission_epoch = AdmissionEpoch()
-        self.topics.on_config_change = admission_epoch.advance
+        self.replica_manager.on_config_change = admission_epoch.advance
         return Services(
             runtime=Runtime(self._loop, self.clock, readers),
             dynamic_config=self.dynamic_config,
             metadata=self.metadata,
             brokers=BrokerEndpoints(self.metadata, self.broker_id, self.config.broker_rack, self._advertised_address),
-            topics=self.topics,
+            replica_manager=self.replica_manager,
             topic_admin=self.topic_admin,
             logs=self.logs,
             admission_epoch=admission_epoch,
-            produce_admission=ProduceAdmission(self.topics),
+            produce_admission=ProduceAdmission(self.replica_manager),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
             offsets_topic=self._offsets_topic,
@@ -235,7 +235,7 @@ class BrokerServer:
 
         where = metrics_listener(self.config.metrics_listener)
         metrics = broker_metrics(
-            self.topics,
+            self.replica_manager,
             self.logs,
             self.groups,
             self.server,
@@ -276,14 +276,14 @@ class BrokerServer:
 
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
-        self.topics.reconfigure(config)
+        self.replica_manager.reconfigure(config)
         self._services.admission_epoch.advance()
         self._cleaner.reconfigure(config)
         self._member.reconfigure(config)
 
     def _on_offline_logs(self, keys: Sequence[TopicPartition], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""
-        self.topics.take_offline(keys, why)
+        self.replica_manager.take_offline(keys, why)
         if not self.logs.online:
             message = f"{why}; no data directory is left (log.dirs), so the broker stops"
             logger.error("%s", message)
@@ -293,7 +293,7 @@ class BrokerServer:
     def _answer_delayed_requests(self) -> None:
         """Answer every request that waits for others: nothing more will come."""
         self.groups.close()
-        for topic in self.topics:
+        for topic in self.replica_manager:
             for partition in topic.partitions.values():
                 partition.wake_all()
 

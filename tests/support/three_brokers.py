@@ -66,7 +66,7 @@ class ThreeBrokers:
         return await self.crowds[number].ask(request, version)
 
     def topics(self, number: int) -> ReplicaManager:
-        return self.server(number).topics
+        return self.server(number).replica_manager
 
     def topic_admin(self, number: int) -> TopicAdmin:
         return self.server(number).topic_admin

@@ -119,7 +119,7 @@ class FetchFastPath:
         self._version = version
         self._by_id = version >= FIRST_VERSION_BY_ID
         self._find = find
-        self._by_name = services.topics.by_name
+        self._by_name = services.replica_manager.by_name
         self._epoch = services.admission_epoch
         (self._api,) = _read_int32(frame)
         self._layouts: dict[int, Struct] = {}
@@ -147,7 +147,7 @@ class FetchFastPath:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
-        topics = self._services.topics
+        topics = self._services.replica_manager
         topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
         if topic is None or len(frame) > _FRAME_BYTES_MAX:
             return
@@ -245,7 +245,7 @@ class DelayedFetch(DeferredResponse):
         runtime = fast_path._services.runtime
         self._operation = DelayedOperation(known.missing_bytes, self._complete, runtime.loop.call_soon)
         self._timer = runtime.clock.call_later(known.max_wait_ms, self._operation.wake)
-        self._operation.wait_on(partition)
+        self._operation.watch(partition)
 
     def _complete(self) -> None:
         if not self.settled:

@@ -58,7 +58,7 @@ def _wanted(services: Services, request: RunCleanerRequest) -> list[int]:
     asked = request.partitions
     if asked is not None and len(asked) > PARTITION_COUNT_MAX:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(asked)} partitions: no topic has so many")
-    topic = services.topics.by_name.get(request.topic)
+    topic = services.replica_manager.by_name.get(request.topic)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {_shown(request.topic)}")
     policy = topic.config.cleanup_policy

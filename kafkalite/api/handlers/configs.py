@@ -97,7 +97,7 @@ def _describe(
 def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[ConfigEntry]:
     if resource.resource_type == TOPIC:
         _check_topic_name(resource.resource_name)
-        topic = services.topics.by_name.get(resource.resource_name)
+        topic = services.replica_manager.by_name.get(resource.resource_name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_config_entries(services, topic.overrides)

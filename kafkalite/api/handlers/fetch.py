@@ -102,7 +102,7 @@ def _wait(
     operation = DelayedOperation(missing_bytes, answer, services.runtime.loop.call_soon)
     timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     for partition in partitions:
-        operation.wait_on(partition)
+        operation.watch(partition)
     return reply
 
 
@@ -118,10 +118,10 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
     timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     try:
         for partition in reader.partitions():
-            operation.wait_on(partition)  # before converting, so that appends meanwhile are not missed
+            operation.watch(partition)  # before converting, so that appends meanwhile are not missed
         found, size_bytes, urgent = await reader.read_converted()
         if not urgent and size_bytes < min_bytes:
-            operation.arrived(size_bytes)  # some bytes may count twice: better a small answer than a late one
+            operation.accumulate(size_bytes)  # some bytes may count twice: better a small answer than a late one
             await woken
             found, _, _ = await reader.read_converted()
     finally:
@@ -155,7 +155,7 @@ class _Reader:
             self._find_names()
 
     def _find_names(self) -> None:
-        by_id = self._services.topics.by_id
+        by_id = self._services.replica_manager.by_id
         for wanted in self._context.partitions.values():
             if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
                 wanted.topic = topic.name
@@ -163,7 +163,7 @@ class _Reader:
 
     def partitions(self) -> list[Partition]:
         """The requested partitions that this broker leads."""
-        find = self._services.topics.partition
+        find = self._services.replica_manager.partition
         found = (find(wanted.topic, wanted.index) for wanted in self._context.partitions.values())
         return [partition for partition in found if partition is not None]
 
@@ -172,7 +172,7 @@ class _Reader:
 
         This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
-        by_name = self._services.topics.by_name
+        by_name = self._services.replica_manager.by_name
         partitions = []
         for wanted in self._context.partitions.values():
             topic = by_name.get(wanted.topic)
@@ -238,11 +238,11 @@ class _Reader:
 
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
-        topic = self._services.topics.by_name.get(wanted.topic)
+        topic = self._services.replica_manager.by_name.get(wanted.topic)
         partition = topic.partitions.get(wanted.index) if topic is not None else None
         if topic is None or partition is None:
             known = wanted.topic or not self._by_id
-            topics = self._services.topics
+            topics = self._services.replica_manager
             code = topics.missing_partition_error(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
         elif self._by_id and wanted.topic_id is not topic.topic_id:
             code = ErrorCode.INCONSISTENT_TOPIC_ID

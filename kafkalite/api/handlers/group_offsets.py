@@ -69,7 +69,7 @@ def offset_commit(
     services: Services, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     topics, offsets, answers = _existing_partitions(
-        request.topics, services.topics.exists, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+        request.topics, services.replica_manager.exists, OffsetCommitResponseTopic, OffsetCommitResponsePartition
     )
     response = OffsetCommitResponse(topics=topics)
     if not offsets:
@@ -93,7 +93,7 @@ def txn_offset_commit(
     services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     topics, offsets, answers = _existing_partitions(
-        request.topics, services.topics.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        request.topics, services.replica_manager.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
     )
     response = TxnOffsetCommitResponse(topics=topics)
     if not offsets:
@@ -142,7 +142,7 @@ def offset_fetch(
 def offset_delete(services: Services, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """A partition that is named twice is answered once."""
     partitions = {(topic.name, each.partition_index): None for topic in request.topics for each in topic.partitions}
-    existing = [each for each in partitions if services.topics.exists(*each)]
+    existing = [each for each in partitions if services.replica_manager.exists(*each)]
     error, errors = services.groups.offsets.delete(request.group_id, existing)
     if error:
         return OffsetDeleteResponse(error_code=error)
@@ -287,7 +287,7 @@ def _fetch_v0(services: Services, request: OffsetFetchRequest) -> OffsetFetchRes
     partitions = [(name, index) for name, indexes in _wanted(request.topics) or () for index in indexes]
     if services.legacy_offsets is None:
         return _fetched_v0(partitions, {}, ErrorCode.UNSUPPORTED_VERSION)
-    existing = [each for each in partitions if services.topics.exists(*each)]
+    existing = [each for each in partitions if services.replica_manager.exists(*each)]
     return _fetch_from_zookeeper(services.legacy_offsets, request.group_id, partitions, existing)
 
 

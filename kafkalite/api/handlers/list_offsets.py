@@ -68,7 +68,7 @@ def list_offsets(
             try:
                 if (topic.name, wanted.partition_index) in doubled:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                partition = services.topics.require(topic.name, wanted.partition_index)
+                partition = services.replica_manager.require(topic.name, wanted.partition_index)
                 if context.api_version == 0:
                     answers.append(_find_as_of_old(partition, wanted, services.runtime.clock.wall_ms()))
                 else:
@@ -202,7 +202,7 @@ def offset_for_leader_epoch(
         answers = []
         for wanted in topic.partitions:
             try:
-                partition = services.topics.require(topic.topic, wanted.partition)
+                partition = services.replica_manager.require(topic.topic, wanted.partition)
                 _check_epoch(partition, wanted.current_leader_epoch)
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))

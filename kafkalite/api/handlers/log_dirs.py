@@ -108,7 +108,7 @@ def _describe(
 
 def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
     """The known record counts; starts counting the unknown ones."""
-    partition = services.topics.partition(log.topic, log.partition)
+    partition = services.replica_manager.partition(log.topic, log.partition)
     counts = log.counts()
     missing = COUNTING if counts.is_counting else UNCOUNTABLE
     segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
@@ -137,5 +137,5 @@ def _known(count: int | None, missing: int) -> int:
 
 def _offset_lag(services: Services, log: PartitionLog) -> int:
     """The number of committed records that are not in this log yet; 0 for the leader's log."""
-    partition = services.topics.partition(log.topic, log.partition)
+    partition = services.replica_manager.partition(log.topic, log.partition)
     return NO_REPLICA if partition is None else max(partition.high_watermark - log.end_offset, 0)

@@ -47,7 +47,7 @@ def metadata(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
-        names = list(services.topics.by_name)
+        names = list(services.replica_manager.by_name)
     elif any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics):
         return _by_id(services, request, request.topics, context)
     else:
@@ -56,7 +56,7 @@ def metadata(
             version < FIRST_VERSION_THAT_MAY_FORBID_CREATION or request.allow_auto_topic_creation
         )
         if may_create:
-            missing = [name for name in names if name not in services.topics.by_name]
+            missing = [name for name in names if name not in services.replica_manager.by_name]
             if missing:
                 return _create_and_answer(services, request, context, names, missing)
     return _answer(services, request, context, names, {})
@@ -69,7 +69,7 @@ def _by_id(
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != ZERO_UUID)
     if context.api_version < FIRST_VERSION_BY_ID or not ids:
         return _refused(topics, ErrorCode.INVALID_REQUEST)
-    by_id = services.topics.by_id
+    by_id = services.replica_manager.by_id
     names = [by_id[topic_id].name for topic_id in ids if topic_id in by_id]
     return _answer(services, request, context, names, {}, [topic_id for topic_id in ids if topic_id not in by_id])
 
@@ -117,7 +117,7 @@ def _answer(
     brokers = services.brokers.all_for(context.connection)
     describer = _Describer(services, context, brokers)
     for name in names:
-        topic = services.topics.by_name.get(name)
+        topic = services.replica_manager.by_name.get(name)
         if topic is not None:
             topics.append(describer.topic(topic, _topic_operations(request)))
         else:

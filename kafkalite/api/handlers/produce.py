@@ -63,7 +63,7 @@ def produce(
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
                 partition = admitted.topic.partitions.get(data.index) if admitted is not None else None
                 if admitted is None or partition is None:
-                    raise KafkaError(services.topics.missing_partition_error(name, data.index))
+                    raise KafkaError(services.replica_manager.missing_partition_error(name, data.index))
                 records = data.records
                 if records is None:
                     result = admitted.check_and_append(partition, records, now_ms, version)

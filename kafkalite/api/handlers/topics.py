@@ -211,7 +211,7 @@ async def delete_topics(
             results.append(_not_deleted(state.name, state.topic_id, ErrorCode.INVALID_REQUEST, f"{what} specified."))
     named_too = set()
     for name, count in names.items():
-        topic = services.topics.by_name.get(name)
+        topic = services.replica_manager.by_name.get(name)
         if count > 1:
             results.append(_not_deleted(name, ZERO_UUID, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         elif topic is not None and topic.topic_id in ids:
@@ -235,7 +235,7 @@ async def delete_topics(
 async def _delete(services: Services, name_or_id: str | UUID, timeout_ms: int) -> DeletableTopicResult:
     try:
         for name in INTERNAL_TOPICS:
-            internal = services.topics.by_name.get(name)
+            internal = services.replica_manager.by_name.get(name)
             if name == name_or_id or (internal is not None and internal.topic_id == name_or_id):
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is internal and cannot be deleted")
         topic = await _in_time(services, timeout_ms, services.topic_admin.delete(name_or_id))
@@ -277,7 +277,7 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
     if wanted.assignments is None:
         return None
-    topic = services.topics.by_name.get(wanted.name)
+    topic = services.replica_manager.by_name.get(wanted.name)
     added = wanted.count - (len(topic.states) if topic is not None else 0)
     if added > 0 and len(wanted.assignments) != added:
         raise KafkaError(
@@ -303,7 +303,7 @@ async def delete_records(
             try:
                 if topic.name in INTERNAL_TOPICS:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                partition = services.topics.require(topic.name, wanted.partition_index)
+                partition = services.replica_manager.require(topic.name, wanted.partition_index)
                 before = partition.log.start_offset
                 low = partition.delete_records_before(wanted.offset)
                 if low > before:  # it took some renames and a small file: let other requests run

@@ -162,7 +162,7 @@ class _TransactionWaiter:
 
 def _add_partitions(services: Services, waiter: _TransactionWaiter) -> None:
     """Add or verify the partitions of one transaction: all of them, or none if one does not exist."""
-    transaction, partitions, exists = waiter.transaction, waiter.partitions, services.topics.exists
+    transaction, partitions, exists = waiter.transaction, waiter.partitions, services.replica_manager.exists
     errors = {each: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in partitions if not exists(*each)}
     if waiter.version < FIRST_VERSION_OF_BROKERS:  # clients may not write to internal topics
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED

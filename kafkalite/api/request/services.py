@@ -69,13 +69,13 @@ class CleanerAccess:
 
 
 class Services:
-    """`topics` serves look-ups, `topic_admin` makes changes. `legacy_offsets` are the offsets in ZooKeeper (None
-    without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
+    """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics. `legacy_offsets`
+    are the offsets in ZooKeeper (None without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
         "add_partitions", "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log",
         "fetch_sessions", "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission",
-        "producer_ids", "runtime", "topic_admin", "topics", "transactions",
+        "producer_ids", "replica_manager", "runtime", "topic_admin", "transactions",
     )  # fmt: skip
 
     add_partitions: AddPartitionsToTxnManager
@@ -89,7 +89,7 @@ class Services:
         dynamic_config: DynamicConfig,
         metadata: ClusterMetadata,
         brokers: BrokerEndpoints,
-        topics: ReplicaManager,
+        replica_manager: ReplicaManager,
         topic_admin: TopicAdmin,
         logs: LogManager,
         admission_epoch: AdmissionEpoch,
@@ -106,7 +106,7 @@ class Services:
         self.dynamic_config = dynamic_config
         self.metadata = metadata
         self.brokers = brokers
-        self.topics = topics
+        self.replica_manager = replica_manager
         self.topic_admin = topic_admin
         self.logs = logs
         self.admission_epoch = admission_epoch
@@ -126,7 +126,7 @@ class Services:
 
     def leader_of(self, topic: str, index: int) -> tuple[int, int]:
         """The leader's id and the leader epoch of a partition, as known here; (-1, -1) if it does not exist."""
-        partition = self.topics.partition(topic, index)
+        partition = self.replica_manager.partition(topic, index)
         if partition is not None:
             return self.brokers.broker_id, partition.leader_epoch
         record = self.metadata.topics.get(topic)

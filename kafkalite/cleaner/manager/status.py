@@ -34,7 +34,7 @@ class CleaningState(Enum):
     QUEUED = "queued"
     FLUSHING = "flushing"
     CLEANING = "cleaning"
-    UNCLEANABLE = "set aside"
+    UNCLEANABLE = "uncleanable"
 
 
 IDLE, QUEUED, FLUSHING, CLEANING, UNCLEANABLE = CleaningState

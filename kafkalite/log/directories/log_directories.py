@@ -51,11 +51,11 @@ class LogDirectories:
     """The directories, in the order of log.dirs. Every `online` one is locked until `close`."""
 
     def __init__(
-        self, log_dirs: Sequence[str | Path], broker_id: int, files: Files, lane: Callable[[], Background]
+        self, log_dirs: Sequence[str | Path], broker_id: int, files: Files, serial_queue: Callable[[], Background]
     ) -> None:
         """Creates missing directories and locks all. `broker_id` -1 accepts directories of any broker. Raises
         ConfigError with one line for the operator."""
-        self._all = [LogDirectory(path, files, lane()) for path in _distinct(log_dirs)]
+        self._all = [LogDirectory(path, files, serial_queue()) for path in _distinct(log_dirs)]
         try:
             self._open()
             self._check_broker(broker_id)
@@ -150,7 +150,7 @@ class LogDirectories:
                 directory.partitions.restore(name, key)
             except OSError as error:
                 raise storage_error(f"cannot take {name} back", directory.path, error) from error
-            logger.info("%s was set aside by another broker, and is %s-%d again", directory.path_of(name), *key)
+            logger.info("%s was renamed to -stray by another broker, and is %s-%d again", directory.path_of(name), *key)
 
     def _check_broker(self, broker_id: int) -> None:
         """Raises ConfigError before anything is written."""
@@ -237,7 +237,7 @@ class LogDirectories:
             if directory is not right[0]:
                 path = directory.partitions.path(key)
                 _rename_to_stray(directory, key)
-                logger.warning("%s is set aside: the log of that topic is in %s", path, right[0].path)
+                logger.warning("%s is renamed to -stray: the log of that topic is in %s", path, right[0].path)
         return right[0]
 
     def mark_offline(self, directory: LogDirectory, error: OSError) -> None:

@@ -94,9 +94,9 @@ class LogManager:
         self._state = ManagerState.LOCKED
         self._takes_over = False
         self._context = LogContext(
-            clock, self._executor.lane, self._files, config.producer_id_expiration_ms, self.run_completions
+            clock, self._executor.serial_queue, self._files, config.producer_id_expiration_ms, self.run_completions
         )
-        self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.lane)
+        self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 
     @property

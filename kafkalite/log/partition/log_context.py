@@ -10,23 +10,23 @@ from kafkalite.log.storage.files import Background, Files, run_inline
 
 
 class LogContext:
-    """Fields: `lane` makes a sequential background queue. `counting` is the queue of the jobs that count records, one
-    log after another. `run_completions` runs the completions of background jobs that have ended.
+    """Fields: `serial_queue` makes a background queue whose jobs run in order. `counting` is the queue of the jobs that
+    count records, one log after another. `run_completions` runs the completions of background jobs that have ended.
     """
 
-    __slots__ = ("clock", "counting", "files", "lane", "producer_expiration_ms", "run_completions")
+    __slots__ = ("clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue")
 
     def __init__(
         self,
         clock: Clock,
-        lane: Callable[[], Background] = lambda: run_inline,
+        serial_queue: Callable[[], Background] = lambda: run_inline,
         files: Files | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
         run_completions: Callable[[], None] = lambda: None,
     ) -> None:
         self.clock = clock
-        self.lane = lane
-        self.counting = lane()
+        self.serial_queue = serial_queue
+        self.counting = serial_queue()
         self.run_completions = run_completions
         self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms

@@ -80,7 +80,7 @@ class PartitionLog:
         self.on_new_start: Callable[[], None] = lambda: None
         self._context = context
         self._location = LogLocation(topic, partition, directory, context.files)
-        background = context.lane()
+        background = context.serial_queue()
         self.flusher = Flusher(self._location, self._tail, context, background, loaded)
         self.metadata = PartitionMetadata(self._location, self.flusher)
         self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)

@@ -1,8 +1,8 @@
-"""Background jobs: jobs of one lane run in the order they came, those of different lanes side by side.
+"""Background jobs: those of one queue run in the order they came, those of different queues side by side.
 
 A job gets only paths, descriptors and bytes. Its outcome waits in a queue until the owner's thread runs the completion
-(`run_completions`, `wait`), and only then does the lane's next job begin: so the owner knows how a job ended before the
-next one has an effect. `wake` is called on the worker's thread when there is a completion to run.
+(`run_completions`, `wait`), and only then does the queue's next job begin: so the owner knows how a job ended before
+the next one has an effect. `wake` is called on the worker's thread when there is a completion to run.
 Source: kafka.utils.KafkaScheduler, for flushes, checkpoints and deletions.
 """
 
@@ -28,12 +28,12 @@ class SerialExecutor:
     def __init__(self, run: RunInBackground | None = None, wake: Callable[[], object] | None = None) -> None:
         self._run = run
         self._wake = wake or (lambda: None)
-        self._finished: queue.SimpleQueue[tuple[_Lane, Exception | None]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[_SerialQueue, Exception | None]] = queue.SimpleQueue()
         self.pending = 0
 
-    def lane(self) -> Background:
-        """A new lane: a function that takes a job and its completion."""
-        return _Lane(self)
+    def serial_queue(self) -> Background:
+        """A new queue: a function that takes a job and its completion."""
+        return _SerialQueue(self)
 
     def run_completions(self) -> None:
         """Runs the completions of the jobs that have ended so far."""
@@ -48,28 +48,28 @@ class SerialExecutor:
         except queue.Empty:
             logger.error("%d background jobs never ended", self.pending)
 
-    def _begin(self, lane: _Lane) -> None:
-        job, done = lane.jobs[0]
+    def _begin(self, serial: _SerialQueue) -> None:
+        job, done = serial.jobs[0]
         if self._run is None:
-            lane.jobs.popleft()
+            serial.jobs.popleft()
             done(outcome_of(job))
             return
         self.pending += 1
-        self._run(lambda: self._work(lane, job))
+        self._run(lambda: self._work(serial, job))
 
-    def _work(self, lane: _Lane, job: Job) -> None:
-        self._finished.put((lane, outcome_of(job)))
+    def _work(self, serial: _SerialQueue, job: Job) -> None:
+        self._finished.put((serial, outcome_of(job)))
         self._wake()
 
-    def _complete(self, lane: _Lane, error: Exception | None) -> None:
+    def _complete(self, serial: _SerialQueue, error: Exception | None) -> None:
         self.pending -= 1
-        _, done = lane.jobs.popleft()
-        if lane.jobs:
-            self._begin(lane)
+        _, done = serial.jobs.popleft()
+        if serial.jobs:
+            self._begin(serial)
         done(error)
 
 
-class _Lane:
+class _SerialQueue:
     """Invariant: the first of `jobs` is with a worker."""
 
     __slots__ = ("_work", "jobs")

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from kafkalite.zk.client.operations import NO_NODE, Node, failure
 from kafkalite.zk.client.wire_requests import (
-    ERROR,
     GET_CHILDREN,
     GET_DATA,
+    INT,
     MULTI_END,
     MULTI_HEADER,
     MULTI_READ,
+    STAT_SIZE,
     Answer,
     Request,
     absolute,
@@ -33,9 +35,8 @@ from kafkalite.zk.client.wire_requests import (
 BATCH_COUNT = 250  # paths of one request
 BATCH_BYTES = 256 * 1024  # ZooKeeper takes no request of more than 1 MiB
 
-_DATA_HEADER = struct.Struct("!ibii")  # type, done, error; length of data, or the error again
+_RESULT_HEADER = struct.Struct("!ibii")  # type, done, error; length of data, count of children, or the error again
 _STAT = struct.Struct("!qq16xi8xq4xi8x")  # czxid, mzxid, -, version, -, owner, -, children, -
-_INT = struct.Struct("!i")
 _HEADERS = {kind: MULTI_HEADER.pack(kind, 0, -1) for kind in (GET_DATA, GET_CHILDREN)}
 
 
@@ -57,46 +58,33 @@ def read_request(paths: Sequence[str], chroot: str, kind: int = GET_DATA) -> Req
     parts: list[bytes] = []
     for path in paths:
         name = absolute(chroot, path).encode()
-        parts += (header, _INT.pack(len(name)), name, b"\x00")
+        parts += (header, INT.pack(len(name)), name, b"\x00")
     parts.append(MULTI_END)
     return Request(MULTI_READ, b"".join(parts))
 
 
-def nodes(paths: Sequence[str], answer: Answer) -> list[Node | None]:
-    """The node at each path, None where there is none. Raises OperationFailed when one may not be read."""
+def results(paths: Sequence[str], answer: Answer) -> list[Any]:
+    """For each path its node, or the names of its children in no order; None where there is no node. Raises
+    OperationFailed when a node may not be read."""
     data, offset = answer
-    result: list[Node | None] = []
+    found: list[Node | list[str] | None] = []
     for index, path in enumerate(paths):
-        kind, _, _, length = _DATA_HEADER.unpack_from(data, offset)
-        offset += 13
-        if kind == ERROR:
-            if length != NO_NODE:
-                raise failure(length, path, index)
-            result.append(None)
-            continue
-        end = offset + length if length > 0 else offset
-        czxid, mzxid, version, owner, children = _STAT.unpack_from(data, end)
-        result.append(Node(data[offset:end], version, mzxid, czxid, owner, children))
-        offset = end + 68
-    return result
-
-
-def children(paths: Sequence[str], answer: Answer) -> list[list[str] | None]:
-    """The names below each path, in no order; None where there is no node. Raises OperationFailed as `nodes`."""
-    data, offset = answer
-    result: list[list[str] | None] = []
-    for index, path in enumerate(paths):
-        kind, _, _, count = _DATA_HEADER.unpack_from(data, offset)
-        offset += 13
-        if kind == ERROR:
-            if count != NO_NODE:
-                raise failure(count, path, index)
-            result.append(None)
-            continue
-        names = []
-        for _ in range(count):
-            end = offset + 4 + _INT.unpack_from(data, offset)[0]
-            names.append(data[offset + 4 : end].decode())
-            offset = end
-        result.append(names)
-    return result
+        kind, _, _, length = _RESULT_HEADER.unpack_from(data, offset)
+        offset += _RESULT_HEADER.size
+        if kind == GET_DATA:
+            end = offset + length if length > 0 else offset
+            czxid, mzxid, version, owner, children_count = _STAT.unpack_from(data, end)
+            found.append(Node(data[offset:end], version, mzxid, czxid, owner, children_count))
+            offset = end + STAT_SIZE
+        elif kind == GET_CHILDREN:
+            names = []
+            for _ in range(length):
+                end = offset + 4 + INT.unpack_from(data, offset)[0]
+                names.append(data[offset + 4 : end].decode())
+                offset = end
+            found.append(names)
+        elif length == NO_NODE:
+            found.append(None)
+        else:
+            raise failure(length, path, index)
+    return found

@@ -36,8 +36,7 @@ class RequestRefused(Exception):
 class RequestQueue:
     """For one connection after the other: `use` a new one, `lose` all requests when it goes."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
-        self._loop = loop
+    def __init__(self, count_max: int) -> None:
         self._count_max = min(count_max, _AT_SERVERS_MAX)
         self._connection: KazooConnection | None = None
         self._queue: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
@@ -58,7 +57,7 @@ class RequestQueue:
     def submit(self, request: Request) -> asyncio.Future[Answer]:
         """The answer to come. The future fails with `RequestRefused` or `ConnectionLost`; a caller that gives up
         calls `drop`."""
-        future: asyncio.Future[Answer] = self._loop.create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._connection is None:
             _fail(future, ConnectionLost())
         else:
@@ -80,7 +79,7 @@ class RequestQueue:
     def _reply_to(self, future: asyncio.Future[Answer]) -> Callable[[Answer | None, Exception | None], None]:
         def done(answer: Answer | None, error: Exception | None) -> None:
             with suppress(RuntimeError):  # the loop is closed: no caller waits
-                self._loop.call_soon_threadsafe(self._settle, future, answer, error)
+                future.get_loop().call_soon_threadsafe(self._settle, future, answer, error)
 
         return done
 

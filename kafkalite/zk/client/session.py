@@ -21,7 +21,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client import multi_read
@@ -47,11 +47,10 @@ logger = logging.getLogger(__name__)
 REOPEN_DELAY_S = 1.0  # after the credentials were refused, as Kafka waits
 WATCH_RETRY_DELAY_S = 0.1
 NOTIFY_INTERVAL_S = 0.005  # 10,000 changed nodes come in 200 pieces instead of 9,000
-T = TypeVar("T")
 
 
 class ZooKeeperSession:
-    """See the module. `on_change` and `on_state` are called on the loop.
+    """See the module. `on_change` and `on_state` are called on the loop that runs `start`.
 
     `on_change` gets paths below watched trees that were made, changed or removed, each once per turn of the loop, or
     once per some milliseconds in a flood. `on_state` gets each new state, CONNECTED for the first time within `start`.
@@ -59,25 +58,22 @@ class ZooKeeperSession:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
         settings: ZooKeeperConfig,
         *,
         on_change: Callable[[Iterable[str]], None],
         on_state: Callable[[ConnectionState], None],
     ) -> None:
         self.settings = settings
-        self._loop = loop
         self._on_change = on_change
         self._on_state = on_state
         self._chroot = settings.chroot
         self._connection: KazooConnection | None = None
-        self._requests = RequestQueue(loop, settings.in_flight_max)
+        self._requests = RequestQueue(settings.in_flight_max)
         self._connection_count = 0  # a new number whenever the connection comes or goes
         self._watched: list[str] = []
         self._changed_paths: deque[str] = deque()  # filled by the connection thread
         self._notify_is_due = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._first_connection: asyncio.Future[None] = loop.create_future()  # of `start`
         self._was_away = False
         self._is_stopping = False
         self.is_connected = False
@@ -95,6 +91,8 @@ class ZooKeeperSession:
     async def start(self) -> None:
         """Connect, and make the chroot. Raises ConfigError naming the servers when that cannot be."""
         connect, limit_ms = self.settings.connect, self.settings.connection_timeout_ms
+        self._loop = asyncio.get_running_loop()
+        self._first_connection: asyncio.Future[None] = self._loop.create_future()
         try:
             self._open()
             async with asyncio.timeout(limit_ms / 1000):
@@ -128,11 +126,11 @@ class ZooKeeperSession:
 
     async def read(self, paths: Sequence[str]) -> list[Node | None]:
         """The node at each path, None where there is none. Raises Unavailable, NotAllowed."""
-        return await self._bulk(paths, GET_DATA, multi_read.nodes)
+        return await self._read_bulk(paths, GET_DATA)
 
     async def children(self, paths: Sequence[str]) -> list[list[str] | None]:
         """The names below each path, in no order; None where there is no node. Raises Unavailable, NotAllowed."""
-        return await self._bulk(paths, GET_CHILDREN, multi_read.children)
+        return await self._read_bulk(paths, GET_CHILDREN)
 
     async def write(self, operations: Sequence[Operation]) -> list[str]:
         """Do all of these or none; returns for each the path that it created, else "".
@@ -170,16 +168,14 @@ class ZooKeeperSession:
         self._check_connected()
         await self._ask(add_watch(path, self._chroot), path)
 
-    async def _bulk(
-        self, paths: Sequence[str], kind: int, parse: Callable[[Sequence[str], Answer], list[T]]
-    ) -> list[T]:
+    async def _read_bulk(self, paths: Sequence[str], kind: int) -> list[Any]:
         self._check_connected()
-        result: list[T] = []
+        result: list[Any] = []
         under_way: deque[tuple[Sequence[str], asyncio.Future[Answer]]] = deque()
 
         async def take() -> None:
             batch, future = under_way[0]
-            result.extend(parse(batch, await self._answer(future, batch[0])))
+            result.extend(multi_read.results(batch, await self._answer(future, batch[0])))
             under_way.popleft()
             await asyncio.sleep(0)  # the next answer may be there already, and others have something to do, too
 
@@ -328,7 +324,7 @@ class ZooKeeperSession:
             if fault.code != UNIMPLEMENTED:
                 raise
             raise ConfigError("it is too old: kafkalite needs ZooKeeper 3.6 or newer") from None
-        for path, node in zip(paths, multi_read.nodes(paths, answer), strict=True):
+        for path, node in zip(paths, multi_read.results(paths, answer), strict=True):
             if node is None:
                 write = Write([Create(path)], "", self.settings.set_acl)
                 with suppress(NodeExists):  # another broker starts too

@@ -2,7 +2,7 @@
 
     watches say which paths changed  ->  they are read again together  ->  the view applies them  ->  listeners
 
-One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, sees to
+One task does this (`_follow`). After each new connection it checks that ZooKeeper still has the same cluster, restores
 this broker's own node, and reads everything again; nothing is applied from a ZooKeeper with another cluster id, such as
 one that lost its data. The states of the registration are a table in `metadata.registration_state`.
 Source: kafka.server.KafkaServer, kafka.zookeeper.ZooKeeperClient (reconnecting).
@@ -30,11 +30,12 @@ from kafkalite.zk.cluster import topic_ids
 from kafkalite.zk.cluster.broker_registration import BrokerRegistration
 from kafkalite.zk.cluster.cluster_id import read_cluster_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.view_reader import ViewReader
 
 logger = logging.getLogger(__name__)
 
-_VERIFIED_WITHIN_MS = 2_000  # a change that is asked for in the first moments of a connection waits as long
+_VERIFIED_WITHIN_MS = 2_000  # a change that is requested in the first moments of a connection waits as long
 _RETRY_DELAY_MS = 500
 
 
@@ -42,7 +43,7 @@ class BrokerLifecycle:
     """The session, the reader of the view, and the registration.
 
     `tell` gets each change of the view, `applied` the paths that were read, also when the view learned nothing.
-    Use: `connect`, `cluster_found`, `follow`, `stop`.
+    Use: start `session`, `cluster_found`, `follow`, `stop`.
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class BrokerLifecycle:
         settings: ZooKeeperConfig,
         view: ClusterView,
         clock: Clock,
+        broker_id: int,
+        own_sessions: SessionFile,
         *,
         tell: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
@@ -69,48 +72,25 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._last_fault = ""
         self._follower: asyncio.Task[None] | None = None
-        self._session: ZooKeeperSession | None = None
-        self._reader: ViewReader | None = None
-        self._registration: BrokerRegistration | None = None
-
-    @property
-    def session(self) -> ZooKeeperSession:
-        """Valid after `connect`."""
-        assert self._session is not None, "not connected"
-        return self._session
-
-    @property
-    def reader(self) -> ViewReader:
-        """Valid after `connect`."""
-        assert self._reader is not None, "not connected"
-        return self._reader
-
-    @property
-    def registration(self) -> BrokerRegistration:
-        """Valid after `follow`."""
-        assert self._registration is not None, "not following"
-        return self._registration
+        self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
+        self.reader = ViewReader(self.session, view, tell, self._on_applied)
+        self.registration = BrokerRegistration(self.session, own_sessions, broker_id, clock, self._until_gone)
 
     @property
     def is_following(self) -> bool:
         return self._follower is not None
 
-    async def connect(self) -> None:
-        """Begin a session. Raises ConfigError."""
-        loop = asyncio.get_running_loop()
-        self._session = ZooKeeperSession(loop, self._settings, on_change=self._on_paths, on_state=self._on_connection)
-        self._reader = ViewReader(self._session, self._view, self._tell, self._on_applied)
-        await self._session.start()
-
     def cluster_found(self, cluster_id: str) -> None:
-        """The present connection leads to this cluster; those to come are compared with it."""
+        """Sets the cluster to which the present connection leads; the clusters of later connections are compared with
+        it."""
         self.cluster_id = cluster_id
         self._cluster_is_verified = True
 
-    async def follow(self, registration: BrokerRegistration) -> None:
-        """Read everything, and keep up with it from now on. Raises Unavailable, OperationFailed."""
-        self._registration = registration
-        self._view_is_stale = False  # a connection that comes from here on says so again
+    async def follow(self) -> None:
+        """Read everything, and keep up with it from now on. Raises ConfigError, Unavailable, OperationFailed."""
+        self._view_is_stale = False  # a later connection sets it again
+        if not self._cluster_is_verified:  # this connection came after `cluster_found`
+            await self._verify_cluster()
         await self.reader.watch()
         await self.reader.read_all()
         self._follower = asyncio.get_running_loop().create_task(self._follow(), name="kafkalite-zookeeper")
@@ -122,8 +102,7 @@ class BrokerLifecycle:
             with suppress(asyncio.CancelledError):
                 await follower
         self._waiters.close()
-        if self._session is not None:
-            await self._session.stop()
+        await self.session.stop()
 
     # -- the registration
 
@@ -134,11 +113,10 @@ class BrokerLifecycle:
         try:
             node = await registration.hold(patience_ms=self.session.session_timeout_ms)
             await self.reader.refresh([registration.path])
-        except (Unavailable, OperationFailed) as fault:
+        except BaseException as fault:
             registration.endpoints = None
-            raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
-        except BaseException:
-            registration.endpoints = None
+            if isinstance(fault, Unavailable | OperationFailed):
+                raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
             raise
         self._registered(node)
 
@@ -169,7 +147,7 @@ class BrokerLifecycle:
             self._tell(Change.REGISTRATION, "")
 
     def _registered(self, node: Node) -> None:
-        """MEMBER, now that all that is known is up to date; unless `node` has changed again meanwhile."""
+        """Enters MEMBER when the view is up to date, unless `node` has changed again meanwhile."""
         now = self._view.node(self.registration.path)
         if now is None or now.czxid != node.czxid or node.ephemeral_owner != self.session.session_id:
             self._registration_is_doubtful = True
@@ -179,7 +157,8 @@ class BrokerLifecycle:
             self._enter(MEMBER)
 
     def _check_own_node(self) -> None:
-        """FENCED when the node is gone: deleted by hand, or by ZooKeeper, whose notification has not arrived yet."""
+        """Enters FENCED when the node is gone: deleted by hand, or by ZooKeeper, whose notification of the session's
+        end has not arrived yet."""
         if self.registration_state is MEMBER:
             node = self._view.node(self.registration.path)
             if node is None or node.ephemeral_owner != self._member_session:
@@ -242,9 +221,9 @@ class BrokerLifecycle:
                 self._last_fault = fault
             self._clock.call_later(_RETRY_DELAY_MS, self._wake.set)
 
-    async def _resume(self) -> None:
-        """After a new connection, and whenever something may have been missed: be registered, and know everything."""
-        await self.session.sync()  # an old picture would be one of topics that are not there yet, and so of lost data
+    async def _verify_cluster(self) -> None:
+        """Raises ConfigError when the present connection leads to another cluster."""
+        await self.session.sync()  # a lagging server may not have topics yet, which would look like lost data
         found = await read_cluster_id(self.session)
         if found != self.cluster_id:
             raise ConfigError(
@@ -253,6 +232,11 @@ class BrokerLifecycle:
             )
         self._cluster_is_verified = True
         self._waiters.look()
+
+    async def _resume(self) -> None:
+        """Registers this broker and reads everything, after a new connection or whenever a change may have been
+        missed."""
+        await self._verify_cluster()
         registration = self.registration
         self._registration_is_doubtful = False
         node = taken = None
@@ -276,16 +260,16 @@ class BrokerLifecycle:
     # -- waiting
 
     async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Whether the condition, which looks at the view, comes true in time."""
+        """Whether the condition, which reads the view, comes true in time."""
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
 
-    async def until_gone(self, path: str, deadline_ms: int) -> bool:
+    async def _until_gone(self, path: str, deadline_ms: int) -> bool:
         await self.reader.refresh([path])
         return await self._waiters.until(lambda: path not in self._view.paths, deadline_ms)
 
     async def until_verified(self) -> None:
-        """Wait for a moment until the connection, if there is one, is known to lead to our cluster: no other is to be
-        changed. Raises Unavailable."""
+        """Wait for a moment until the present connection, if there is one, is known to lead to our cluster, since no
+        other is to be changed. Raises Unavailable."""
         if not self.session.is_connected:
             return
         if not await self.until(lambda: self._cluster_is_verified, _VERIFIED_WITHIN_MS):

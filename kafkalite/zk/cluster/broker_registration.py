@@ -37,19 +37,23 @@ Gone = Callable[[str, int], Awaitable[bool]]
 
 
 class BrokerRegistration:
-    """Broker `broker_id`'s node. `endpoints` is None as long as the node is not wanted."""
+    """The node of broker `broker_id` (negative until the start has generated one). `endpoints` is None as long as the
+    node is not wanted."""
 
     def __init__(
         self, session: ZooKeeperSession, own_sessions: SessionFile, broker_id: int, clock: Clock, gone: Gone
     ) -> None:
         self._session = session
         self._own_sessions = own_sessions
-        self.path = znode_paths.broker(broker_id)
         self.broker_id = broker_id
         self._clock = clock
         self._gone = gone
         self.endpoints: tuple[ListenerConfig, ...] | None = None
         self.rack: str | None = None
+
+    @property
+    def path(self) -> str:
+        return znode_paths.broker(self.broker_id)
 
     async def remember_session(self) -> None:
         """Write this session to the disk, before a node is made in it: the next process must know it after a crash."""

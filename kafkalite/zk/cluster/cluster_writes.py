@@ -74,17 +74,14 @@ class ClusterWrites:
         data = znode_data.topic_json(znode_data.TopicNode(replicas, topic.topic_id))
         created = Create(znode_paths.topic(name), _fitting(data, name))
         config = znode_data.config_json(topic.config)
+        configured = znode_paths.config(znode_paths.CONFIG_TOPICS, name)
         for _ in range(_ATTEMPTS):
             self._check_new(name)
-            configured = znode_paths.config(znode_paths.CONFIG_TOPICS, name)
-            try:
-                await self._session.write([self._put(configured, config), created])
+            # refused if another writer created the topic, or changed old settings of that name
+            if await self._write([self._put(configured, config), created], [configured, created.path]):
                 break
-            except (NodeExists, NoNode):  # another writer created the topic, or changed old settings of that name
-                await self._refresh([configured, created.path])
         else:
             raise _contended(name)
-        await self._refresh([configured, created.path])
         await self._await_leaders(name, topic.partitions, "is created")
 
     def _check_new(self, name: str) -> None:
@@ -120,7 +117,8 @@ class ClusterWrites:
                 raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"New partitions of {name} must begin at {first}.")
             replicas = {**topic.partitions, **{number: each.replicas for number, each in partitions.items()}}
             data = znode_data.topic_json(topic._replace(partitions=replicas))
-            if await self._set(SetData(znode_paths.topic(name), _fitting(data, name), known.node.version)):
+            path = znode_paths.topic(name)
+            if await self._write([SetData(path, _fitting(data, name), known.node.version)], [path]):
                 break
         else:
             raise _contended(name)
@@ -140,11 +138,8 @@ class ClusterWrites:
             znode_paths.CONFIG_CHANGE, znode_data.config_change_json(f"{entity_type}/{entity}"), sequential=True
         )
         for _ in range(_ATTEMPTS):
-            try:
-                await self._session.write([self._put(path, znode_data.config_json(config)), change])
-                return await self._refresh([path])
-            except (NodeExists, NoNode):
-                await self._refresh([path])
+            if await self._write([self._put(path, znode_data.config_json(config)), change], [path]):
+                return
         raise _contended(path)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
@@ -155,19 +150,19 @@ class ClusterWrites:
             if leader_epoch <= known.value.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
             data = znode_data.state_json(known.value._replace(leader_epoch=leader_epoch))
-            if await self._set(SetData(znode_paths.state(name, partition), data, known.node.version)):
+            path = znode_paths.state(name, partition)
+            if await self._write([SetData(path, data, known.node.version)], [path]):
                 return
         raise _contended(f"{name}-{partition}")
 
-    async def _set(self, change: SetData) -> bool:
-        """Whether the view had the node's present version. The view is up to date afterwards."""
-        try:
-            await self._session.write([change])
-        except (BadVersion, NoNode):
-            await self._refresh([change.path])
-            return False
-        await self._refresh([change.path])
-        return True
+    async def _write(self, operations: Sequence[Operation], paths: Sequence[str]) -> bool:
+        """Writes, unless the view was out of date; then returns False. The view has the nodes at `paths` afterwards."""
+        is_written = False
+        with suppress(BadVersion, NodeExists, NoNode):
+            await self._session.write(operations)
+            is_written = True
+        await self._refresh(paths)
+        return is_written
 
     def _put(self, path: str, data: bytes) -> Operation:
         """Writes a node that exists, or creates it, as far as the view knows."""

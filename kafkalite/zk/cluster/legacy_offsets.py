@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
@@ -25,6 +25,9 @@ from kafkalite.zk.client.operations import (
 )
 from kafkalite.zk.znodes import znode_paths
 
+if TYPE_CHECKING:
+    from kafkalite.zk.client.session import ZooKeeperSession
+
 NO_OFFSET = -1
 WRITE_ATTEMPTS = 5  # others may create or delete the same nodes between our read and our write
 MULTI_MAX = 1000  # partitions in one write: some 100 KB, and ZooKeeper takes a request of 1 MB
@@ -34,19 +37,11 @@ _NUMBER = re.compile(rb"[+-]?[0-9]{1,30}")
 _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 
-class Session(Protocol):
-    """The part of a ZooKeeperSession that is used here."""
-
-    async def read(self, paths: Sequence[str]) -> list[Node | None]: ...
-
-    async def write(self, operations: Sequence[Operation]) -> list[str]: ...
-
-
 class LegacyOffsets:
     """Commits and fetches raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached, for which Kafka waits
     instead; else UNKNOWN_SERVER_ERROR, which Kafka answers for every refusal of ZooKeeper's."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:

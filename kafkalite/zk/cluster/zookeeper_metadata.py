@@ -31,7 +31,6 @@ from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster import producer_id_blocks, topic_ids
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
-from kafkalite.zk.cluster.broker_registration import BrokerRegistration
 from kafkalite.zk.cluster.cluster_id import agree_on_cluster_id, generate_broker_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
@@ -65,10 +64,8 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         reserved_broker_max_id: int = 1000,
         change_timeout_ms: int = _CHANGE_TIMEOUT_MS,
     ) -> None:
-        self.broker_id = broker_id
         self.view = ClusterView()
         self._settings = settings
-        self._clock = clock
         self._stored_cluster_id = cluster_id
         self._reserved_broker_max_id = reserved_broker_max_id
         self._change_timeout_ms = change_timeout_ms
@@ -76,12 +73,22 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         self._own_sessions = SessionFile(data_dirs[0])
         self._listeners: list[Listener] = []
         self._path_listeners: list[PathListener] = []
-        self._lifecycle = BrokerLifecycle(
-            settings, self.view, clock, tell=self._tell, applied=self._tell_path_listeners
+        self._lifecycle = lifecycle = BrokerLifecycle(
+            settings,
+            self.view,
+            clock,
+            broker_id,
+            self._own_sessions,
+            tell=self._tell,
+            applied=self._tell_path_listeners,
         )
-        self._writes: ClusterWrites | None = None
+        self._writes = ClusterWrites(lifecycle.session, self.view, lifecycle.reader.refresh, self._until)
 
-    # -- what is known
+    # -- reads
+
+    @property
+    def broker_id(self) -> int:
+        return self._lifecycle.registration.broker_id
 
     @property
     def cluster_id(self) -> str:
@@ -109,7 +116,6 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     @property
     def session(self) -> ZooKeeperSession:
-        """Valid after `start`."""
         return self._lifecycle.session
 
     @property
@@ -140,9 +146,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
     # -- from start to stop
 
     async def start(self) -> None:
-        await self._lifecycle.connect()
+        await self.session.start()
         try:
-            await self._join(self._lifecycle.session)
+            await self._join(self.session)
         except (Unavailable, OperationFailed, KafkaError) as fault:
             await self.stop()
             raise ConfigError(f"zookeeper.connect={self._settings.connect}: {fault}") from None
@@ -158,14 +164,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         lifecycle.cluster_found(await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds))
         await session.make_paths(znode_paths.PERSISTENT)
         if self.broker_id < 0:
-            self.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
+            lifecycle.registration.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
             logger.info("this broker has got broker.id=%d", self.broker_id)
-        registration = BrokerRegistration(
-            session, self._own_sessions, self.broker_id, self._clock, lifecycle.until_gone
-        )
-        self._writes = ClusterWrites(session, self.view, lifecycle.reader.refresh, self._until)
-        await registration.clear_old()
-        await lifecycle.follow(registration)
+        await lifecycle.registration.clear_old()
+        await lifecycle.follow()
         await self._migration.carry_out(self, self.view, session, self.broker_id)
         await lifecycle.reader.refresh()
 
@@ -227,7 +229,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[ClusterWrites]:
         """For one change. A new connection may lead to another cluster, which is not to be changed."""
-        if self._writes is None or not self._lifecycle.is_following:
+        if not self._lifecycle.is_following:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "This broker has left ZooKeeper: it changes nothing any more."
             )
@@ -235,7 +237,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
             await self._lifecycle.until_verified()
             yield self._writes
 
-    # -- what is changed
+    # -- writes
 
     async def create_topic(self, topic: TopicRecord) -> None:
         async with self._writing() as writes:

@@ -10,7 +10,7 @@ kafka.server.ZkConfigManager.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.common.names import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
@@ -27,9 +27,7 @@ class BrokerNode(NamedTuple):
 
     endpoints: tuple[ListenerConfig, ...]
     rack: str | None = None
-    jmx_port: int = -1
     timestamp_ms: int = 0
-    version: int = 5
 
 
 class TopicNode(NamedTuple):
@@ -57,43 +55,33 @@ class ProducerIdBlockNode(NamedTuple):
 
 
 def broker_json(broker: BrokerNode) -> bytes:
-    """Has host and port of the first PLAINTEXT endpoint, for clients of before 0.9."""
+    """Writes version 5. Has host and port of the first PLAINTEXT endpoint, for clients of before 0.9."""
     plain = next((each for each in broker.endpoints if each.protocol == "PLAINTEXT"), None)
     value = {
         "listener_security_protocol_map": {each.name: each.protocol for each in broker.endpoints},
         "endpoints": [str(each) for each in broker.endpoints],
-        "jmx_port": broker.jmx_port,
+        "jmx_port": -1,
         "features": {},
         "host": plain.host if plain is not None else None,
         "timestamp": str(broker.timestamp_ms),
         "port": plain.port if plain is not None else -1,
-        "version": broker.version,
+        "version": 5,
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
-    if broker.version < 5:
-        del value["features"]
-    if broker.version < 4:
-        del value["listener_security_protocol_map"]
-    if broker.version < 3:
-        value.pop("rack", None)
-    if broker.version < 2:
-        del value["endpoints"]
     return js.encode(value)
 
 
 def parse_broker(data: bytes) -> BrokerNode:
     """Reads versions 1 (host and port) to 5 (features, which are ignored)."""
     source = js.parse(data)
-    version = js.integer(source, "version", 1)
-    if version == 1:
+    if js.integer(source, "version", 1) == 1:
         host, port = js.text(source, "host"), js.integer(source, "port", 0, 65_535)
         endpoints: tuple[ListenerConfig, ...] = (ListenerConfig("PLAINTEXT", host, port),)
     else:
         endpoints = _endpoints(source)
     timestamp_ms = js.long_text(source, "timestamp", -1) if "timestamp" in source else 0
-    jmx_port = js.integer(source, "jmx_port") if "jmx_port" in source else -1
-    return BrokerNode(endpoints, js.optional_text(source, "rack"), jmx_port, timestamp_ms, version)
+    return BrokerNode(endpoints, js.optional_text(source, "rack"), timestamp_ms)
 
 
 def _endpoints(source: js.JsonObject) -> tuple[ListenerConfig, ...]:
@@ -197,15 +185,6 @@ def config_change_json(entity_path: str) -> bytes:
     return js.encode({"version": 2, "entity_path": entity_path})
 
 
-def parse_config_change(data: bytes) -> str:
-    """The entity's path below /config. Version 1 named type and entity apart."""
-    source = js.parse(data)
-    version = js.integer(source, "version", 1, 2)
-    if version == 1:
-        return f"{js.text(source, 'entity_type')}/{js.text(source, 'entity_name')}"
-    return js.text(source, "entity_path")
-
-
 def controller_json(broker_id: int, timestamp_ms: int) -> bytes:
     return js.encode(
         {"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": NO_KRAFT}
@@ -254,20 +233,10 @@ def parse_producer_id_block(data: bytes) -> ProducerIdBlockNode | None:
     return ProducerIdBlockNode(js.integer(source, "broker"), range(first, last + 1))
 
 
-def partitions_json(partitions: Iterable[TopicPartition]) -> bytes:
-    """The data of /isr_change_notification and /admin/preferred_replica_election."""
-    rows = [{"topic": name, "partition": number} for name, number in partitions]
-    return js.encode({"version": 1, "partitions": rows})
-
-
 def parse_partitions(data: bytes) -> list[TopicPartition]:
+    """/admin/preferred_replica_election."""
     rows = js.list_of(js.parse(data), "partitions")
     return [_topic_partition(js.as_object(row, "a partition")) for row in rows]
-
-
-def reassignment_json(assignment: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    rows = [{"topic": name, "partition": number, "replicas": list(r)} for (name, number), r in assignment.items()]
-    return js.encode({"version": 1, "partitions": rows})
 
 
 def parse_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
@@ -283,20 +252,10 @@ def _topic_partition(source: js.JsonObject) -> TopicPartition:
     return js.text(source, "topic"), js.integer(source, "partition", 0)
 
 
-def log_dir_event_json(broker_id: int) -> bytes:
-    """The failure of one of this broker's directories, which is the only event."""
-    return js.encode({"version": 1, "broker": broker_id, "event": 1})
-
-
-def parse_log_dir_event(data: bytes) -> int:
-    """The broker's id."""
-    return js.integer(js.parse(data), "broker", 0)
-
-
-def feature_json(features: Mapping[str, int], *, enabled: bool = True) -> bytes:
-    """/feature, version 2: the highest level of each feature."""
+def feature_json(features: Mapping[str, int]) -> bytes:
+    """/feature, version 2, enabled: the highest level of each feature."""
     levels = {name: {"max_version_level": level} for name, level in features.items()}
-    return js.encode({"version": 2, "status": int(enabled), "features": levels})
+    return js.encode({"version": 2, "status": 1, "features": levels})
 
 
 def parse_feature(data: bytes) -> tuple[bool, dict[str, int]]:

@@ -2,15 +2,13 @@
 
     /brokers/topics/orders/partitions/3/state        state("orders", 3)
 
-Topics have their names in paths; users, clients and the like are percent-encoded (`sanitize`). The access that a node
-gives depends on its path, so it is here too.
-Source: kafka.zk.ZkData (paths, secure and sensitive ones), org.apache.kafka.common.utils.Sanitizer.
+The access list of a node depends on its path, so the rules for that are here, too.
+Source: kafka.zk.ZkData (paths, secure and sensitive ones).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import quote, unquote_plus
 
 from kafkalite.common.names import TopicPartition
 
@@ -30,9 +28,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 DELETE_TOPICS = "/admin/delete_topics"
 FEATURE = "/feature"
 ISR_CHANGES = "/isr_change_notification"
-ISR_CHANGE = "/isr_change_notification/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
-LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
@@ -83,16 +79,12 @@ def state(name: str, number: int) -> str:
 
 
 def config(entity_type: str, entity: str) -> str:
-    """`entity` as ZooKeeper has it: a topic's name, a broker's id, CONFIG_DEFAULT, or a name from `sanitize`."""
+    """`entity` is a topic's name, a broker's id, or CONFIG_DEFAULT."""
     return f"{CONFIG}/{entity_type}/{entity}"
 
 
 def delete_topic(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
-
-
-def consumer_group(group: str) -> str:
-    return f"{CONSUMERS}/{group}"
 
 
 def consumer_offset(group: str, topic_name: str, number: int) -> str:
@@ -153,16 +145,6 @@ def is_open(path: str) -> bool:
 def is_sensitive(path: str) -> bool:
     """Whether the node may hold secrets, which only brokers may read."""
     return path.startswith(_SENSITIVE)
-
-
-def sanitize(name: str) -> str:
-    """A user's or client's name as ZooKeeper has it; no name becomes CONFIG_DEFAULT."""
-    return quote(name, safe="")
-
-
-def desanitize(entity: str) -> str:
-    """The opposite of `sanitize`."""
-    return unquote_plus(entity)
 
 
 def _child(path: str, parent: str) -> str | None:

@@ -20,7 +20,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.reference.jars import ReferenceUnavailable
 from kafkalite.cli.topic_command import from_broker
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.count_records import count as count_files
 from kafkalite.log.partition.log_context import LogContext
@@ -32,6 +31,7 @@ from kafkalite.log.storage.file_names import CLEANER_OFFSETS, LOG_STARTS, RECORD
 from kafkalite.log.storage.files import Files
 from tests.compatibility.interop.java_tools import java_command, tool_class
 from tests.compatibility.interop.zookeeper_kafka import ZooKeeperKafka, zookeeper_kafka
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S, until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

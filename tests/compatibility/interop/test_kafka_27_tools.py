@@ -132,7 +132,7 @@ def test_topics_are_created_altered_and_deleted(
     read(broker, topic, 0, 1, 2, 3, 4)
     tool("TopicCommand", "--delete", "--topic", topic)
     until(lambda: partitions_of(admin, topic) == {}, "the topic to go", SOON_S)
-    until(lambda: not list(broker.data_dir.glob(f"{topic}-?")), "its files to be set aside", SOON_S)
+    until(lambda: not list(broker.data_dir.glob(f"{topic}-?")), "its files to be renamed to -stray", SOON_S)
     assert not any(topic in path for path in read_tree(znodes))
     assert topic not in tool("TopicCommand", "--list")
 

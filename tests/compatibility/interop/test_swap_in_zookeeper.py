@@ -129,7 +129,7 @@ def test_what_zookeeper_does_not_know_is_set_aside_and_said(
         zookeeper.stop()
         zookeeper.close()
     kafkalite.start(str(kafka.home / "server.properties"))
-    assert "paid-0 is not in the metadata, and is set aside" in kafkalite.said
+    assert "paid-0 is not in the metadata, and is renamed to -stray" in kafkalite.said
     assert [name for name in strays(data_dirs) if name.startswith("paid-0")]
     left = {place: kept for place, kept in kafkas.items() if place[0] != "paid"}
     assert without_internals(everything(kafkalite.bootstrap)) == left

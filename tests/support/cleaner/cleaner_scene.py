@@ -9,7 +9,6 @@ from pathlib import Path
 from kafkalite.cleaner.log_cleaner import LogCleaner
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import PartitionCleaning
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_manager import LogManager
@@ -19,6 +18,7 @@ from kafkalite.log.storage.files import Files, Job
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
 from tests.support.cleaner.scripted_workers import Staff, Worker
+from tests.support.manual_clock import ManualClock
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 SETTINGS = {"cleanup_policy": ("compact",), "segment_bytes": 300, "min_cleanable_dirty_ratio": 0.01}

@@ -14,7 +14,6 @@ from collections import deque
 from random import Random
 from unittest.mock import patch
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
@@ -25,6 +24,7 @@ from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
 from tests.support.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.support.log.history import START_MS, LogHistory, Step
 from tests.support.log.ledger import Ledger
+from tests.support.manual_clock import ManualClock
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _NAMES = ("a", "b", "c")

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
@@ -27,6 +26,7 @@ from kafkalite.record.batch import stamp
 from tests.support.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
 from tests.support.log.ledger import Ledger, make_batch, state_of, times_around
 from tests.support.log.plain_compaction import compact
+from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 Step = tuple[str, int]
@@ -375,7 +375,9 @@ class LogHistory:
 
     def open_on(self, files: FaultyFiles) -> PartitionLog:
         """The log on this or another disk."""
-        services = LogContext(self.clock, self.background.lane, files, run_completions=self.background.run_completions)
+        services = LogContext(
+            self.clock, self.background.serial_queue, files, run_completions=self.background.run_completions
+        )
         return PartitionLog.open("orders", 0, f"{files.root}/orders-0", self.config, self.kept, services)
 
     def _forget_sequences(self) -> None:

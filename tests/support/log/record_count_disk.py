@@ -8,7 +8,6 @@ from collections import deque
 from pathlib import Path
 from random import Random
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -20,6 +19,7 @@ from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import MAGIC, NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import read_messages
 from kafkalite.record.record import read_records
+from tests.support.manual_clock import ManualClock
 from tests.unit.log.conftest import START_MS
 
 Counts = list[tuple[int, int, int, int]]
@@ -87,8 +87,8 @@ class Disk:
         self.log = self._open()
 
     def _open(self) -> PartitionLog:
-        lane = self.background.lane if self.later else (lambda: run_inline)
-        services = LogContext(self.clock, lane, self.files, run_completions=self.background.run_completions)
+        serial_queue = self.background.serial_queue if self.later else (lambda: run_inline)
+        services = LogContext(self.clock, serial_queue, self.files, run_completions=self.background.run_completions)
         return PartitionLog.open("orders", 0, str(self.directory), self.config, self.options, services)
 
     def write(self, count: int = 1, **batch: object) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
@@ -20,6 +19,7 @@ from kafkalite.record.batch import BatchHeader, NewRecord, build_batch, parse_he
 from kafkalite.record.record import read_records
 from tests.support.log.faulty_files import FaultyFiles
 from tests.support.log.plain_compaction import compact
+from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 DELAY_MS = 60_000
@@ -52,7 +52,7 @@ class World:
 
     def open(self, *, clean: bool = False) -> PartitionLog:
         services = LogContext(
-            self.clock, self.background.lane, self.files, run_completions=self.background.run_completions
+            self.clock, self.background.serial_queue, self.files, run_completions=self.background.run_completions
         )
         options = self.options._replace(clean=clean)
         self.log = PartitionLog.open("orders", 0, f"{self.files.root}/orders-0", self.config, options, services)

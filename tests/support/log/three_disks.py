@@ -7,7 +7,6 @@ import os
 import uuid
 from pathlib import Path
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.names import parse_uuid
 from kafkalite.common.region import OpenFile
 from kafkalite.config.broker_config import BrokerConfig
@@ -16,6 +15,7 @@ from kafkalite.log.directories.log_manager import LogManager, ManagerState
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.files import Files, Job
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.manual_clock import ManualClock
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 TOPIC_ID = parse_uuid("MkU3OEVBNTcwNTJENDM2Qg")

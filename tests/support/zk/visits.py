@@ -22,9 +22,7 @@ class Visit:
         self.heard: list[list[str]] = []
         self.states: list[ConnectionState] = []
         self._news = asyncio.Event()
-        self.session = ZooKeeperSession(
-            asyncio.get_running_loop(), settings, on_change=self._changed, on_state=self._connection
-        )
+        self.session = ZooKeeperSession(settings, on_change=self._changed, on_state=self._connection)
 
     @property
     def paths(self) -> set[str]:

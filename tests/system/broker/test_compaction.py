@@ -19,13 +19,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState, PartitionCleaning
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.files import Files
 from kafkalite.record.record import Record, read_records
 from kafkalite.server.broker import Broker
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
 HOUR_MS = 3_600_000
@@ -43,7 +43,7 @@ class Scene:
         self._client = {"bootstrap.servers": broker.bootstrap_servers}
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
-        return self.running.topics.require(topic, partition).log
+        return self.running.replica_manager.require(topic, partition).log
 
     def row(self, topic: str = "t") -> PartitionCleaning:
         (row,) = self.cleaner.rows([(topic, 0)])

@@ -74,7 +74,7 @@ def values(broker: Broker, topic: str, count: int) -> list[bytes]:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_librdkafka_is_told_of_is_on_the_disk(broker: Broker, syncs: Syncs, acks: int) -> None:
     create(broker, "t", flush_messages="1")
-    log: Any = broker._running.topics.partition("t", 0).log  # type: ignore[union-attr]
+    log: Any = broker._running.replica_manager.partition("t", 0).log  # type: ignore[union-attr]
     wrong: list[int] = []
     told: list[bytes] = []
 
@@ -124,7 +124,7 @@ def test_flush_ms_brings_to_the_disk_what_nobody_waits_for(broker: Broker, syncs
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("t", b"value")
     producer.flush(DEADLINE_S)
-    log: Any = broker._running.topics.partition("t", 0).log  # type: ignore[union-attr]
+    log: Any = broker._running.replica_manager.partition("t", 0).log  # type: ignore[union-attr]
     until(lambda: log.flusher.recovery_point == 1, "the flush")
     assert syncs.bytes["t-0"] == log.size_bytes
 

@@ -17,13 +17,14 @@ import pytest
 import uvloop
 
 from bench.startup import kafkalite_launcher
-from kafkalite.common.clock import ManualClock, Timer
+from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc, iter_batches
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential import asking
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Asker
 
@@ -73,7 +74,7 @@ class Scene:
                 self.clock.advance(100)
 
     async def until_somebody_waits(self, topic: str) -> None:
-        partition = self.broker._require().topics.require(topic, 0)
+        partition = self.broker._require().replica_manager.require(topic, 0)
 
         async def waits() -> bool:
             await self.start_of(topic)

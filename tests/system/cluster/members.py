@@ -7,11 +7,6 @@ its port from its first start on, so that clients find it again.
 from __future__ import annotations
 
 import contextlib
-import queue
-import signal
-import subprocess
-import sys
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,10 +22,9 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalite.protocol.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from tests.support.broker_process import end_process, put_port
+from tests.support.broker_process import ServedBroker
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zookeeper import Cut, ZooKeeper
-from tests.system.crash.conftest import environment
 from tests.system.crash.crash_line import Line
 
 SESSION_TIMEOUT_MS = 1500
@@ -55,65 +49,19 @@ class Said(NamedTuple):
     epochs: dict[tuple[str, int], int]
 
 
-class Member:
+class Member(ServedBroker):
     """One broker's process."""
 
     def __init__(self, broker_id: int, home: Path, connect: str, settings: dict[str, str]) -> None:
+        own = {"broker.id": str(broker_id), "zookeeper.connect": connect}
+        super().__init__(home / f"broker{broker_id}", home / f"broker{broker_id}.txt", {**SETTINGS, **settings, **own})
         self.broker_id = broker_id
-        self.data_dir = home / f"broker{broker_id}"
-        self.errors = home / f"broker{broker_id}.txt"
-        self.port = 0
-        self.settings = {**SETTINGS, **settings, "broker.id": str(broker_id), "zookeeper.connect": connect}
-        self.process: subprocess.Popen[str] | None = None
-        self._listener: threading.Thread | None = None
-        self._ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self.name = f"broker {broker_id}"
 
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def is_running(self) -> bool:
-        return self.process is not None
-
-    def begin(self) -> None:
-        assert self.process is None
-        overrides = [part for item in self.settings.items() for part in ("--override", "=".join(item))]
-        serve = ["serve", "--port", str(self.port), "--data-dir", str(self.data_dir), *overrides]
-        with self.errors.open("a") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "kafkalite", *serve],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                env=environment(),
-            )
-        self._ports = queue.SimpleQueue()
-        self._listener = threading.Thread(target=put_port, args=(self.process, self._ports), daemon=True)
-        self._listener.start()
-
-    def await_ready(self) -> None:
-        try:
-            port = self._ports.get(timeout=DEADLINE_S)
-        except queue.Empty:
-            port = None
-        if port is None:
-            self.kill()
-            pytest.fail(f"broker {self.broker_id} was not ready; it said: {self.said()}")
-        self.port = port
-
-    def start(self) -> None:
-        self.begin()
-        self.await_ready()
-
-    def kill(self) -> None:
-        """kill -9."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """As an operator does it."""
-        code = self._end(signal.SIGTERM)
-        assert code == 0, f"broker {self.broker_id} ended with code {code}; it said: {self.said()}"
+    def stop(self) -> int:
+        code = super().stop()
+        assert code == 0, f"{self.name} ended with code {code}; it said: {self.said()}"
+        return code
 
     def ask(self, request: Message, version: int) -> Any:
         line = Line(self.port)
@@ -121,16 +69,6 @@ class Member:
             return line.ask(request, version)
         finally:
             line.close()
-
-    def said(self) -> str:
-        return self.errors.read_text()[-4000:] if self.errors.exists() else ""
-
-    def _end(self, how: signal.Signals) -> int:
-        process, self.process = self.process, None
-        if process is None:
-            return 0
-        assert self._listener is not None
-        return end_process(process, self._listener, how, self.said)
 
 
 class Cluster:

@@ -340,7 +340,7 @@ def test_the_directory_of_a_member_is_not_for_a_broker_by_itself(
                 await alone.start()
             for adopt in (True, False):  # told to, it is one from then on
                 async with Broker(data_dir=tmp_path / "broker-2", port=0, broker_id=2, adopt=adopt) as alone:
-                    assert alone._require().topics.exists("t", 0)
+                    assert alone._require().replica_manager.exists("t", 0)
 
     uvloop.run(story())
 

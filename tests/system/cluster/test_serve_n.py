@@ -20,9 +20,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalite.local_cluster.zookeeper_process import missing_requirement
 from kafkalite.server.broker import Broker
+from tests.support.broker_process import environment
 from tests.support.wait import DEADLINE_S, until
 from tests.system.cluster.load import LOG
-from tests.system.crash.conftest import environment
 
 READY = re.compile(
     r"kafkalite is ready on (?P<bootstrap>[\d.:,]+), data in (?P<place>\S+), cluster (?P<cluster>[\w-]{22}), "

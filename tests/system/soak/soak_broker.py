@@ -49,7 +49,7 @@ def count(broker: kafkalite.Broker) -> dict[str, Any]:
     processors = server.server.processors
     logs = server.logs.logs.values()
     groups = server.groups.store.groups.values()
-    partitions = [partition for topic in server.topics for partition in topic.partitions.values()]
+    partitions = [partition for topic in server.replica_manager for partition in topic.partitions.values()]
     return {
         "tasks": len(asyncio.all_tasks()),
         "connections": server.server.connection_count,

@@ -11,7 +11,6 @@ import pytest
 from kafkalite.cleaner.compaction.clean_log import clean
 from kafkalite.cleaner.manager.cleaner_state import CleanerState
 from kafkalite.cleaner.workers.cleaning_task import make_job
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
@@ -23,6 +22,7 @@ from kafkalite.log.segment.segment import Segment
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.cleaner.compacted_ledger import read
 from tests.support.log.faulty_files import FaultyFiles
+from tests.support.manual_clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
 COMPACTED = TopicConfig(cleanup_policy=("compact",), segment_index_bytes=96)

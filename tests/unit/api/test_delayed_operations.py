@@ -31,7 +31,7 @@ def fetch(offset: int = 0, **how: int) -> FetchRequest:
 
 async def make_topic(asker: Any, broker: Any) -> Any:
     await asker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 1)
-    return broker._running.topics.partition("t", 0)
+    return broker._running.replica_manager.partition("t", 0)
 
 
 def append(partition: Any, size_bytes: int) -> None:
@@ -109,7 +109,7 @@ def test_others_are_served_while_records_of_many_partitions_are_deleted(tell: Ca
     async def story(asker: Any, broker: Any) -> None:
         services = broker._running._services
         await services.topic_admin.create("t", 20, {})
-        partitions = services.topics.by_name["t"].partitions
+        partitions = services.replica_manager.by_name["t"].partitions
         for partition in partitions.values():
             append(partition, 10)
         seen: set[int] = set()

@@ -144,7 +144,7 @@ def test_brokers_and_topics(tell: Callable[..., None]) -> None:
 
 def test_topics_are_deleted_by_id(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
-        topics = broker._running.topics
+        topics = broker._running.replica_manager
         a, b, c, d = [await broker._running.topic_admin.create(name, 1, {}) for name in "abcd"]
         states = [
             DeleteTopicState(topic_id=a.topic_id),
@@ -198,7 +198,7 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
             named = {"topic": "t"} if v < 13 else {"topic_id": topic_id}
             return FetchRequest(max_wait_ms=0, topics=[FetchTopic(**named, partitions=[one])])
 
-        topic_id = broker._running.topics.by_name["t"].topic_id
+        topic_id = broker._running.replica_manager.by_name["t"].topic_id
         for v, answer in (await ask_in_every_version(asker, "Fetch", fetch)).items():
             data = answer.responses[0].partitions[0]
             assert (data.error_code, data.high_watermark) == (0, 12)

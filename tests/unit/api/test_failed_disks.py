@@ -165,7 +165,7 @@ def test_who_waits_for_it_is_told(live: Callable[..., None], tmp_path: Path) -> 
         assert await fetch(asker, 1) == (0, False)
         waiting = [asyncio.ensure_future(fetch(asker, 1, max_wait_ms=60_000))]
         await asyncio.sleep(0)
-        partition = broker._running.topics.partition("t", 1)
+        partition = broker._running.replica_manager.partition("t", 1)
         for _ in range(10_000):
             if partition.delayed_operations:
                 break
@@ -188,7 +188,7 @@ def test_a_topic_on_it_can_be_deleted_and_made_again(live: Callable[..., None], 
 
     async def is_back(asker: Any, broker: Any) -> None:
         assert await leaders(asker) == {0: (0, 0, []), 1: (0, 0, [])}
-        assert broker._running.topics.partition("t", 1).high_watermark == 1
+        assert broker._running.replica_manager.partition("t", 1).high_watermark == 1
         assert await directories(asker) == [("a", 0, 2), ("b", 0, 0)]
         assert any(name.endswith("-stray") for name in os.listdir(tmp_path / "b")), "what the old one had is kept"
 

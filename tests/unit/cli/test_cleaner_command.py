@@ -173,12 +173,14 @@ def test_a_stock_broker_is_recognised(say: Callable[..., Said]) -> None:
 
 
 def test_what_went_wrong_is_shown_and_counts(say: Callable[..., Said]) -> None:
-    failed = row(state="set aside", why_not="it failed", error="t-0: a batch is damaged", last_run_ms=1_700_000_000_000)
+    failed = row(
+        state="uncleanable", why_not="it failed", error="t-0: a batch is damaged", last_run_ms=1_700_000_000_000
+    )
     with listening(answers(described(None, 0), described(failed))) as address:
         code, lines, complaints = say("status", "--bootstrap-server", address)
     assert (code, complaints) == (1, [])
     assert lines[1].split("  ")[-1] == "error: t-0: a batch is damaged"
-    assert "set aside" in lines[1] and "2023-11-14 22:13:20Z" in lines[1]
+    assert "uncleanable" in lines[1] and "2023-11-14 22:13:20Z" in lines[1]
 
 
 def test_a_cleaner_that_is_off_and_a_failed_directory_are_told(say: Callable[..., Said]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from kafkalite.client.broker_channel import RESPONSE_BYTES_MAX, BrokerChannels, BrokerUnreachable
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
 VERSION = 9

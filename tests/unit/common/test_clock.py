@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalite.common.clock import ManualClock, SystemClock, Timer
+from kafkalite.common.clock import SystemClock, Timer
+from tests.support.manual_clock import ManualClock
 
 
 def test_time_that_passes_moves_both_clocks_and_the_wall_clock_can_be_set_by_itself() -> None:

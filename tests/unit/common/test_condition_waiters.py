@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.condition_waiters import ConditionWaiters
+from tests.support.manual_clock import ManualClock
 
 Story = Callable[[ConditionWaiters, ManualClock], Awaitable[None]]
 

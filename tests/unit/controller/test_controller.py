@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import controller, pending_changes
 from kafkalite.controller.controller import Controller
@@ -17,6 +16,8 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.zk.client.operations import Create, Delete, SetData
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.controller_members import Member, Place, cluster, expire, topic
+from tests.support.manual_clock import ManualClock
+from tests.support.zk.tool_requests import partitions_json, reassignment_json
 from tests.unit.controller.conftest import Tell
 
 
@@ -272,11 +273,11 @@ def test_old_tools_get_their_answer(tell: Tell, caplog: pytest.LogCaptureFixture
             )
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2}, "another leader")
             asked = [("orders", 0), ("orders", 1), ("nobody's", 0)]
-            await two.session.write([Create(znode_paths.PREFERRED_REPLICA_ELECTION, znode_data.partitions_json(asked))])
+            await two.session.write([Create(znode_paths.PREFERRED_REPLICA_ELECTION, partitions_json(asked))])
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "the preferred leader")
             assert one.epochs("orders") == {0: 5, 1: 0}
             await one.until_gone(znode_paths.PREFERRED_REPLICA_ELECTION)
-            moved = znode_data.reassignment_json({("orders", 1): (1,), ("orders", 0): (1, 2)})
+            moved = reassignment_json({("orders", 1): (1,), ("orders", 0): (1, 2)})
             await two.session.write([Create(znode_paths.REASSIGN_PARTITIONS, moved)])
             requests = [znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION]
             await one.until_gone(*requests)
@@ -316,7 +317,9 @@ def test_whatever_a_killed_controller_left_half_done_is_finished(tell: Tell) -> 
         await write([Create(znode_paths.state("half", 0), state)])
         await write(topic("dying", [(1,), (1,)]))
         await write([Create(znode_paths.partitions("dying")), Create(znode_paths.delete_topic("dying"))])
-        notices = [Create(path, sequential=True) for path in (znode_paths.ISR_CHANGE, znode_paths.LOG_DIR_EVENT)]
+        notices = [
+            Create(f"{path}/notice_", sequential=True) for path in (znode_paths.ISR_CHANGES, znode_paths.LOG_DIR_EVENTS)
+        ]
         made = await write(notices)
         await write([Create(znode_paths.topic("no-id"), b'{"version":1,"partitions":{"0":[1]}}')])
         await write([Create(znode_paths.topic("nonsense"), b"nonsense")])

@@ -19,9 +19,8 @@ from tests.unit.controller.conftest import Tell
 
 @asynccontextmanager
 async def session(place: Place) -> AsyncIterator[ZooKeeperSession]:
-    loop = asyncio.get_running_loop()
     settings = ZooKeeperConfig(connect=place.connect, session_timeout_ms=6000)
-    one = ZooKeeperSession(loop, settings, on_change=lambda changed: None, on_state=lambda connection: None)
+    one = ZooKeeperSession(settings, on_change=lambda changed: None, on_state=lambda connection: None)
     await one.start()
     await one.make_paths(znode_paths.PERSISTENT)
     try:

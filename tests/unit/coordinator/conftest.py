@@ -12,7 +12,6 @@ import pytest
 
 from kafkalite.api.handlers import group_admin, group_membership, group_offsets
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
@@ -43,6 +42,7 @@ from kafkalite.protocol.messages.group_offsets import (
 )
 from kafkalite.record.batch import build_batch
 from kafkalite.record.record import Record
+from tests.support.manual_clock import ManualClock
 
 PARTITIONS = 3
 SESSION_MS = 10_000
@@ -127,7 +127,7 @@ class World:
     def services(self):
         return SimpleNamespace(
             groups=self.coordinator,
-            topics=SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0)),
+            replica_manager=SimpleNamespace(exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0)),
             runtime=SimpleNamespace(loop=self.loop),
         )
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.add_partitions_manager import (
@@ -17,6 +16,7 @@ from kafkalite.coordinator.add_partitions_manager import (
     AddPartitionsResponse,
     AddPartitionsToTxnManager,
 )
+from tests.support.manual_clock import ManualClock
 
 HERE = 1
 A, B = ("t", 0), ("t", 1)

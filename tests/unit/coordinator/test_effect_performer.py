@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.clock import ManualClock, Moment
+from kafkalite.common.clock import Moment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.effect_performer import EffectPerformer
 from kafkalite.coordinator.group.effects import (
@@ -21,6 +21,7 @@ from kafkalite.coordinator.group.effects import (
     SetTimer,
 )
 from kafkalite.coordinator.group.membership import JoinResult, SyncResult
+from tests.support.manual_clock import ManualClock
 
 SESSION, JOIN = GroupTimer.SESSION, GroupTimer.JOIN
 STORED = EmptyGroupStored(7)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.common.names import GROUP_METADATA_TOPIC
 from kafkalite.config.broker_config import BrokerConfig
@@ -25,6 +24,7 @@ from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
+from tests.support.manual_clock import ManualClock
 
 PARTITIONS = 2  # what the broker would make of its own accord
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
@@ -18,6 +17,7 @@ from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import Record, read_records
+from tests.support.manual_clock import ManualClock
 
 START_MS = 1_700_000_000_000
 

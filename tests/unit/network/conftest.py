@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.network.client_connection import Answer, ClientConnection
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from tests.support.descriptors import open_files, open_sockets
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
 

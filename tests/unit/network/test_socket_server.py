@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.throttled_log import SILENCE_MS
 from kafkalite.config.broker_config import BrokerConfig
@@ -18,6 +17,7 @@ from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.listener import plain_address
 from kafkalite.network.socket_server import Listener, SocketServer
 from tests.support.descriptors import open_sockets
+from tests.support.manual_clock import ManualClock
 
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World

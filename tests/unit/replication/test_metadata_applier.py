@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.log.directories.log_manager import LogManager
@@ -25,6 +24,7 @@ from kafkalite.replication.partition import DelayedOperation
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from tests.support.in_memory_cluster import CLUSTER_ID, InMemoryCluster, InMemoryMetadata
+from tests.support.manual_clock import ManualClock
 
 ME, OTHER = 1, 2
 
@@ -139,7 +139,7 @@ def test_what_is_lost_is_let_go_of_at_once_and_whoever_waits_is_told(live: Calla
         broker.write("t", 0)
         partition = broker.topics.require("t", 0)
         woken, told = [], []
-        DelayedOperation(1, lambda: woken.append("reader"), lambda wake: wake()).wait_on(partition)
+        DelayedOperation(1, lambda: woken.append("reader"), lambda wake: wake()).watch(partition)
         partition.when_committed(5, told.append)
         broker.cluster.lead("t", 0, OTHER)
         assert code_of(lambda: broker.topics.require("t", 0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

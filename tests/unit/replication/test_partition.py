@@ -44,7 +44,7 @@ def waiter(missing_bytes: int, *partitions: Partition) -> tuple[DelayedOperation
     soon: list[Callable[[], None]] = []
     made = DelayedOperation(missing_bytes, lambda: woken.append("woken"), soon.append)
     for one in partitions:
-        made.wait_on(one)
+        made.watch(one)
     return made, woken, soon
 
 

@@ -76,7 +76,7 @@ def test_a_deleted_topic_does_not_come_back_from_what_the_disk_still_has(tmp_pat
     shutil.copytree(tmp_path / "saved", tmp_path / "again" / "t-0")  # killed between registry and disk
 
     async def after(broker: BrokerServer) -> None:
-        assert "t" not in broker.topics.by_name
+        assert "t" not in broker.replica_manager.by_name
         topic = await broker.topic_admin.ensure("t", 1, {})
         assert topic.partitions[0].log.end_offset == 0
 
@@ -96,7 +96,7 @@ def test_a_new_topic_does_not_take_over_a_deleted_one_of_its_name(tmp_path: Path
     shutil.copytree(tmp_path / "old-t-0", tmp_path / "killed" / "t-0")
 
     async def after(broker: BrokerServer) -> None:
-        assert broker.topics.by_name["t"].partitions[0].log.end_offset == 0
+        assert broker.replica_manager.by_name["t"].partitions[0].log.end_offset == 0
 
     run(tmp_path / "killed", after)
 
@@ -110,7 +110,7 @@ def test_a_topic_that_was_promised_exists_after_a_kill(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "killed" / "t-0")
 
     async def after(broker: BrokerServer) -> None:
-        assert list(broker.topics.by_name["t"].partitions) == [0]
+        assert list(broker.replica_manager.by_name["t"].partitions) == [0]
 
     run(tmp_path / "killed", after)
 
@@ -119,7 +119,7 @@ def test_a_cut_log_gets_a_new_leader_epoch_that_outlives_the_next_stop(tmp_path:
     leave_a_torn_log(tmp_path)
 
     async def after(broker: BrokerServer) -> None:
-        partition = broker.topics.by_name["t"].partitions[0]
+        partition = broker.replica_manager.by_name["t"].partitions[0]
         assert (partition.log.end_offset, partition.leader_epoch) == (1, 1)
 
     run(tmp_path / "killed", after)
@@ -131,16 +131,16 @@ def test_a_directory_that_another_broker_filled_is_taken_over(tmp_path: Path) ->
 
     async def before(broker: BrokerServer) -> None:
         await write(broker, b"theirs")
-        ids["t"] = broker.topics.by_name["t"].topic_id
+        ids["t"] = broker.replica_manager.by_name["t"].topic_id
 
     run(tmp_path / "data", before)
     (tmp_path / "data" / "kafkalite-registry.journal").unlink()  # Apache Kafka has none
     shutil.copytree(tmp_path / "data" / "t-0", tmp_path / "data" / "__cluster_metadata-0")  # but this, with KRaft
 
     async def after(broker: BrokerServer) -> None:
-        assert list(broker.topics.by_name) == ["t"]
-        assert broker.topics.by_name["t"].topic_id == ids["t"]
-        assert broker.topics.by_name["t"].partitions[0].log.end_offset == 1
+        assert list(broker.replica_manager.by_name) == ["t"]
+        assert broker.replica_manager.by_name["t"].topic_id == ids["t"]
+        assert broker.replica_manager.by_name["t"].partitions[0].log.end_offset == 1
 
     run(tmp_path / "data", after)
     assert (tmp_path / "data" / "__cluster_metadata-0").exists()
@@ -159,7 +159,7 @@ def test_a_taken_over_log_keeps_its_epoch_and_its_producers(tmp_path: Path) -> N
     (tmp_path / "data" / "kafkalite-registry.journal").unlink()
 
     async def after(broker: BrokerServer) -> None:
-        partition = broker.topics.by_name["t"].partitions[0]
+        partition = broker.replica_manager.by_name["t"].partitions[0]
         assert partition.leader_epoch == 7
         partition.delete_records_before(-1)
         assert (await broker.metadata.next_producer_id_block()).start > 4711
@@ -167,7 +167,7 @@ def test_a_taken_over_log_keeps_its_epoch_and_its_producers(tmp_path: Path) -> N
     run(tmp_path / "data", after)
 
     async def later(broker: BrokerServer) -> None:
-        assert broker.topics.by_name["t"].partitions[0].leader_epoch == 7
+        assert broker.replica_manager.by_name["t"].partitions[0].leader_epoch == 7
 
     run(tmp_path / "data", later)
 
@@ -190,7 +190,7 @@ def test_changes_of_one_topic_at_once_are_all_kept(tmp_path: Path) -> None:
         await asyncio.gather(
             *(broker.topic_admin.change_overrides("t", lambda old, name=name: {**old, name: "1000"}) for name in names)
         )
-        assert broker.topics.by_name["t"].overrides == dict.fromkeys(names, "1000")
+        assert broker.replica_manager.by_name["t"].overrides == dict.fromkeys(names, "1000")
 
     run(tmp_path / "data", story)
 
@@ -211,7 +211,7 @@ def test_partitions_that_there_was_no_room_for_are_made_by_the_next_try(
             with pytest.raises(StorageError):
                 await broker.topic_admin.ensure("u", 3, {})
         await broker.topic_admin.add_partitions("t", 3)
-        assert sorted(broker.topics.by_name["t"].partitions) == [0, 1, 2]
+        assert sorted(broker.replica_manager.by_name["t"].partitions) == [0, 1, 2]
         await broker.topic_admin.ensure("u", 3, {})
 
     run(tmp_path / "data", story)
@@ -259,7 +259,7 @@ def test_the_registry_alone_decides_which_partitions_are_served(tmp_path: Path) 
 
     async def after(broker: BrokerServer) -> None:
         await broker.topic_admin.add_partitions("t", 3)
-        assert sorted(broker.topics.by_name["t"].partitions) == [0, 1, 2]
+        assert sorted(broker.replica_manager.by_name["t"].partitions) == [0, 1, 2]
         assert isinstance(broker.logs, LogManager) and len(broker.logs.logs) == 3
 
     run(tmp_path / "data", after)
@@ -270,11 +270,11 @@ def test_a_topic_is_found_by_the_id_that_it_had_before_a_restart_and_by_no_other
 
     async def before(broker: BrokerServer) -> None:
         for name in ("t", "other", "t"):
-            if name in broker.topics.by_name:
+            if name in broker.replica_manager.by_name:
                 deleted = await broker.topic_admin.delete(ids[0])
                 assert deleted.name == name
             ids.append((await broker.topic_admin.ensure(name, 1, {})).topic_id)
-        assert set(broker.topics.by_id) == set(ids[1:])
+        assert set(broker.replica_manager.by_id) == set(ids[1:])
         with pytest.raises(KafkaError) as caught:
             await broker.topic_admin.delete(ids[0])
         assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
@@ -282,7 +282,7 @@ def test_a_topic_is_found_by_the_id_that_it_had_before_a_restart_and_by_no_other
     run(tmp_path / "data", before)
 
     async def after(broker: BrokerServer) -> None:
-        assert {topic_id: topic.name for topic_id, topic in broker.topics.by_id.items()} == {
+        assert {topic_id: topic.name for topic_id, topic in broker.replica_manager.by_id.items()} == {
             ids[1]: "other",
             ids[2]: "t",
         }
@@ -296,6 +296,6 @@ def test_a_topic_that_could_not_be_made_has_no_id(tmp_path: Path, monkeypatch: p
             full.setattr(ReplicaManager, "_open", lambda *_: (_ for _ in ()).throw(StorageError("no room")))
             with pytest.raises(StorageError):
                 await broker.topic_admin.create("t", 1, {})
-        assert not broker.topics.by_name and not broker.topics.by_id
+        assert not broker.replica_manager.by_name and not broker.replica_manager.by_id
 
     run(tmp_path / "data", story)

@@ -36,7 +36,7 @@ def test_topics_that_zookeeper_does_not_know_are_made_there(zookeeper: ZooKeeper
                 assert (broker.adopted is not None) is adopt
                 found = broker._require().metadata.topics["orders"]
                 assert (found.topic_id, set(found.partitions)) == (topic.topic_id, {0, 1, 2})
-                assert set(broker._require().topics.by_name["orders"].partitions) == {0, 1, 2}
+                assert set(broker._require().replica_manager.by_name["orders"].partitions) == {0, 1, 2}
         assert names(tmp_path / "data") == {"orders-0", "orders-1", "orders-2"}
 
     asyncio.run(story())

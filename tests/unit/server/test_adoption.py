@@ -121,7 +121,7 @@ def live(root: Path, story: Callable[[Any], Any], **how: Any) -> None:
 
 def contents(broker: Any, topic: str) -> list[list[list[Any]]]:
     """As `make_golden_directories.read` tells it."""
-    partitions = broker._running.topics.by_name[topic].partitions
+    partitions = broker._running.replica_manager.by_name[topic].partitions
     found = []
     for index in sorted(partitions):
         log = partitions[index].log
@@ -151,7 +151,7 @@ def test_kafkas_records_commits_and_ids_are_there(kafkas: Path) -> None:
 
     async def story(broker: Any) -> None:
         assert {topic: contents(broker, topic) for topic in told} == told
-        topics = broker._running.topics.by_name
+        topics = broker._running.replica_manager.by_name
         assert sorted((name, len(topic.partitions)) for name, topic in topics.items()) == [
             ("__consumer_offsets", 2), ("__transaction_state", 2), ("compacted", 1), ("empty", 1), ("orders", 3),
             ("paid", 1),
@@ -222,7 +222,7 @@ def test_a_kafka_that_came_back_meanwhile_is_believed(kafkas: Path) -> None:
     """Deleted there, made there, grown there: the next start here sees it, without being told to look."""
 
     async def first(broker: Any) -> None:
-        topics = broker._running.topics
+        topics = broker._running.replica_manager
         await broker._running.topic_admin.change_overrides(
             "orders", lambda overrides: {**overrides, "max.message.bytes": "2000"}
         )
@@ -230,7 +230,7 @@ def test_a_kafka_that_came_back_meanwhile_is_believed(kafkas: Path) -> None:
         topics.partition("empty", 0).append(memoryview(batch), 1, 9)
 
     def second(broker: Any) -> None:
-        topics = broker._running.topics
+        topics = broker._running.replica_manager
         assert sorted(topics.by_name) == ["__consumer_offsets", "__transaction_state", "empty", "new", "orders", "paid"]
         assert topics.by_name["orders"].overrides == KEPT | {"max.message.bytes": "2000"}
         assert len(topics.by_name["empty"].partitions) == 2
@@ -254,12 +254,12 @@ def test_what_kafka_set_aside_of_topics_that_were_made_here_is_taken_back(kafkas
     """With KRaft it calls every log that its metadata do not know a stray one."""
 
     async def first(broker: Any) -> None:
-        topics = broker._running.topics
+        topics = broker._running.replica_manager
         await broker._running.topic_admin.create("ours", 2, {"retention.ms": "7000"})
         topics.partition("ours", 1).append(memoryview(build_batch([NewRecord(None, b"x")])), 1, 9)
 
     def second(broker: Any) -> None:
-        topics = broker._running.topics
+        topics = broker._running.replica_manager
         assert topics.by_name["ours"].overrides == {"retention.ms": "7000"}
         assert topics.partition("ours", 1).high_watermark == 1
         assert broker.adopted.gone == [] and broker.adopted.new == []
@@ -286,7 +286,7 @@ def test_compacted_logs_whose_settings_nobody_knows_keep_all_their_segments(kafk
         path.unlink()
 
     def story(broker: Any) -> None:
-        assert broker._running.topics.partition("orders", 0).high_watermark == 40
+        assert broker._running.replica_manager.partition("orders", 0).high_watermark == 40
         assert all(path.exists() for path in bases if path != bases[1])
 
     live(kafkas, story, adopt=True)

@@ -156,7 +156,9 @@ def test_topics_may_go_while_they_are_told_of(tmp_path: Path) -> None:
             assert running is not None
             for name in ("first", "second"):
                 await running.topic_admin.create(name, 40, {"cleanup.policy": "compact"})
-            metrics = broker_metrics(running.topics, running.logs, running.groups, running.server, running.cleaner)
+            metrics = broker_metrics(
+                running.replica_manager, running.logs, running.groups, running.server, running.cleaner
+            )
             parts = []
             for number, piece in enumerate(metrics.pieces(rows_per_piece=1)):
                 parts.append(piece)
@@ -178,7 +180,9 @@ def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             running = broker._running
             assert running is not None
-            metrics = broker_metrics(running.topics, running.logs, running.groups, running.server, running.cleaner)
+            metrics = broker_metrics(
+                running.replica_manager, running.logs, running.groups, running.server, running.cleaner
+            )
             names = {name for name in metrics.names if name not in words and not name.endswith(endings)}
             assert not names
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.common.clock import ManualClock, SystemClock
+from kafkalite.common.clock import SystemClock
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.metadata.registration_state import RegistrationState
@@ -17,6 +17,7 @@ from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalite.server.fencing_monitor import FencingMonitor, find_witness
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
 US, PEER, OTHER = 1, 2, 3

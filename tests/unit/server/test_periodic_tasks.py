@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.server.periodic_tasks import PeriodicTasks
+from tests.support.manual_clock import ManualClock
 
 
 def test_each_runs_at_its_own_interval_until_the_stop() -> None:

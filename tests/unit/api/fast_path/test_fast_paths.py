@@ -41,7 +41,7 @@ class Client:
 
     def __init__(self, broker: Any) -> None:
         self.dispatch = broker._running.server._handler
-        self.topics = broker._running.topics
+        self.topics = broker._running.replica_manager
         self.connection = ClientConnection("PLAINTEXT", "127.0.0.1", 1, "127.0.0.1", 2)
 
     def send(self, frame: bytes) -> Any:
@@ -122,7 +122,7 @@ def test_the_same_answer_to_a_good_and_to_a_bad_batch(tell: Callable[..., None],
         ):  # fmt: skip
             for topic, partition in (("t", 0), ("t", 1), ("another", 1), ("t", 9), ("absent", 0)):
                 request = produce(records, topic, partition)
-                end_offset = lambda: broker._running.topics.partition("t", 0).log.end_offset  # noqa: E731
+                end_offset = lambda: broker._running.replica_manager.partition("t", 0).log.end_offset  # noqa: E731
                 at, long_way = numbers_of(Client(broker).ask(request, version, 99), version)
                 moved = end_offset()
                 then, fast_path_answer = numbers_of(veteran.ask(request, version, 99), version)
@@ -160,7 +160,7 @@ def test_a_topic_that_went_or_changed_is_not_taken_for_the_old_one(tell: Callabl
         await topics(broker, "t", max_message_bytes="10")
         refused = veteran.ask(produce(batch()), 9)
         assert refused == Client(broker).ask(produce(batch()), 9) != gone
-        assert broker._running.topics.partition("t", 0).log.end_offset == 0
+        assert broker._running.replica_manager.partition("t", 0).log.end_offset == 0
 
     tell(story)
 
@@ -210,7 +210,7 @@ def test_the_id_of_a_topic_that_was_made_again_is_not_taken_for_the_new_one(
         for _ in range(2):
             assert code_of(veteran.send(frame), version) == ErrorCode.UNKNOWN_TOPIC_ID
             assert veteran.send(frame) == Client(broker).send(frame)
-            if "t" not in broker._running.topics.by_name:
+            if "t" not in broker._running.replica_manager.by_name:
                 await topics(broker, "t")
         Client(broker).ask(produce(batch(b"another value")), 11)
         assert veteran.send(frame) == Client(broker).send(frame)
@@ -231,7 +231,9 @@ def test_a_fetch_by_id_hears_what_became_of_its_topic_while_it_waited(tell: Call
         heard: list[bytes] = []
         for reply in replies:
             reply.on_answer = lambda parts: heard.append(joined(parts))
-        partition = broker._running.topics.by_name["t"].partitions.pop(0)  # as deleting does, and nobody looks yet
+        partition = broker._running.replica_manager.by_name["t"].partitions.pop(
+            0
+        )  # as deleting does, and nobody looks yet
         await broker._running.topic_admin.delete("t")
         if again:
             await topics(broker, "t")
@@ -257,7 +259,7 @@ async def woken(broker: Any, *replies: DeferredResponse) -> list[bytes]:
     for reply in replies:
         reply.on_answer = lambda parts, reply=reply: heard.update({reply: joined(parts)})  # type: ignore[misc]
     for index in (0, 1):
-        for operation in tuple(broker._running.topics.partition("t", index).delayed_operations):
+        for operation in tuple(broker._running.replica_manager.partition("t", index).delayed_operations):
             operation.wake()
     async with asyncio.timeout(DEADLINE_S):
         while len(heard) < len(replies):  # noqa: ASYNC110 - what is waited for has no event
@@ -270,7 +272,7 @@ def test_a_delayed_fetch_hears_of_records_of_the_end_of_its_topic_and_of_nothing
 ) -> None:
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")
-        partition = broker._running.topics.partition("t", 0)
+        partition = broker._running.replica_manager.partition("t", 0)
         veteran = Client(broker)
         veteran.ask(fetch(0), 12).cancel()
         waiting = veteran.ask(fetch(0), 12, 5)
@@ -418,10 +420,10 @@ def test_rules_hold_for_requests_that_are_known_as_for_others(tell: Callable[...
             request = produce(batch(), acks=acks)
             assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
             assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
-        topic = broker._running.topics.by_name["t"]
+        topic = broker._running.replica_manager.by_name["t"]
         topic.states = {index: state._replace(replicas=(0, 1, 2)) for index, state in topic.states.items()}
         for minimum, expected in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", ErrorCode.NONE)):
-            broker._running.topics.configure(topic, {"min.insync.replicas": minimum})
+            broker._running.replica_manager.configure(topic, {"min.insync.replicas": minimum})
             for _ in range(3):
                 assert code_of_produce(veteran.ask(produce(batch(), acks=-1), 9)) == expected
                 assert code_of_produce(veteran.ask(produce(batch(), acks=1), 9)) == ErrorCode.NONE

@@ -294,7 +294,7 @@ def test_everything_that_is_known_travels() -> None:
         assert ms == numbers[name] * 1000
     row = PartitionCleaning("t", 1, CleaningState.UNCLEANABLE, 0.5, 1, 2, 3, 4, 5, "why", 6, STATS, 7, "error")
     one = log_cleaning(row)
-    assert (one.state, one.dirty_ratio_ppm, one.last) == ("set aside", 500_000, cleaner_pass(STATS))
+    assert (one.state, one.dirty_ratio_ppm, one.last) == ("uncleanable", 500_000, cleaner_pass(STATS))
     same = set(LogCleaning.__fields__) - {"state", "dirty_ratio_ppm", "last"}
     assert all(getattr(one, name) == getattr(row, name) for name in same)
     assert len(PartitionCleaning._fields) == len(LogCleaning.__fields__) + len(("topic", "partition"))

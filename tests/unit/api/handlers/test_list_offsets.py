@@ -66,7 +66,7 @@ async def topic(broker: Broker, partitions: int = 1) -> Any:
     left has none as late."""
     running: Any = broker._running
     await running.topic_admin.create("t", partitions, {"index.interval.bytes": "0"})
-    partition = running.topics.partition("t", 0)
+    partition = running.replica_manager.partition("t", 0)
     for time in [1000, *range(BATCHES)]:
         partition.append(memoryview(build_batch([NewRecord(None, b"v" * 100, timestamp=time)])), 1, 9)
     partition.delete_records_before(1)
@@ -151,10 +151,10 @@ def test_each_partition_is_answered_by_itself(tell: Callable[..., None], gate: G
         await topic(broker, partitions)
         running: Any = broker._running
         for index in range(1, partitions):
-            partition = running.topics.partition("t", index)
+            partition = running.replica_manager.partition("t", index)
             for time in range(4):
                 partition.append(memoryview(build_batch([NewRecord(None, b"v", timestamp=time)])), 1, 9)
-        os.truncate(running.topics.partition("t", 2).log.segments[0].path, 10)
+        os.truncate(running.replica_manager.partition("t", 2).log.segments[0].path, 10)
         answer = await asker.ask(wanted(3, *range(partitions), 99), 5)
         found = offsets(answer)
         assert found[0] == (0, 4)

@@ -16,7 +16,6 @@ import pytest
 
 from kafkalite.api.request import down_conversion
 from kafkalite.api.request.down_conversion import DownConversion
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.region import FileRegion
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -27,6 +26,7 @@ from kafkalite.record.compression import GZIP, compress
 from kafkalite.record.message_set import build_message, build_set, entry_header, read_messages
 from kafkalite.record.record import Record, read_records
 from tests.support import places
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd, until
 
@@ -79,8 +79,8 @@ def test_control_batches_are_passed_over(tell: Callable[..., None]) -> None:
 
     async def story(asker: Any, broker: Any) -> None:
         await a_topic(asker)
-        log = broker._running.topics.by_name["t"].partitions[0].log
-        partition = broker._running.topics.by_name["t"].partitions[0]
+        log = broker._running.replica_manager.by_name["t"].partitions[0].log
+        partition = broker._running.replica_manager.by_name["t"].partitions[0]
 
         def append(batch: bytearray) -> None:
             partition.append(memoryview(batch), NOW_MS, 9, trusted=True)
@@ -115,7 +115,7 @@ def test_a_directory_of_old_is_served_to_everyone(
 
     async def story(asker: Any, broker: Any) -> None:
         stored = [r for path in sorted((GOLDEN / f"{kind}-0").glob("*.log")) for r in records_of(path.read_bytes())]
-        log = broker._running.topics.by_name["t"].partitions[0].log
+        log = broker._running.replica_manager.by_name["t"].partitions[0].log
         assert (log.end_offset, log.lost_bytes) == (len(stored), 0)
         for version in (11, 4, 3, 2):
             assert await records_in(asker, version) == stored
@@ -160,7 +160,7 @@ def test_an_answer_has_a_limit_whatever_it_unpacks_to(tell: Callable[..., None])
 def test_what_unpacks_to_too_much_is_refused_and_the_rest_is_served(tell: Callable[..., None]) -> None:
     async def story(asker: Any, broker: Any) -> None:
         await a_topic(asker)
-        partition = broker._running.topics.by_name["t"].partitions[0]
+        partition = broker._running.replica_manager.by_name["t"].partitions[0]
         bomb = build_batch([NewRecord(None, bytes(40 << 20))], codec=GZIP)
         partition.append(memoryview(bomb), NOW_MS, 9, trusted=True)
         partition.append(memoryview(build_batch([NewRecord(None, b"x")])), NOW_MS, 9, trusted=True)
@@ -183,7 +183,7 @@ def test_work_has_an_end(tell: Callable[..., None]) -> None:
         await a_topic(asker)
         for _ in range(3):
             await asker.ask(produce(build_batch([NewRecord(None, b"x" * 100)])), 9)
-        partition = broker._running.topics.by_name["t"].partitions[0]
+        partition = broker._running.replica_manager.by_name["t"].partitions[0]
         clock = ManualClock()
         region = partition.read(0, 1 << 20, True)
         readers = broker._running._services.runtime.readers
@@ -205,7 +205,7 @@ def test_a_producer_of_old_wakes_a_reader_of_today(tell: Callable[..., None]) ->
         await a_topic(asker)
         crowd = Crowd(broker)
         waiting = crowd.begin(fetch(0, max_wait_ms=10_000), 11)
-        await until(lambda: broker._running.topics.partition("t", 0).delayed_operations)
+        await until(lambda: broker._running.replica_manager.partition("t", 0).delayed_operations)
         answer = await asker.ask(produce(build_set([(0, NOW_MS, b"k", b"v")], 0)), 0)
         assert answer.responses[0].partition_responses[0].base_offset == 0
         (data,) = (await waiting).responses[0].partitions
@@ -315,7 +315,7 @@ def test_a_reader_of_old_is_woken_too(tell: Callable[..., None], gate: Gate) -> 
 
     async def story(asker: Any, broker: Any) -> None:
         await a_topic(asker)
-        partition = broker._running.topics.partition("t", 0)
+        partition = broker._running.replica_manager.partition("t", 0)
         crowd = Crowd(broker)
         waiting = crowd.begin(fetch(max_wait_ms=60_000), 1)
         await until(lambda: partition.delayed_operations)
@@ -343,7 +343,7 @@ def test_nothing_is_appended_for_nothing(tell: Callable[..., None]) -> None:
         for data in (b"", whole[:-1]):
             (answer,) = (await asker.ask(produce(data), 2)).responses[0].partition_responses
             assert (answer.error_code, answer.base_offset) == (0, -1)
-        assert broker._running.topics.by_name["t"].partitions[0].log.end_offset == 0
+        assert broker._running.replica_manager.by_name["t"].partitions[0].log.end_offset == 0
         stamped = bytearray(build_batch([NewRecord(b"k", b"v")]))
         stamp(stamped, 5, 0)  # a base offset that is not 0
         (answer,) = (await asker.ask(produce(stamped), 2)).responses[0].partition_responses

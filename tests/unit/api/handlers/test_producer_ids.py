@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, StorageError
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.server.broker import Broker
+from tests.support.manual_clock import ManualClock
 from tests.unit.api.conftest import Asker
 
 

@@ -77,7 +77,9 @@ def exists(topic: str, index: int) -> bool:
 
 def services(coordinator: Coordinator | None = None, **more: Any) -> Any:
     runtime = SimpleNamespace(loop=SimpleNamespace(create_future=Future))
-    return SimpleNamespace(transactions=coordinator, topics=SimpleNamespace(exists=exists), runtime=runtime, **more)
+    return SimpleNamespace(
+        transactions=coordinator, replica_manager=SimpleNamespace(exists=exists), runtime=runtime, **more
+    )
 
 
 def ask(handler: Callable[..., Any], request: Any, version: int, coordinator: Coordinator) -> Any:

@@ -18,7 +18,6 @@ import pytest
 import uvloop
 
 from kafkalite.api.fast_path.produce_fast_path import ProduceFastPath
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.storage.files import Files
@@ -36,6 +35,7 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server import broker_server
 from kafkalite.server.broker import Broker
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd, until
 
@@ -95,7 +95,7 @@ async def topics(broker: Broker) -> Any:
     running: Any = broker._running
     await running.topic_admin.create("t", 2, {"flush.messages": "1"})
     await running.topic_admin.create("u", 1, {})
-    return running.topics.partition("t", 0)
+    return running.replica_manager.partition("t", 0)
 
 
 def produce(
@@ -213,7 +213,7 @@ def test_an_fsync_that_fails_ends_that_log_until_the_next_start(
     async def after_a_restart() -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             running: Any = broker._running
-            assert running.topics.partition("t", 0).append(memoryview(bytearray(BATCH)), 1, 9).base_offset == 3
+            assert running.replica_manager.partition("t", 0).append(memoryview(bytearray(BATCH)), 1, 9).base_offset == 3
 
     beside(story)
     uvloop.run(after_a_restart())
@@ -227,7 +227,7 @@ def test_a_disk_that_fails_takes_those_who_wait_for_it_along(gate: Gate, tmp_pat
             other = next(
                 index
                 for name, index in (("t", 1), ("u", 0))
-                if not broker._running.topics.partition(name, index).log.directory.startswith(failed)  # type: ignore[union-attr]
+                if not broker._running.replica_manager.partition(name, index).log.directory.startswith(failed)  # type: ignore[union-attr]
             )
             crowd = Crowd(broker)
             await all_are_refused(gate, OSError(errno.EIO, "the disk is broken"), crowd, partition)
@@ -300,7 +300,7 @@ def test_a_topic_that_goes_away_is_no_longer_waited_for(beside: Callable[..., No
 
     async def topics_again(running: Any) -> Any:
         await running.topic_admin.create("t", 2, {"flush.messages": "1"})
-        return running.topics.partition("t", 0)
+        return running.replica_manager.partition("t", 0)
 
     beside(story)
 
@@ -363,7 +363,7 @@ def test_a_request_waits_for_the_partitions_that_wait(beside: Callable[..., None
         gate.fault = OSError(errno.ENOSPC, "no room for what was promised")
         parked = crowd.begin(of_three())
         await until(lambda: partition.log.end_offset == 1)
-        await until(lambda: broker._running.topics.partition("t", 1).high_watermark == 1)  # type: ignore[union-attr]
+        await until(lambda: broker._running.replica_manager.partition("t", 1).high_watermark == 1)  # type: ignore[union-attr]
         assert not parked.done()
         gate.open()
         answer = await parked
@@ -383,7 +383,7 @@ def test_a_committed_offset_waits_too(beside: Callable[..., None], gate: Gate) -
         )
         gate.close("__consumer_offsets-0")
         parked = crowd.begin(OffsetCommitRequest(group_id="g", topics=[one]), 7)
-        log = running.topics.partition("__consumer_offsets", 0).log
+        log = running.replica_manager.partition("__consumer_offsets", 0).log
         await until(lambda: log.end_offset == 1)
         assert outcome(await crowd.ask(produce("u"))) == (0, 0)
         assert not parked.done()
@@ -399,7 +399,7 @@ def test_a_stop_waits_for_the_disk_as_its_producers_do(beside: Callable[..., Non
         asker = await crowd.join()
         parked = asyncio.ensure_future(asker.ask(produce(), 9))
         waiting = crowd.begin(fetch("u", max_wait_ms=60_000), 11)
-        u: Any = broker._running.topics.partition("u", 0)  # type: ignore[union-attr]
+        u: Any = broker._running.replica_manager.partition("u", 0)  # type: ignore[union-attr]
         await until(lambda: partition.log.end_offset == 1 and u.delayed_operations)
         stopping = asyncio.ensure_future(broker.stop())
         assert (await waiting).responses[0].partitions[0].error_code == 0  # has nothing to wait for any more
@@ -439,7 +439,7 @@ def test_flush_ms_is_looked_at_by_the_scheduler(beside: Callable[..., None], gat
     clock = ManualClock()
 
     async def story(crowd: Crowd, broker: Broker, partition: Any) -> None:
-        log = broker._running.topics.partition("u", 0).log  # type: ignore[union-attr]
+        log = broker._running.replica_manager.partition("u", 0).log  # type: ignore[union-attr]
         assert outcome(await crowd.ask(produce("u"))) == (0, 0)
         clock.advance(999)
         assert log.flusher.recovery_point == 0

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.clock import ManualClock, TimerGroup
+from kafkalite.common.clock import TimerGroup
 from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.storage.files import Done, Files, Job
+from tests.support.manual_clock import ManualClock
 
 
 class Scene:

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import parse_uuid
 from kafkalite.config.broker_config import BrokerConfig
@@ -30,6 +29,7 @@ from kafkalite.log.storage.files import Files
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.descriptors import open_below
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"

@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.retention_task import LOGS_PER_TURN, RetentionTask
@@ -24,6 +23,7 @@ from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.descriptors import open_below
 from tests.support.log.history import LogHistory, Step, run, tell
+from tests.support.manual_clock import ManualClock
 from tests.unit.log.conftest import START_MS, Disk, Log
 
 HOUR_MS = 3_600_000
@@ -330,7 +330,7 @@ class SlowDisk:
         self.work = SerialExecutor(self.jobs.append)
         self.clock = ManualClock(START_MS)
         (root / "orders-0").mkdir()
-        services = LogContext(self.clock, self.work.lane, run_completions=self.work.run_completions)
+        services = LogContext(self.clock, self.work.serial_queue, run_completions=self.work.run_completions)
         config = TopicConfig(**settings)
         self.log = PartitionLog.open("orders", 0, str(root / "orders-0"), config, LoadOptions(True), services)
 

@@ -211,7 +211,7 @@ def test_who_waits_for_bytes_hears_of_those_that_can_be_read(slow: SlowDisk) -> 
     size = len(build_batch([NewRecord(None, b"value", timestamp=1)]))
     woken: list[Callable[[], None]] = []
     waiter = DelayedOperation(size + 1, lambda: None, woken.append)
-    waiter.wait_on(slow.partition)
+    waiter.watch(slow.partition)
     slow.append(**known)
     slow.append(**known)  # a duplicate
     slow.append()

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.common.clock import ManualClock
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
@@ -25,6 +24,7 @@ from kafkalite.record.batch import NewRecord, build_batch, compute_crc
 from kafkalite.record.compression import CODECS
 from tests.support.descriptors import open_below
 from tests.support.log.faulty_files import FaultyFiles
+from tests.support.manual_clock import ManualClock
 
 Disk = Any  # of conftest.py
 Log = Any

@@ -1,4 +1,4 @@
-"""Jobs for other threads: in order within a lane, side by side in different ones, told on the owner's thread."""
+"""Jobs for other threads: in order within a queue, side by side in different ones, told on the owner's thread."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def fails() -> None:
     raise OSError("no")
 
 
-def test_the_jobs_of_a_lane_run_in_their_order_and_those_of_others_beside_them() -> None:
+def test_the_jobs_of_a_queue_run_in_their_order_and_those_of_others_beside_them() -> None:
     workers = Workers()
-    one, other = workers.work.lane(), workers.work.lane()
+    one, other = workers.work.serial_queue(), workers.work.serial_queue()
     for word in "abc":
         one(workers.job(word), workers.note(word))
     other(workers.job("x"), workers.note("x"))
-    assert len(workers.jobs) == 2  # the first of each lane
+    assert len(workers.jobs) == 2  # the first of each queue
     workers.jobs.pop()()
     workers.work.run_completions()
     assert workers.told == ["(x)", "x"]
@@ -59,20 +59,20 @@ def test_the_jobs_of_a_lane_run_in_their_order_and_those_of_others_beside_them()
 
 def test_the_next_job_waits_until_the_end_of_the_last_one_was_heard() -> None:
     workers = Workers()
-    lane = workers.work.lane()
-    lane(workers.job("a"), workers.note("a"))
-    lane(workers.job("b"), workers.note("b"))
+    queue = workers.work.serial_queue()
+    queue(workers.job("a"), workers.note("a"))
+    queue(workers.job("b"), workers.note("b"))
     workers.do()
     assert (workers.told, workers.woken, workers.jobs) == (["(a)"], 1, [])
     workers.work.run_completions()
     assert workers.told == ["(a)", "a"] and len(workers.jobs) == 1
 
 
-def test_what_a_job_raised_is_told_and_the_lane_goes_on() -> None:
+def test_what_a_job_raised_is_told_and_the_queue_goes_on() -> None:
     workers = Workers()
-    lane = workers.work.lane()
-    lane(fails, workers.note("a"))
-    lane(workers.job("b"), workers.note("b"))
+    queue = workers.work.serial_queue()
+    queue(fails, workers.note("a"))
+    queue(workers.job("b"), workers.note("b"))
     workers.do()
     workers.work.run_completions()
     workers.do()
@@ -80,21 +80,21 @@ def test_what_a_job_raised_is_told_and_the_lane_goes_on() -> None:
     assert workers.told == ["a: no", "(b)", "b"]
 
 
-def test_who_hears_of_an_end_may_ask_for_more_in_the_same_lane() -> None:
+def test_who_hears_of_an_end_may_ask_for_more_in_the_same_queue() -> None:
     workers = Workers()
-    lane = workers.work.lane()
+    queue = workers.work.serial_queue()
 
     def again(error: Exception | None) -> None:
         workers.told.append("a")
-        lane(workers.job("c"), workers.note("c"))
+        queue(workers.job("c"), workers.note("c"))
 
-    lane(workers.job("a"), again)
-    lane(workers.job("b"), workers.note("b"))
+    queue(workers.job("a"), again)
+    queue(workers.job("b"), workers.note("b"))
     for _ in range(3):
         workers.do()
         workers.work.run_completions()
     assert workers.told == ["(a)", "a", "(b)", "b", "(c)", "c"]
-    lane(workers.job("d"), again)  # and when nothing else was waiting
+    queue(workers.job("d"), again)  # and when nothing else was waiting
     for _ in range(2):
         workers.do()
         workers.work.run_completions()
@@ -119,10 +119,10 @@ def test_waiting_hears_of_everything_that_was_handed_out(run: str | None) -> Non
 
         return tell
 
-    lanes = [work.lane() for _ in range(3)]
+    queues = [work.serial_queue() for _ in range(3)]
     gates = [threading.Event() for _ in range(12)]
     for number, gate in enumerate(gates):
-        lanes[number % 3](job(gate), done(number))
+        queues[number % 3](job(gate), done(number))
     work.wait()
     assert all(gate.is_set() for gate in gates) and sorted(told) == list(range(12))
     assert [number for number in told if number % 3 == 0] == [0, 3, 6, 9]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.common.clock import ManualClock
+from kafkalite.common.errors import ConfigError
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.registration_state import DISCONNECTED, FENCED, MEMBER, UNREGISTERED
 from kafkalite.zk.client.operations import ConnectionState, Node
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.znodes.znode_data import BrokerNode, broker_json
+from kafkalite.zk.cluster.session_file import SessionFile
+from kafkalite.zk.cluster.view_reader import ViewReader
+from kafkalite.zk.znodes import znode_paths
+from kafkalite.zk.znodes.znode_data import BrokerNode, broker_json, cluster_id_json
+from tests.support.manual_clock import ManualClock
+from tests.support.wait import DEADLINE_S
 
 PATH = "/brokers/ids/1"
 OLD_SESSION, NEW_SESSION = 7, 8
@@ -28,11 +35,12 @@ class Scene:
             ZooKeeperConfig("zk:2181"),
             self.view,
             ManualClock(),
+            1,
+            SessionFile(""),
             tell=lambda change, name: self.told.append(change),
             applied=lambda paths: None,
         )
-        self.lifecycle._session = self.session  # type: ignore[assignment]
-        self.lifecycle._registration = SimpleNamespace(path=PATH, broker_id=1)  # type: ignore[assignment]
+        self.lifecycle.session = self.session  # type: ignore[assignment]
 
     def register(self, session_id: int = OLD_SESSION) -> None:
         node = Node(broker_json(BrokerNode(())), 0, session_id, session_id, session_id, 0)
@@ -95,3 +103,53 @@ def test_a_member_whose_node_is_taken_away_is_fenced_and_registers_again(scene):
     scene.lifecycle._on_applied([PATH])
     assert scene.lifecycle.registration_state is FENCED
     assert scene.lifecycle._wake.is_set()
+
+
+class OtherConnection:
+    """A session whose connection is replaced right after the cluster id was agreed on; ZooKeeper is empty but for it.
+
+    `cluster_id` is that of the ZooKeeper to which the new connection leads.
+    """
+
+    is_connected = True
+    session_id = OLD_SESSION
+    session_timeout_ms = 6_000
+
+    def __init__(self, cluster_id: str) -> None:
+        self._nodes = {znode_paths.CLUSTER_ID: Node(cluster_id_json(cluster_id), 0, 1, 1, 0, 0)}
+
+    async def sync(self) -> None: ...
+
+    async def watch_tree(self, path: str) -> None: ...
+
+    async def read(self, paths: Sequence[str]) -> list[Node | None]:
+        return [self._nodes.get(path) for path in paths]
+
+    async def children(self, paths: Sequence[str]) -> list[None]:
+        return [None for _ in paths]
+
+    async def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize("same_cluster", [True, False])
+def test_a_connection_that_comes_before_the_first_read_is_verified_too(same_cluster):
+    async def story() -> None:
+        scene = Scene()
+        lifecycle, session = scene.lifecycle, OtherConnection("ours" if same_cluster else "another")
+        lifecycle.session = session  # type: ignore[assignment]
+        lifecycle.reader = ViewReader(session, scene.view, lifecycle._tell, lifecycle._on_applied)  # type: ignore[arg-type]
+        lifecycle.cluster_found("ours")
+        lifecycle._on_connection(ConnectionState.SUSPENDED)
+        lifecycle._on_connection(ConnectionState.CONNECTED)
+        try:
+            if same_cluster:
+                await lifecycle.follow()
+                await asyncio.wait_for(lifecycle.until_verified(), DEADLINE_S)
+            else:
+                with pytest.raises(ConfigError, match="leads to the cluster another now"):
+                    await lifecycle.follow()
+                assert not scene.view.paths, "nothing of another cluster is applied"
+        finally:
+            await lifecycle.stop()
+
+    asyncio.run(story())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.znodes import json_object, znode_data
 from kafkalite.zk.znodes.znode_data import BrokerNode, ProducerIdBlockNode, StateNode, TopicNode
+from tests.support.zk.tool_requests import partitions_json, reassignment_json
 
 INT32 = st.integers(0, (1 << 31) - 1)
 INT64 = st.integers(0, (1 << 63) - 1)
@@ -26,9 +27,7 @@ BROKERS = st.builds(
     BrokerNode,
     st.lists(LISTENERS, max_size=3, unique_by=lambda each: each.name).map(tuple),
     st.none() | TEXTS,
-    st.integers(-1, 65_535),
     INT64,
-    st.sampled_from([4, 5]),
 )
 TOPICS = st.builds(TopicNode, ASSIGNMENTS, st.none() | IDS, ASSIGNMENTS, ASSIGNMENTS)
 STATES = st.builds(StateNode, st.integers(-2, 9), INT32, REPLICAS, INT32, st.sampled_from([0, 1]))
@@ -42,13 +41,13 @@ TOPIC_ID = "dqINHNv7TjmbP546DQwbKg"
 def test_what_is_written_has_kafkas_keys_and_types():
     plain, secure = ListenerConfig("INSIDE", "::1", 9092), ListenerConfig("OUTSIDE", "h", 9093, "SSL")
     written = {
-        znode_data.broker_json(BrokerNode((secure, plain), "r", -1, 5)): {
+        znode_data.broker_json(BrokerNode((secure, plain), "r", 5)): {
             "version": 5, "host": "::1", "port": 9092, "jmx_port": -1, "timestamp": "5", "rack": "r", "features": {},
             "endpoints": ["OUTSIDE://h:9093", "INSIDE://[::1]:9092"],
             "listener_security_protocol_map": {"OUTSIDE": "SSL", "INSIDE": "PLAINTEXT"},
         },
-        znode_data.broker_json(BrokerNode((secure,), None, 9999, 5, 4)): {
-            "version": 4, "host": None, "port": -1, "jmx_port": 9999, "timestamp": "5",
+        znode_data.broker_json(BrokerNode((secure,), None, 5)): {
+            "version": 5, "host": None, "port": -1, "jmx_port": -1, "timestamp": "5", "features": {},
             "endpoints": ["OUTSIDE://h:9093"], "listener_security_protocol_map": {"OUTSIDE": "SSL"},
         },
         znode_data.topic_json(TopicNode({0: (1, 2)}, UUID, {0: (2,)})): {
@@ -72,11 +71,6 @@ def test_what_is_written_has_kafkas_keys_and_types():
         znode_data.producer_id_block_json(ProducerIdBlockNode(1, range(2000, 3000))): {
             "version": 1, "broker": 1, "block_start": "2000", "block_end": "2999",
         },
-        znode_data.partitions_json([("t", 1)]): {"version": 1, "partitions": [{"topic": "t", "partition": 1}]},
-        znode_data.reassignment_json({("t", 1): (2, 3)}): {
-            "version": 1, "partitions": [{"topic": "t", "partition": 1, "replicas": [2, 3]}],
-        },
-        znode_data.log_dir_event_json(4): {"version": 1, "broker": 4, "event": 1},
         znode_data.feature_json({"f": 2}): {"version": 2, "status": 1, "features": {"f": {"max_version_level": 2}}},
     }  # fmt: skip
     for data, meaning in written.items():
@@ -96,37 +90,31 @@ def test_what_is_written_is_read_again(broker, topic, state, config):
 
 @given(TEXTS, INT32, BLOCKS, st.lists(PARTITIONS), st.dictionaries(PARTITIONS, REPLICAS), INT64)
 def test_so_are_the_small_ones(text, number, block, partitions, reassignment, long):
-    assert znode_data.parse_config_change(znode_data.config_change_json(text)) == text
     assert znode_data.parse_cluster_id(znode_data.cluster_id_json(text)) == text
     assert znode_data.parse_controller(znode_data.controller_json(number, long)) == number
     assert znode_data.parse_controller_epoch(znode_data.controller_epoch_text(number)) == number
     assert znode_data.parse_producer_id_block(znode_data.producer_id_block_json(block)) == block
-    assert znode_data.parse_partitions(znode_data.partitions_json(partitions)) == partitions
-    assert znode_data.parse_reassignment(znode_data.reassignment_json(reassignment)) == reassignment
-    assert znode_data.parse_log_dir_event(znode_data.log_dir_event_json(number)) == number
+    assert znode_data.parse_partitions(partitions_json(partitions)) == partitions
+    assert znode_data.parse_reassignment(reassignment_json(reassignment)) == reassignment
     features = {text: number % 32_767 + 1}
-    assert znode_data.parse_feature(znode_data.feature_json(features, enabled=bool(number % 2))) == (
-        number % 2 == 1,
-        features,
-    )
+    assert znode_data.parse_feature(znode_data.feature_json(features)) == (True, features)
 
 
 def test_what_older_ones_have_written_is_read():
     listener = ListenerConfig("PLAINTEXT", "h", 9092)
     v1 = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
-    assert znode_data.parse_broker(v1) == BrokerNode((listener,), None, -1, 1, 1)
+    assert znode_data.parse_broker(v1) == BrokerNode((listener,), None, 1)
     v2 = b'{"version":2,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://h:9092"]}'
-    assert znode_data.parse_broker(v2) == BrokerNode((listener,), None, -1, 1, 2)
+    assert znode_data.parse_broker(v2) == BrokerNode((listener,), None, 1)
     v5 = (
         b'{"features":{"f":{"min_version":1,"max_version":3}},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"port":9092,"host":"h","version":5,"timestamp":"1","new":[]}'
     )
-    assert znode_data.parse_broker(v5) == BrokerNode((listener,), None, -1, 1, 5)
+    assert znode_data.parse_broker(v5) == BrokerNode((listener,), None, 1)
     assert znode_data.parse_topic(b'{"version":1,"partitions":{"0":[1],"1":[2,1]}}') == TopicNode({0: (1,), 1: (2, 1)})
     v2 = b'{"version":2,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'
     assert znode_data.parse_topic(v2) == TopicNode({0: (1,)})
     assert znode_data.parse_controller(b'{"version":1,"brokerid":3,"timestamp":"1"}') == 3
-    assert znode_data.parse_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
     v1 = b'{"version":1,"status":0,"features":{"f":{"min_version_level":1,"max_version_level":2}}}'
     assert znode_data.parse_feature(v1) == (False, {"f": 2})
     assert znode_data.parse_config(b"") == znode_data.parse_config(b'{"version":1}') == {}
@@ -144,13 +132,11 @@ GOOD = {
     "parse_topic": znode_data.topic_json(TopicNode({0: (1,)}, UUID)),
     "parse_state": znode_data.state_json(StateNode(1, 2, (1,), 3, 1)),
     "parse_config": znode_data.config_json({"a": "b"}),
-    "parse_config_change": znode_data.config_change_json("topics/t"),
     "parse_controller": znode_data.controller_json(1, 2),
     "parse_cluster_id": znode_data.cluster_id_json("x"),
     "parse_producer_id_block": znode_data.producer_id_block_json(ProducerIdBlockNode(1, range(5))),
-    "parse_partitions": znode_data.partitions_json([("t", 1)]),
-    "parse_reassignment": znode_data.reassignment_json({("t", 1): (1,)}),
-    "parse_log_dir_event": znode_data.log_dir_event_json(1),
+    "parse_partitions": partitions_json([("t", 1)]),
+    "parse_reassignment": reassignment_json({("t", 1): (1,)}),
     "parse_feature": znode_data.feature_json({"f": 1}),
     "parse_controller_epoch": b"1",
 }

@@ -34,13 +34,3 @@ def test_what_is_none_of_them_is_nothing():
     for path in ("/config/changes/config_change_0", "/config", "/config/topics", "/config/topics/", "/x/topics/t"):
         assert znode_paths.config_of(path) is None
     assert znode_paths.topic_of("/brokers/topics") is None and znode_paths.topic_of("/brokers/topics/") is None
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_names_of_users_survive_their_way_through_a_path(name):
-    entity = znode_paths.sanitize(name)
-    assert "/" not in entity and entity != znode_paths.CONFIG_DEFAULT and znode_paths.desanitize(entity) == name
-
-
-def test_names_are_encoded_as_kafka_does():
-    assert znode_paths.sanitize("CN=bob, O=*~a_b-c.d+é") == "CN%3Dbob%2C%20O%3D%2A~a_b-c.d%2B%C3%A9"
