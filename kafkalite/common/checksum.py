@@ -1,7 +1,7 @@
 """CRC-32C, from the C extension of the `crc32c` package.
 
-The extension alone loads in under a millisecond. Importing the package costs 25 to 40 ms more, an eighth of the way to
-"ready": it asks importlib.metadata for its own version and imports its command line.
+The extension alone loads in less than a millisecond. Importing the package takes 25 to 40 ms more, an eighth of the
+time to "ready": it asks importlib.metadata for its own version and imports its command line.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, PathFinder
 
 EXTENSION = "crc32c._crc32c"
-
-
 Checksum = Callable[[bytes | bytearray | memoryview], int]
 
 
@@ -19,12 +17,10 @@ def _load() -> Checksum:
     package = PathFinder.find_spec("crc32c")
     locations = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec(EXTENSION, locations) if locations is not None else None
-    if spec is None or not isinstance(
-        spec.loader, ExtensionFileLoader
-    ):  # laid out in another way: the package itself is imported
-        import crc32c as whole
+    if spec is None or not isinstance(spec.loader, ExtensionFileLoader):
+        import crc32c as package_of_another_layout
 
-        checksum: Checksum = whole.crc32c
+        checksum: Checksum = package_of_another_layout.crc32c
         return checksum
     module = spec.loader.create_module(spec)
     spec.loader.exec_module(module)
@@ -33,4 +29,4 @@ def _load() -> Checksum:
 
 
 crc32c = _load()
-"""crc32c(data) -> the checksum as an unsigned 32-bit integer. Takes anything with a buffer; releases no lock."""
+"""The checksum of anything with a buffer, as an unsigned 32-bit integer. Holds the interpreter lock."""

@@ -1,7 +1,7 @@
 """Time as a parameter: two clocks, and timers.
 
-Milliseconds everywhere. The wall clock is for stored and shown times; it may be set, so deadlines and timers
-follow the monotonic one. Deadlines are absolute (`monotonic_ms() + x`). A `Timer` that was cancelled never fires.
+All times are milliseconds. The wall clock is for stored and shown times. It may be set, so deadlines and timers use
+the monotonic clock. Deadlines are absolute (`monotonic_ms() + x`). A cancelled `Timer` never fires.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Clock(Protocol):
     """The broker's source of time."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, as record timestamps and retention count them. May be set, also backwards."""
+        """Milliseconds since 1970, for record timestamps and retention. May be set, also backwards."""
         ...
 
     def monotonic_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Waiting until a condition on memory is true."""
+"""Waits until a condition on the state in memory is true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkalite.common.clock import Clock
 
 
 class ConditionWaiters:
-    """`look` is to be called whenever memory has changed."""
+    """Its owner calls `look` whenever the state has changed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -17,7 +17,7 @@ class ConditionWaiters:
         self._closed = False
 
     async def until(self, condition: Callable[[], bool], deadline_ms: int) -> bool:
-        """Whether the condition came true before a deadline of the monotonic clock; False also after `close`."""
+        """Waits until the condition is true; returns False at a deadline of the monotonic clock, or after `close`."""
         if condition():
             return True
         if self._closed:

@@ -1,7 +1,8 @@
 """Errors by their origin.
 
-`Malformed`: bytes from a peer are no message; its connection is closed. `KafkaError`: a request is refused; the answer
-has the code. `StorageError`: the disk failed. `ConfigError`: a line for the operator. A bug of ours is an `assert`.
+`Malformed`: bytes from a peer are not a message; its connection is closed. `KafkaError`: a request is refused; the
+response has the code. `StorageError`: the disk failed. `ConfigError`: a line for the operator. An internal error is an
+`assert`.
 Source: org.apache.kafka.common.protocol.Errors (numbers and names).
 """
 
@@ -125,11 +126,11 @@ class ErrorCode(IntEnum):
 
 
 class Malformed(ValueError):
-    """The peer's bytes are not a message. The connection is closed without an answer."""
+    """The peer's bytes are not a message. The connection is closed without a response."""
 
 
 class KafkaError(Exception):
-    """A request is refused: the answer has `code`, and `message` where it has a field for it."""
+    """A request is refused. The response has `code`, and `message` if it has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)
@@ -138,18 +139,18 @@ class KafkaError(Exception):
 
 
 class StorageError(KafkaError):
-    """The disk failed. Names the file; its log takes no more writes until someone intervenes."""
+    """The disk failed. The message names the file. The log accepts no more writes until an operator intervenes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class ConfigError(Exception):
-    """One plain line for the operator that names the setting or the file and the fix. The start ends, exit code 1."""
+    """One line for the operator that names the setting or the file, and the fix. The start ends with exit code 1."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message.replace("\r", "\\r").replace("\n", "\\n"))  # values may contain line ends
 
 
 class Disconnect(Exception):
-    """Close this connection without an answer, the protocol's only way to refuse acks=0 and unknown APIs."""
+    """Close this connection without a response, the protocol's only way to refuse acks=0 and unknown APIs."""

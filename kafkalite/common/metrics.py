@@ -4,8 +4,8 @@
     metrics.gauge("kafka_server_replicamanager_partitioncount", "Partitions on this broker.", lambda: len(logs))
     metrics.table(COLUMNS, ("topic", "partition"), rows)          # one row for each partition
 
-`pieces` yields the text in pieces that each take a bounded time, however many partitions there are, so that clients on
-the same loop can be served between two pieces. The format wants all samples of a metric together, so a table is read to
+`pieces` yields the text in pieces that each take a bounded time for any number of partitions, so that clients on the
+same loop can be served between two pieces. The format requires all samples of a metric together, so a table is read to
 its end before its first line is yielded.
 Source: the Prometheus exposition format, version 0.0.4.
 """
@@ -24,7 +24,7 @@ COUNTER = "counter"
 GAUGE = "gauge"
 
 Value = float | None
-"""None is not known now, and left out."""
+"""None means unknown; the sample is left out."""
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*\Z")
 _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
@@ -68,8 +68,8 @@ class Metrics:
         self.table((Column(name, COUNTER, text),), (), lambda: (Row((), (read(),)),))
 
     def table(self, columns: Sequence[Column], labels: Sequence[str], rows: Callable[[], Iterable[Row | None]]) -> None:
-        """Several metrics of the same things. `rows` is called for each scrape and iterated with pauses, so it must
-        bear things that come and go meanwhile. None instead of a row asks for a pause."""
+        """Several metrics with the same labels. `rows` is called for each scrape and iterated with pauses, so it must
+        tolerate changes meanwhile. None instead of a row requests a pause."""
         for column in columns:
             assert _NAME.match(column.name) and column.name not in self.names, column.name
             assert (column.kind == COUNTER) == column.name.endswith("_total"), column.name
@@ -78,7 +78,7 @@ class Metrics:
         self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))
 
     def pieces(self, rows_per_piece: int = ROWS_PER_PIECE) -> Iterator[str]:
-        """The whole text, in order; many pieces are empty and only mark that time has passed."""
+        """The whole text, in order. Many pieces are empty and only offer a pause."""
         for table in self._tables:
             samples: list[list[str]] = [[] for _ in table.columns]
             for number, row in enumerate(table.rows(), start=1):

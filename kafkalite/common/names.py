@@ -19,7 +19,7 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
 
 TopicPartition = tuple[str, int]
-"""A topic's name and the number of one of its partitions."""
+"""The name of a topic and the number of one of its partitions."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -30,7 +30,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 def topic_name_fault(name: str) -> str | None:
-    """The reason why `name` cannot be a topic's, or None if it can."""
+    """The reason why `name` is not a valid topic name; None if it is."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -46,7 +46,7 @@ def topic_name_fault(name: str) -> str | None:
 
 
 def collides(a: str, b: str) -> bool:
-    """Whether two topic names would share one metric name: '.' and '_' count as the same there."""
+    """Whether two topic names have the same metric name, in which '.' and '_' are the same."""
     return a.replace(".", "_") == b.replace(".", "_")
 
 

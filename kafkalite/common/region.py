@@ -1,6 +1,6 @@
-"""A region of a file that goes to a socket without passing through Python.
+"""A region of a file that is sent to a socket without passing through Python.
 
-The log makes regions, the network sends them with sendfile, and neither imports the other. A region keeps its file
+The log creates regions, the network sends them with sendfile, and neither imports the other. A region keeps its file
 open, so retention may unlink a segment while a slow consumer still reads it.
 Source: org.apache.kafka.common.record.FileRecords as a TransferableRecords.
 """
@@ -13,7 +13,7 @@ _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 class OpenFile:
-    """An open descriptor that is closed with its last reference.
+    """An open descriptor that is closed when its last reference is dropped.
 
     Invariant: `fd` is valid for the life of the object, and only the object closes it.
     """
@@ -32,8 +32,8 @@ class OpenFile:
 
 
 class FileRegion:
-    """`size` bytes of `file` from `position` on. Immutable; `len()` is the size. `is_fresh`: they were written a short
-    time ago, and are in memory for certain."""
+    """`size` bytes of `file` from `position` on. Immutable; `len()` is the size. `is_fresh`: the bytes were written a
+    short time ago, and are certainly in memory."""
 
     __slots__ = ("file", "is_fresh", "position", "size")
 

@@ -1,7 +1,7 @@
-"""Rate-limited log lines: one line for each client and reason in a while, not one for each attempt.
+"""Rate-limited log lines: one line per minute for each client and reason, not one for each attempt.
 
-A client with a wrong port or a wrong protocol reconnects many times a second; the operator wants one line of it. The
-same holds for requests that the broker cannot serve while clients repeat them.
+A client with a wrong port or a wrong protocol reconnects many times a second. So do clients with requests that the
+broker cannot serve.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _log = logging.getLogger("kafkalite.network")
 
 
 class RateLimitedLogger:
-    """Writes a line unless one of the same kind about the same host was written less than `SILENCE_MS` ago: a warning,
-    or what `write` makes of it."""
+    """Logs a line with `write`, unless one of the same kind about the same host was logged less than `SILENCE_MS`
+    ago."""
 
     __slots__ = ("_clock", "_last", "_write")
 
@@ -29,7 +29,7 @@ class RateLimitedLogger:
         self._last: dict[tuple[str, str], tuple[int, int]] = {}  # -> (when written, how many kept silent since)
 
     def about(self, host: str, kind: str, message: str) -> None:
-        """`kind` says which messages count as the same one, for `message` may carry a number."""
+        """Messages of one `kind` count as the same; the text of `message` may differ, for instance in a number."""
         now_ms = self._clock.monotonic_ms()
         key = (host, kind)
         written_ms, silent_count = self._last.pop(key, (0, 0))

@@ -1,11 +1,11 @@
-"""kazoo's connection thread, with our requests put in and bare answers taken out; only `kazoo_handler` uses kazoo, too.
+"""A connection to ZooKeeper: kazoo's thread, which sends our requests and passes on undecoded answers.
 
-kazoo gives connecting and reconnecting, the session, pings, and logging in. Its treatment of answers, watches and
-callbacks costs two more threads and knows neither MultiRead nor persistent watches; so requests go past its methods
-into its queue with a `Reply` of ours in place of its AsyncResult, and the bytes of watch events are taken before it
-looks for watchers. This relies on `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`;
-`ConnectionHandler._connect`, `_read_watch_event`; and the methods of its handlers (`kazoo_handler`). `KazooConnection`
-refuses a kazoo that lacks one.
+kazoo connects, reconnects, keeps the session, pings, and logs in. It has neither MultiRead nor persistent watches, and
+its treatment of answers, watches and callbacks costs two more threads. Requests therefore go directly into its queue,
+with a `Reply` in place of its AsyncResult, and the bytes of a watch event are taken before it looks for watchers. This
+relies on `KazooClient._call`, `_connection`, `_notify_pending`, `_session_id`; `ConnectionHandler._connect`,
+`_read_watch_event`; and the methods of its handlers (`kazoo_handler`, the only other module that uses kazoo).
+`KazooConnection` refuses a kazoo that lacks one.
 
     connection thread    on_state  on_watch_event(path)  Reply.set(answer)  on_end       each must return at once
     event loop           open  submit
@@ -26,15 +26,15 @@ from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
 
-RETRY_DELAY_S = 0.1  # before the second round of dialling; half a second soon after, and never more
+RETRY_DELAY_S = 0.1  # before the second attempt to connect to each server; grows to half a second
 RETRY_DELAY_MAX_S = 0.5
-_AUTH = 100  # the type of kazoo's request that shows credentials
+_AUTH = 100  # the type of the request that carries credentials
 
 CLOSE_TIMEOUT_S = 2.0  # for the servers' answer to "close this session"; without it they wait for its timeout
 
 
 class Reply:
-    """Where the answer to one request goes: `done(answer, None)` or `done(None, error)`, on the connection thread."""
+    """Passes the answer to one request on: `done(answer, None)` or `done(None, error)`, on the connection thread."""
 
     __slots__ = ("_done",)
 
@@ -42,7 +42,7 @@ class Reply:
         self._done = done
 
     def set(self, answer: Any) -> None:
-        data, offset = answer  # of a multi kazoo makes a list
+        data, offset = answer  # kazoo makes a list of the answer to a multi
         self._done((data, offset), None)
 
     def set_exception(self, error: Exception) -> None:
@@ -67,7 +67,7 @@ class KazooConnection:
 
         self._on_state = on_state
         self._on_watch_event = on_watch_event
-        self._lock = threading.Lock()  # between a request that goes in and a connection that goes away
+        self._lock = threading.Lock()  # orders submitted requests and the loss of the connection
         self._closing = threading.Lock()
         self._is_open = False
         self.session_timeout_ms = settings.session_timeout_ms  # the negotiated timeout once connected
@@ -114,7 +114,7 @@ class KazooConnection:
 
     @property
     def session_id(self) -> int:
-        """The session as a node's `ephemeral_owner` has it; 0 while there is none."""
+        """The session id, as in the `ephemeral_owner` of a node; 0 without a session."""
         return self._client._session_id or 0
 
     @property
@@ -127,9 +127,10 @@ class KazooConnection:
         self._client.start_async()
 
     def submit(self, request: Request, reply: Reply) -> bool:
-        """Send a request over the present connection; False, and nothing is sent, when there is none.
+        """Send a request over the present connection. Returns False, and sends nothing, when there is none.
 
-        A request that was sent gets its answer, or an error when the connection goes; it never goes over a later one.
+        A request that was sent gets its answer, or an error when the connection is lost. It is never sent over a later
+        connection.
         """
         with self._lock:
             if not self._is_open:
@@ -138,7 +139,7 @@ class KazooConnection:
             return True
 
     def close(self) -> None:
-        """End the session and the thread. Waits: not for the loop."""
+        """End the session and the thread. Blocks, so it must not run on the event loop."""
         with self._lock:
             was_open, self._is_open = self._is_open, False
         hangup = threading.Timer(CLOSE_TIMEOUT_S if was_open else 0, self._handler.hang_up)
@@ -148,7 +149,9 @@ class KazooConnection:
             try:
                 self._client.stop()
                 self._client.close()
-            except Exception as fault:  # kazoo raises bare ones here; its thread is a daemon and does no more harm
+            except (
+                Exception
+            ) as fault:  # kazoo raises plain Exceptions here; its thread is a daemon and does no more harm
                 logger.warning("ZooKeeper: the connection did not end in order: %s", fault)
             finally:
                 hangup.cancel()
@@ -162,8 +165,8 @@ class KazooConnection:
         with self._lock:
             self._is_open = connected
             if not connected:
-                # kazoo has failed the requests under way before it told us; one that came in between must not wait in
-                # its queue for the next connection, where it would be done long after its caller was told of the loss
+                # kazoo has failed the requests under way before this call; one that was submitted in between must not
+                # stay in its queue for the next connection, long after its caller was told of the loss
                 self._client._notify_pending(state)
         if connected:
             self._on_state(ConnectionState.CONNECTED)
@@ -176,7 +179,7 @@ class KazooConnection:
 
 
 class _DebugLog(logging.LoggerAdapter[logging.Logger]):
-    """kazoo's own lines, for debugging only: the session logs each event once."""
+    """Logs kazoo's lines at level DEBUG, since the session logs each event once."""
 
     warning_text = ""
 

@@ -1,7 +1,7 @@
-"""Many nodes, or the children of many nodes, in few requests.
+"""MultiRead: reads many nodes, or the children of many nodes, in few requests.
 
-MultiRead carries getData or getChildren of hundreds of paths and answers each by itself: a missing node is an answer
-like others. An answer is decoded on the event loop, so the size of a batch bounds how long that holds the loop: 2 ms.
+A request has getData or getChildren of hundreds of paths, and each path gets a result of its own; a missing node is not
+an error of the request. An answer is decoded on the event loop; the batch size limits this to 2 ms at a time.
 
 10,000 state nodes take 90 ms and 32 ms of CPU on two slow cores that others share; kazoo's `get_async`, 200 at a time,
 takes 4 s and 2 s of CPU (tests/unit/zk/client/test_multi_read.py prints it).
@@ -41,7 +41,7 @@ _HEADERS = {kind: MULTI_HEADER.pack(kind, 0, -1) for kind in (GET_DATA, GET_CHIL
 
 
 def batches(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The paths in their order, in batches that one request holds."""
+    """The paths in their order, in batches that fit into one request each."""
     start = size = 0
     for index, path in enumerate(paths):
         size += len(path) * 4 + 14  # a character has four bytes at most

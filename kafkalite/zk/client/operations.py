@@ -1,7 +1,7 @@
-"""Nodes, operations, states of the connection and errors: the values that a session takes and gives.
+"""The arguments and results of a session: nodes, operations, states of the connection, errors.
 
-Paths are below the chroot, as Kafka writes them. Empty data and no data are one thing here: both are b"", and written
-as "no data", which is what Kafka writes and expects.
+Paths are below the chroot, as Kafka writes them. Empty data and no data are both b"" here; they are written as "no
+data", as Kafka does and expects.
 Source: org.apache.zookeeper.KeeperException.Code (numbers), org.apache.zookeeper.data.Stat.
 """
 
@@ -14,8 +14,8 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """One node as it was read. `mzxid` is the transaction that changed the data last, `czxid` the one that made the
-    node; `ephemeral_owner` is the session with which the node ends, 0 when it outlives sessions."""
+    """One node as it was read. `mzxid` is the transaction that changed the data last, `czxid` the one that created the
+    node. `ephemeral_owner` is the session with which the node is deleted, 0 for a persistent node."""
 
     data: bytes
     version: int
@@ -26,7 +26,7 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make a node whose parent exists. `sequential`: ten digits are added to the name."""
+    """Create a node below an existing parent. `sequential`: ten digits are added to the name."""
 
     path: str
     data: bytes = b""
@@ -65,11 +65,12 @@ class ConnectionState(Enum):
 
 
 class Unavailable(Exception):
-    """No answer: not connected, or the connection was lost meanwhile. Whether a write was done is unknown."""
+    """There is no connection, or it was lost before the answer came. It is unknown whether a write was done."""
 
 
 class OperationFailed(Exception):
-    """ZooKeeper refused; nothing of the write was done. `index` and `path` are those of the operation that failed."""
+    """ZooKeeper refused the request, and no part of a write was done. `index` and `path` name the operation that
+    failed."""
 
     def __init__(self, path: str, index: int = 0, code: int = 0) -> None:
         reason = (type(self).__doc__ or "").rstrip(".")

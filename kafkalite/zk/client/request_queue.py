@@ -1,7 +1,7 @@
-"""Requests to ZooKeeper: a few at a time are at the servers, the others wait; all are lost with the connection.
+"""Requests to ZooKeeper: a few at a time are at the servers, the others wait. All fail when the connection is lost.
 
-The queue is ours and not kazoo's, which wakes its thread through a pipe that is full after a few hundred requests, and
-then the event loop would wait for the thread.
+kazoo's own queue is not enough: it wakes its thread through a pipe that is full after a few hundred requests, and then
+the event loop would wait for the thread.
 Source: zookeeper.max.in.flight.requests of kafka.zookeeper.ZooKeeperClient.
 """
 
@@ -17,16 +17,16 @@ from kafkalite.zk.client.wire_requests import Answer, Request
 
 _AT_SERVERS_MAX = 100  # upper limit of the setting
 
-# kazoo's codes for no answer, rather than a bad one: connection lost, timed out, expired, refused, moved.
+# ZooKeeper's codes for "no answer": connection lost, timed out, session expired, authentication failed, session moved.
 _NO_ANSWER = frozenset({-4, -7, -112, -115, -118})
 
 
 class ConnectionLost(Exception):
-    """The connection went before the answer came, or was not there."""
+    """There was no connection, or it was lost before the answer came."""
 
 
 class RequestRefused(Exception):
-    """ZooKeeper's error for the whole request."""
+    """ZooKeeper answered the whole request with an error."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -34,7 +34,7 @@ class RequestRefused(Exception):
 
 
 class RequestQueue:
-    """For one connection after the other: `use` a new one, `lose` all requests when it goes."""
+    """Serves one connection after the other: `use` a new one, `lose` all requests with it."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = min(count_max, _AT_SERVERS_MAX)
@@ -43,11 +43,11 @@ class RequestQueue:
         self._at_servers: dict[asyncio.Future[Answer], None] = {}
 
     def use(self, connection: KazooConnection) -> None:
-        """Send over this connection from now on."""
+        """Send requests over this connection from now on."""
         self._connection = connection
 
     def lose(self) -> None:
-        """Fail every future with `ConnectionLost`: the connection is gone."""
+        """Fail every request with `ConnectionLost`."""
         self._connection = None
         queue, self._queue = self._queue, deque()
         at_servers, self._at_servers = self._at_servers, {}
@@ -55,7 +55,7 @@ class RequestQueue:
             _fail(future, ConnectionLost())
 
     def submit(self, request: Request) -> asyncio.Future[Answer]:
-        """The answer to come. The future fails with `RequestRefused` or `ConnectionLost`; a caller that gives up
+        """Returns a future of the answer, which fails with `RequestRefused` or `ConnectionLost`. A caller that gives up
         calls `drop`."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._connection is None:
@@ -74,7 +74,7 @@ class RequestQueue:
             self._at_servers[future] = None
             if not connection.submit(request, Reply(self._reply_to(future))):
                 del self._at_servers[future]
-                _fail(future, ConnectionLost())  # the loop is notified later
+                _fail(future, ConnectionLost())  # the notification of the loss is on its way
 
     def _reply_to(self, future: asyncio.Future[Answer]) -> Callable[[Answer | None, Exception | None], None]:
         def done(answer: Answer | None, error: Exception | None) -> None:

@@ -1,15 +1,15 @@
-"""A session with ZooKeeper, as the event loop sees it: reads, writes and watches that never block.
+"""A session with ZooKeeper on the event loop: reads, writes and watches that never block.
 
-Only `kazoo_connection` and `kazoo_handler` use kazoo. From their thread come answers, paths that changed and states of
-the connection, all through `call_soon_threadsafe` and therefore in the order in which ZooKeeper sent them: `on_change`
-has told of a write before the write returns, and of any change that a read shows before the read returns. While there
-is no connection nothing waits: reads and writes raise `Unavailable` at once, and those under way do so when the
-connection goes, at the latest after the session timeout.
+Only `kazoo_connection` and `kazoo_handler` use kazoo. Their thread passes on answers, changed paths and states of the
+connection through `call_soon_threadsafe`, and therefore in the order in which ZooKeeper sent them. So `on_change` is
+called for a write before the write returns, and for any change that a read shows before the read returns. Nothing waits
+for a connection: without one, reads and writes raise `Unavailable` at once, and those under way do so when the
+connection is lost, at the latest after the session timeout.
 
     CONNECTED <-> SUSPENDED -> EXPIRED -> CONNECTED with a new session
 
-Watches live in a server's memory for one connection. After each new connection they are set again, before CONNECTED is
-told; changes in between are not told, so a listener reads everything again then.
+A server keeps watches in memory, for one connection. The session sets them again after each new connection, before it
+reports CONNECTED. Changes in between are not reported, so a listener must read everything again then.
 Source: kafka.zookeeper.ZooKeeperClient (states, chroot), kafka.zk.KafkaZkClient (requests).
 """
 
@@ -52,8 +52,9 @@ NOTIFY_INTERVAL_S = 0.005  # 10,000 changed nodes come in 200 pieces instead of 
 class ZooKeeperSession:
     """See the module. `on_change` and `on_state` are called on the loop that runs `start`.
 
-    `on_change` gets paths below watched trees that were made, changed or removed, each once per turn of the loop, or
-    once per some milliseconds in a flood. `on_state` gets each new state, CONNECTED for the first time within `start`.
+    `on_change` gets the paths below watched trees that were created, changed or deleted, each once per turn of the
+    loop, or once per `NOTIFY_INTERVAL_S` if there are many. `on_state` gets each new state, the first CONNECTED during
+    `start`.
     """
 
     def __init__(
@@ -80,16 +81,16 @@ class ZooKeeperSession:
 
     @property
     def session_id(self) -> int:
-        """As it stands in a node's `ephemeral_owner`; 0 before the first."""
+        """The session id, as in the `ephemeral_owner` of a node; 0 before the first session."""
         return self._connection.session_id if self._connection is not None else 0
 
     @property
     def session_timeout_ms(self) -> int:
-        """The timeout that the servers agreed to, which need not be the one that was asked for."""
+        """The negotiated timeout once connected, which need not be the configured one."""
         return (self._connection or self.settings).session_timeout_ms
 
     async def start(self) -> None:
-        """Connect, and make the chroot. Raises ConfigError naming the servers when that cannot be."""
+        """Connect, and create the chroot. Raises ConfigError, which names the servers, if that fails."""
         connect, limit_ms = self.settings.connect, self.settings.connection_timeout_ms
         self._loop = asyncio.get_running_loop()
         self._first_connection: asyncio.Future[None] = self._loop.create_future()
@@ -113,7 +114,7 @@ class ZooKeeperSession:
             raise
 
     async def stop(self) -> None:
-        """End the session: its ephemeral nodes go at once if the servers can be reached. No thread is left."""
+        """End the session and its threads. Its ephemeral nodes are deleted at once if a server can be reached."""
         self._is_stopping = True
         self._lose()
         for task in self._tasks:
@@ -133,7 +134,7 @@ class ZooKeeperSession:
         return await self._read_bulk(paths, GET_CHILDREN)
 
     async def write(self, operations: Sequence[Operation]) -> list[str]:
-        """Do all of these or none; returns for each the path that it created, else "".
+        """Perform all operations or none. Returns for each operation the path that it created, else "".
 
         Raises OperationFailed (NodeExists, NoNode, BadVersion, NotEmpty, ...), which names the operation, and
         Unavailable, after which it is unknown whether they were done. ZooKeeper takes no more than 1 MiB at a time.
@@ -147,13 +148,13 @@ class ZooKeeperSession:
         return write.created(answer)
 
     async def sync(self) -> None:
-        """Wait until reads from here on show nothing older than this moment. Within one session nothing goes back, but
-        the server of a new one may lag behind what an earlier session has seen. Raises Unavailable."""
+        """Wait until the server has all changes up to this moment. Within one session reads never go back, but the
+        server of a new session may lag behind earlier reads. Raises Unavailable."""
         self._check_connected()
         await self._ask(sync(self._chroot), "/")
 
     async def make_paths(self, paths: Sequence[str]) -> None:
-        """See that these nodes and their parents exist; missing ones are made without data."""
+        """Create the nodes at these paths, and their parents, without data, unless they exist."""
         every = with_parents(paths)
         for path, node in zip(every, await self.read(every), strict=True):
             if node is None:
@@ -161,8 +162,8 @@ class ZooKeeperSession:
                     await self.write([Create(path)])
 
     async def watch_tree(self, path: str) -> None:
-        """Tell `on_change` of this node and all below it from now on, over every connection to come. Raises
-        Unavailable; then the watch is set with the next connection."""
+        """Call `on_change` for this node and all nodes below it from now on, with later connections, too. Raises
+        Unavailable; the watch is set with the next connection then."""
         if path not in self._watched:
             self._watched.append(path)
         self._check_connected()
@@ -177,11 +178,11 @@ class ZooKeeperSession:
             batch, future = under_way[0]
             result.extend(multi_read.results(batch, await self._answer(future, batch[0])))
             under_way.popleft()
-            await asyncio.sleep(0)  # the next answer may be there already, and others have something to do, too
+            await asyncio.sleep(0)  # the next answer may be there already; others get a turn
 
         try:
             for batch in multi_read.batches(paths):
-                if len(under_way) == self.settings.in_flight_max:  # the requests, too, are made one by one
+                if len(under_way) == self.settings.in_flight_max:  # later requests are not encoded yet
                     await take()
                 under_way.append((batch, self._requests.submit(multi_read.read_request(batch, self._chroot, kind))))
             while under_way:
@@ -277,16 +278,16 @@ class ZooKeeperSession:
         elif was_connected:
             logger.warning("ZooKeeper at %s: the connection is lost; trying to get it back", servers)
         else:
-            return  # lost before it was told of
+            return  # lost before CONNECTED was reported
         self._was_away = True
         self._on_state(state)
 
     async def _connected(self, count: int) -> None:
-        """Sets the watches of a new connection, then tells of it, unless it is gone again by then."""
+        """Sets the watches of a new connection, then reports CONNECTED, unless the connection is lost by then."""
         while count == self._connection_count and not self.is_connected:
             try:
                 await self._set_watches(count)
-            except Unavailable:  # connection lost: the next one does it; or slow: try again
+            except Unavailable:  # lost, and the next connection does it; or slow, and it is tried again
                 await asyncio.sleep(WATCH_RETRY_DELAY_S)
 
     async def _set_watches(self, count: int) -> None:
@@ -295,11 +296,11 @@ class ZooKeeperSession:
             if is_first:
                 await self._make_chroot()
             elif not self._watched:
-                await self._ask(multi_read.read_request(["/"], self._chroot), "/")  # kazoo has yet to show credentials
+                await self._ask(multi_read.read_request(["/"], self._chroot), "/")  # answered when kazoo has logged in
             for path in self._watched:
                 await self._ask(add_watch(path, self._chroot), path)
         except (ConfigError, OperationFailed) as fault:
-            self._connection_count += 1  # not again over this one
+            self._connection_count += 1  # do not retry over this connection
             if is_first and not self._first_connection.done():
                 self._first_connection.set_exception(fault)
             else:
@@ -316,7 +317,7 @@ class ZooKeeperSession:
             self._first_connection.set_result(None)
 
     async def _make_chroot(self) -> None:
-        """Makes the chroot, as Kafka does, and sees that the servers know how to read in bulk."""
+        """Creates the chroot, as Kafka does, and checks that the servers have MultiRead."""
         paths = with_parents([self._chroot]) if self._chroot else ["/"]
         try:
             answer = await self._ask(multi_read.read_request(paths, ""), paths[0])
@@ -331,7 +332,7 @@ class ZooKeeperSession:
                     write.created(await self._ask(write.request, path))
 
     def _ended(self, connection: KazooConnection) -> None:
-        """Reopens after the thread has ended by itself: after refused credentials, or a fault of kazoo's."""
+        """Opens a new connection after the thread has ended by itself: credentials were refused, or kazoo failed."""
         if connection is not self._connection or self._is_stopping:
             return
         was_connected = self.is_connected
@@ -351,7 +352,7 @@ class ZooKeeperSession:
             self._open()
 
     def _lose(self) -> None:
-        """Fails all that is under way: the connection is gone."""
+        """Fails all requests, after the loss of the connection."""
         self.is_connected = False
         self._connection_count += 1
         self._requests.lose()
@@ -366,7 +367,7 @@ class ZooKeeperSession:
         thread = threading.Thread(target=close, name="kafkalite-zookeeper-close", daemon=True)
         thread.start()
         await done.wait()
-        thread.join()  # it has nothing left to do
+        thread.join()  # returns at once
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

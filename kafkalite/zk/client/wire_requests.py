@@ -1,8 +1,8 @@
 """ZooKeeper's requests and answers as bytes: writes, sync, and persistent recursive watches.
 
-A request is an object as kazoo's connection takes it: a `type`, and `serialize`, which gives all that follows the
-type. `deserialize` returns the answer as it came, with the position where it begins: it is decoded later, on the event
-loop, so that kazoo's thread holds the interpreter for a moment only.
+A request has the interface that kazoo's connection expects: a `type`, and `serialize`, which returns the bytes behind
+the type. `deserialize` returns the undecoded answer with the position where it begins; the answer is decoded later, on
+the event loop, so that kazoo's thread holds the interpreter only for a moment.
 
     string  4 bytes of length, UTF-8             buffer  4 bytes of length (-1: none), bytes
     multi   (type, done=0, error=-1) operation, ..., (-1, done=1, -1)
@@ -41,17 +41,17 @@ def string(text: str) -> bytes:
 
 
 def buffer(data: bytes) -> bytes:
-    """Encodes b"" as "no data": Kafka takes data that is there but empty for a broken record."""
+    """Encodes b"" as "no data", since Kafka takes empty data for a broken record."""
     return INT.pack(len(data)) + data if data else b"\xff\xff\xff\xff"
 
 
 def absolute(chroot: str, path: str) -> str:
-    """The path from the top of ZooKeeper; "/" is the chroot itself."""
+    """The path below ZooKeeper's root; `path` "/" is the chroot itself."""
     return chroot + path if path != "/" else chroot or "/"
 
 
 class Request:
-    """A request in the form that kazoo's connection sends. `body` has the chroot in its paths already."""
+    """A request for kazoo's connection. The paths in `body` include the chroot."""
 
     def __init__(self, kind: int, body: bytes) -> None:
         self.type = kind
@@ -65,23 +65,23 @@ class Request:
 
 
 def add_watch(path: str, chroot: str) -> Request:
-    """A persistent watch on the node and everything below it, for one connection; the node need not exist."""
+    """Sets a persistent recursive watch for one connection; the node need not exist."""
     return Request(ADD_WATCH, string(absolute(chroot, path)) + INT.pack(RECURSIVE))
 
 
 def sync(chroot: str) -> Request:
-    """Answered when the server has caught up with the leader of the ensemble."""
+    """A request that is answered when the server has caught up with the leader of the ensemble."""
     return Request(SYNC, string(absolute(chroot, "/")))
 
 
 class Write:
-    """Operations that are done all or none. A single one is a request by itself, several are a multi."""
+    """Operations that are performed all or none: a single one as a request of its own, several as a multi."""
 
     def __init__(self, operations: Sequence[Operation], chroot: str, secure: bool) -> None:
         self.operations = operations
         self._chroot = chroot
         bodies = [_body(each, chroot, secure) for each in operations]
-        self._alone = len(bodies) == 1 and not isinstance(operations[0], Check)  # a check is known inside a multi only
+        self._alone = len(bodies) == 1 and not isinstance(operations[0], Check)  # a check exists only in a multi
         if self._alone:
             self.request = Request(_TYPES[type(operations[0])], bodies[0])
         else:
@@ -144,14 +144,14 @@ _CREATOR_AND_READERS = INT.pack(2) + _entry(_ALL, "auth", "") + _entry(_READ, "w
 
 
 def access_list(path: str, secure: bool) -> bytes:
-    """The ACL of a new node: all rights for everybody, or with zookeeper.set.acl all for its creator and reading for
-    the others, unless it may hold secrets."""
+    """The ACL of a new node: all rights for everybody. With zookeeper.set.acl: all rights for its creator, and reading
+    for the others, unless the node may hold secrets."""
     if not secure or znode_paths.is_open(path):
         return _OPEN
     return _CREATOR if znode_paths.is_sensitive(path) else _CREATOR_AND_READERS
 
 
 def watch_event(data: bytes, offset: int) -> str:
-    """The path of a watch event; its type and state (4 bytes each) are skipped, since the node is read again anyway."""
+    """The path of a watch event. Its type and state (4 bytes each) are skipped, since the node is read again anyway."""
     start = offset + 12
     return data[start : start + INT.unpack_from(data, offset + 8)[0]].decode()

@@ -1,7 +1,7 @@
-"""The settings of a session with ZooKeeper, taken from the broker's and checked before anything is dialled.
+"""The settings of a session with ZooKeeper, taken from the broker's settings and checked before the first connection.
 
-Kafka takes credentials from a JAAS file, which Python has not; the zookeeper.digest and zookeeper.sasl.* settings are
-kafkalite's own. Keys and certificates are PEM files: a Java key store is converted once with keytool and openssl.
+Kafka takes credentials from a JAAS file, which is specific to Java; the settings zookeeper.digest and zookeeper.sasl.*
+are kafkalite's own. Keys and certificates are PEM files; keytool and openssl convert a Java key store.
 Source: org.apache.kafka.server.config.ZkConfigs, kafka.server.KafkaServer.initZkClient (settings that need each other).
 """
 
@@ -25,7 +25,7 @@ class TlsConfig(NamedTuple):
     check_host: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Trusts the trust store, or without one the system's authorities. Raises ConfigError naming a bad file."""
+        """Trusts the trust store, or without one the system's authorities. Raises ConfigError for a bad file."""
         context = ssl.create_default_context() if self.truststore is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.check_host
         versions = [ssl.TLSVersion.TLSv1_3 if each == "TLSv1.3" else ssl.TLSVersion.TLSv1_2 for each in self.protocols]
@@ -36,7 +36,7 @@ class TlsConfig(NamedTuple):
             except OSError as fault:
                 raise _bad_file("zookeeper.ssl.truststore.location", self.truststore, fault) from None
         if self.keystore is not None:
-            # a key that needs a password must not ask for it on the terminal
+            # without a password, OpenSSL would ask for it on the terminal
             password = self.keystore_password or ""
             try:
                 context.load_cert_chain(self.keystore, password=lambda: password)
@@ -70,7 +70,7 @@ class ZooKeeperConfig(NamedTuple):
 
     @property
     def chroot(self) -> str:
-        """The chroot with a slash before it and none behind it; empty when the cluster's nodes are at the top."""
+        """The chroot with a slash before it and none behind it; empty for the root of ZooKeeper."""
         parts = [part for part in self.connect.partition("/")[2].split("/") if part]
         return "".join(f"/{part}" for part in parts)
 

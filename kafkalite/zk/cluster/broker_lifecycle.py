@@ -64,11 +64,11 @@ class BrokerLifecycle:
         self._applied = applied
         self.cluster_id = ""
         self.registration_state = UNREGISTERED
-        self._member_session = 0  # the session in which this broker was registered last
+        self._member_session = 0  # the last session in which this broker was registered
         self._waiters = ConditionWaiters(clock)
-        self._view_is_stale = False  # everything is to be read again
+        self._view_is_stale = False  # everything must be read again
         self._cluster_is_verified = False  # this connection leads to our cluster
-        self._registration_is_doubtful = False  # this broker's own node is to be looked at
+        self._registration_is_doubtful = False  # this broker's own node must be checked
         self._wake = asyncio.Event()
         self._last_fault = ""
         self._follower: asyncio.Task[None] | None = None
@@ -133,7 +133,7 @@ class BrokerLifecycle:
             logger.warning("broker %d stays registered until its session ends: %s", registration.broker_id, fault)
 
     def fence(self, reason: str) -> None:
-        """A connected broker has reported that this one is not registered any more."""
+        """Stop leading: a connected broker has reported that this one is not registered any more."""
         if self.registration_state is DISCONNECTED:
             logger.warning("broker %d leads nothing from now on: %s", self.registration.broker_id, reason)
             self._enter(FENCED)

@@ -1,10 +1,10 @@
-"""This broker's own node, /brokers/ids/N: created, kept, deleted. If the node exists, its owner decides:
+"""This broker's own node, /brokers/ids/N. If the node exists already, its owner decides:
 
     none                 create it
     this session         keep it: an answer was lost
     an own old session   a killed process or an expired session left it: delete it at once
-    our addresses        perhaps an own old session that was forgotten: wait until it would have ended
-    any other            two brokers have one number, and this one does not start
+    our addresses        perhaps an own old session that was not recorded: wait until it would have ended
+    any other            two brokers have the same id, and this one does not start
 
 Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.KafkaServer.createBrokerInfo.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_MARGIN_MS = 3_000  # ZooKeeper ends sessions by the tick, and a tick is 2 s or 3 s
+_MARGIN_MS = 3_000  # ZooKeeper ends sessions at a tick, which is 2 s or 3 s
 
 Gone = Callable[[str, int], Awaitable[bool]]
-"""Waits until there is no node at a path, at most until a deadline of the monotonic clock; whether it is gone."""
+"""Waits until there is no node at a path, or until a deadline of the monotonic clock. Returns whether it is gone."""
 
 
 class BrokerRegistration:
@@ -56,27 +56,27 @@ class BrokerRegistration:
         return znode_paths.broker(self.broker_id)
 
     async def remember_session(self) -> None:
-        """Write this session to the disk, before a node is made in it: the next process must know it after a crash."""
+        """Record this session on the disk before it owns a node: the next process needs it after a crash."""
         await asyncio.get_running_loop().run_in_executor(None, self._own_sessions.add, self._session.session_id)
 
     async def clear_old(self) -> None:
-        """Delete the nodes that own old sessions left: the registration, and /controller."""
+        """Delete the nodes that own old sessions left behind: the registration, and /controller."""
         held = [self.path, znode_paths.CONTROLLER]
         for path, node in zip(held, await self._session.read(held), strict=True):
             if node is not None and self._is_old(node):
                 await self._clear(path, node)
 
     async def check_is_free(self, endpoints: tuple[ListenerConfig, ...]) -> None:
-        """Raises ConfigError when the node is of a broker with other addresses than `endpoints`. For a start, before it
-        changes the disk."""
+        """Raises ConfigError when the node belongs to a broker with other addresses than `endpoints`. Called by a start
+        before it changes the disk."""
         (node,) = await self._session.read([self.path])
-        if node is not None and not self._is_ours(node) and not _says(node, endpoints):
+        if node is not None and not self._is_ours(node) and not _names(node, endpoints):
             raise self._taken(node)
 
     async def hold(self, *, patience_ms: int = 0) -> Node:
-        """See that the node exists, in this session. A node that may be of an own old session is waited out for
-        `patience_ms` (plus a margin) if that is not 0. Raises ConfigError, which names the broker that has the number,
-        and Unavailable."""
+        """Ensure that the node exists and belongs to this session. If it may belong to an own old session, wait up to
+        `patience_ms` (plus a margin) for its end, unless `patience_ms` is 0. Raises ConfigError, which names the broker
+        that has the id, and Unavailable."""
         assert self.endpoints is not None
         broker = znode_data.BrokerNode(self.endpoints, self.rack, timestamp_ms=self._clock.wall_ms())
         data = znode_data.broker_json(broker)
@@ -90,12 +90,12 @@ class BrokerRegistration:
             if node is None:
                 continue
             if node.ephemeral_owner == self._session.session_id:
-                if node.data != data and not _says(node, broker.endpoints, self.rack):
+                if node.data != data and not _names(node, broker.endpoints, self.rack):
                     node = await self._renew(node, data)
                 return node
             if self._is_old(node):
                 await self._clear(self.path, node)
-            elif patience_ms and _says(node, broker.endpoints):
+            elif patience_ms and _names(node, broker.endpoints):
                 logger.warning(
                     "%s was left by a session 0x%x that names this broker's own addresses; waiting for its end",
                     self.path,
@@ -108,7 +108,7 @@ class BrokerRegistration:
         raise ConfigError(f"broker {self.broker_id} has left meanwhile")
 
     async def release(self) -> None:
-        """Delete the node, if it is this session's."""
+        """Delete the node if it belongs to this session."""
         self.endpoints = None
         (node,) = await self._session.read([self.path])
         if node is not None and node.ephemeral_owner == self._session.session_id:
@@ -129,7 +129,7 @@ class BrokerRegistration:
     async def _clear(self, path: str, node: Node) -> None:
         if self._is_old(node):
             logger.info("%s is of this broker's old session 0x%x and is deleted", path, node.ephemeral_owner)
-        with suppress(NoNode, BadVersion):  # it expired, or was created again: callers read it again
+        with suppress(NoNode, BadVersion):  # it expired, or was created again; callers read it again
             await self._session.write([Delete(path, node.version)])
 
     def _taken(self, node: Node) -> ConfigError:
@@ -144,8 +144,8 @@ class BrokerRegistration:
         )
 
 
-def _says(node: Node, endpoints: tuple[ListenerConfig, ...], rack: str | None = None) -> bool:
-    """Whether the node names exactly these addresses, and, if that is given, this rack."""
+def _names(node: Node, endpoints: tuple[ListenerConfig, ...], rack: str | None = None) -> bool:
+    """Whether the node has exactly these addresses and, if `rack` is given, this rack."""
     try:
         broker = znode_data.parse_broker(node.data)
     except ValueError:

@@ -1,7 +1,7 @@
 """The cluster id and, for a broker without a configured id, its broker id.
 
-The first broker of a cluster creates /cluster/id; a broker with another id in its meta.properties is not of this
-cluster. Numbers are counted by the version of /brokers/seqid, above the ones that people choose.
+The first broker of a cluster creates /cluster/id; a broker with another id in its meta.properties belongs to another
+cluster. The version of /brokers/seqid counts the generated broker ids, which are above `reserved.broker.max.id`.
 Source: kafka.server.KafkaServer (getOrGenerateClusterId, getOrGenerateBrokerId), kafka.zk.KafkaZkClient
 (createOrGetClusterId, generateBrokerSequenceId).
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, founds: bool) -> str:
     """The id of the cluster. `stored` is the one in meta.properties.
 
-    `founds`: this broker may found a cluster with its id, since it brings the topics that belong to it. Any other that
-    has an id and meets a ZooKeeper without one has the wrong address, or a ZooKeeper that lost everything. Raises
+    `founds`: this broker may found a cluster with its id, since it brings the topics that belong to it. Otherwise a
+    broker with an id and a ZooKeeper without one mean that the address is wrong or that ZooKeeper lost its data. Raises
     ConfigError.
     """
     where = f"zookeeper.connect={session.settings.connect}"
@@ -45,12 +45,12 @@ async def agree_on_cluster_id(session: ZooKeeperSession, stored: str | None, *, 
             )
         await session.make_paths([znode_paths.CLUSTER])
         proposed = znode_data.cluster_id_json(stored or format_uuid(random_uuid()))
-        with suppress(NodeExists):  # another broker was first, and its id holds
+        with suppress(NodeExists):  # another broker was first, and its id counts
             await session.write([Create(znode_paths.CLUSTER_ID, proposed)])
 
 
 async def read_cluster_id(session: ZooKeeperSession) -> str | None:
-    """The id in ZooKeeper, None when there is none. Raises ConfigError for data that are no id."""
+    """The id in ZooKeeper, None if there is none. Raises ConfigError for data that are no id."""
     (node,) = await session.read([znode_paths.CLUSTER_ID])
     if node is None:
         return None
@@ -63,7 +63,7 @@ async def read_cluster_id(session: ZooKeeperSession) -> str | None:
 
 
 async def generate_broker_id(session: ZooKeeperSession, reserved_max: int) -> int:
-    """A number that no broker had before."""
+    """A broker id that was never generated before."""
     await session.make_paths([znode_paths.BROKER_SEQUENCE_ID])
     while True:
         (node,) = await session.read([znode_paths.BROKER_SEQUENCE_ID])

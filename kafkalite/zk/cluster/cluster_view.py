@@ -1,10 +1,10 @@
-"""The whole cluster in memory, built from the nodes read from ZooKeeper. Pure: bytes in, changes out.
+"""The state of the whole cluster in memory, built from nodes that were read from ZooKeeper. Pure: no I/O.
 
     changes = view.apply([("/brokers/topics/orders", node), ("/brokers/ids/3", None)])     # None: there is no such node
 
-Nodes may come in any order: a topic before the states of its partitions, or after them; it is shown (`topics`) when it
-has an id. A node never replaces a younger one (by the transaction that wrote it). A node that cannot be understood is
-a fault, and its last value stays.
+Nodes may come in any order: a topic before the states of its partitions, or after them. A topic is in `topics` when it
+has an id. A node never replaces a newer one (by the transaction that wrote it). A node that cannot be understood is a
+fault, and its last value stays.
 Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 """
 
@@ -69,7 +69,7 @@ class ClusterView:
         self.deletions: set[str] = set()
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
-        self.last_transaction = -1  # the youngest in which a node was written
+        self.last_transaction = -1  # the latest that wrote one of the nodes
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._nodes: dict[str, Node] = {}
         self._faults: list[Fault] = []
@@ -97,8 +97,8 @@ class ClusterView:
     def apply(self, nodes: Iterable[tuple[str, Node | None]] = ()) -> list[tuple[Change, str]]:
         """Apply nodes, and return the changes for listeners, each once.
 
-        A topic that was deleted and created again meanwhile is first only deleted, so that listeners find it gone; the
-        next call shows the new one. So call it until it returns nothing.
+        A topic that was deleted and created again meanwhile is first only deleted, so that listeners see the deletion;
+        the next call adds the new one. So call it until it returns nothing.
         """
         for path, node in nodes:
             self._take(path, node)
@@ -161,7 +161,7 @@ class ClusterView:
             before = self.assignments.get(name)
             has_id = topic.topic_id is not None
             if not has_id and before is not None and before.node.czxid == node.czxid:
-                topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool that knows no ids
+                topic = topic._replace(topic_id=before.value.topic_id)  # written by a tool without ids
             if before is not None and before.node.czxid != node.czxid:
                 self._forget_beside(name)
             elif before is not None and (known := before.value.topic_id) is not None and known != topic.topic_id:
@@ -172,7 +172,7 @@ class ClusterView:
         self._changed_topics[name] = None
 
     def _forget_beside(self, name: str) -> None:
-        """Forgets, with a topic, data of nodes that were deleted before it."""
+        """Removes data that outlived their nodes until the topic was deleted."""
         self.last_epochs.pop(name, None)
         if znode_paths.config(znode_paths.CONFIG_TOPICS, name) not in self._nodes:
             self._topic_configs.pop(name, None)
@@ -193,7 +193,9 @@ class ClusterView:
         if entity_type == znode_paths.CONFIG_TOPICS:
             self._changed_topics[entity] = None
             if node is not None:
-                self._topic_configs.setdefault(entity, _KEEPS_ALL)  # if this cannot be understood, and nothing before
+                self._topic_configs.setdefault(
+                    entity, _KEEPS_ALL
+                )  # if these data cannot be understood, and none were before
                 self._topic_configs[entity] = znode_data.parse_config(node.data)
             elif entity not in self.assignments:  # else it was deleted by hand, and the defaults might delete records
                 self._topic_configs.pop(entity, None)
@@ -261,7 +263,7 @@ def is_of_interest(path: str) -> bool:
 
 
 def _topic_of(path: str) -> str | None:
-    """The name in /brokers/topics/NAME, and None for all that stands below it."""
+    """The name in /brokers/topics/NAME; None for paths below it."""
     name = znode_paths.topic_of(path)
     return name if name is not None and path == znode_paths.topic(name) else None
 
@@ -274,8 +276,8 @@ def _partition(replicas: tuple[int, ...], state: Known[znode_data.StateNode] | N
 
 
 def _continues(before: TopicRecord, now: TopicRecord) -> bool:
-    """Whether both are one topic: the same id, and no partition lost, since a client may create a new topic with the
-    same id."""
+    """Whether both are the same topic: the ids are equal, and no partition is gone, since a client may create a new
+    topic with the same id."""
     return now.topic_id == before.topic_id and len(now.partitions) >= len(before.partitions)
 
 

@@ -1,12 +1,13 @@
-"""Changes that any broker may write, with exactly Kafka's nodes; the controller, which watches, carries them out.
+"""Changes that any broker may write, in exactly Kafka's nodes. The controller watches the nodes and acts on them.
 
     create      /config/topics/T and /brokers/topics/T      wait for leaders
     delete      /admin/delete_topics/T                      wait until it is gone
     add         /brokers/topics/T                           wait for leaders of the new partitions
     configure   /config/..., /config/changes/config_change_
 
-Each is checked against the view, written with the version that was read, so that no change in between is lost, and is
-in the view when it returns. A change that takes too long raises REQUEST_TIMED_OUT, which says that it was written.
+Each change is checked against the view and written with the version that was read, so that no change in between is
+lost. The view has it when the method returns. If the controller takes too long, REQUEST_TIMED_OUT is raised, with a
+message that the change was written.
 Source: kafka.zk.AdminZkClient, kafka.zk.KafkaZkClient (setOrCreateEntityConfigs, createConfigChangeNotification).
 """
 
@@ -34,7 +35,7 @@ from kafkalite.zk.znodes import znode_data, znode_paths
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
-_ATTEMPTS = 10  # while others change the same node
+_ATTEMPTS = 10  # if others change the same node
 _NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
 
@@ -53,8 +54,8 @@ def reaching(session: ZooKeeperSession) -> Iterator[None]:
 
 
 class ClusterWrites:
-    """`refresh` reads paths again into the view and tells the listeners; `wait` tells whether a condition on the view
-    came true in time."""
+    """`refresh` reads paths again into the view and calls the listeners. `wait` returns whether a condition on the view
+    became true in time."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class ClusterWrites:
 
     async def _require(self, name: str) -> Known[znode_data.TopicNode]:
         if name not in self._view.assignments:
-            await self._refresh([znode_paths.topic(name)])  # another broker may just have made it
+            await self._refresh([znode_paths.topic(name)])  # another broker may just have created it
         known = self._view.assignments.get(name)
         if known is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -183,7 +184,7 @@ class ClusterWrites:
         def are_led() -> bool:
             known = self._view.assignments.get(name)
             if known is None or not known.value.partitions.keys() >= set(wanted):
-                return True  # deleted again meanwhile, and perhaps made anew with fewer
+                return True  # deleted meanwhile, and perhaps created again with fewer
             topic = self._view.topics.get(name)
             states = topic.partitions if topic is not None else {}
             return all(number in states and self._is_led(states[number]) for number in wanted)

@@ -1,7 +1,7 @@
-"""Offsets that consumers from before 0.8.2 keep in ZooKeeper: /consumers/G/offsets/T/P, the number as text.
+"""Offsets that consumers of before 0.8.2 keep in ZooKeeper: /consumers/G/offsets/T/P, the number as text.
 
-Only version 0 of OffsetCommit and OffsetFetch is stored here. Other nodes below /consumers (ids, owners) belong to the
-clients, which may write offsets by themselves as well: the last write wins.
+Only version 0 of OffsetCommit and OffsetFetch uses them. Other nodes below /consumers (ids, owners) belong to the
+clients, which may write offsets themselves, too: the last write wins.
 Source: kafka.zk.{ConsumerOffset, KafkaZkClient.setOrCreateConsumerOffset} (3.9).
 """
 
@@ -38,14 +38,14 @@ _LONG_MIN, _LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 
 class LegacyOffsets:
-    """Commits and fetches raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached, for which Kafka waits
-    instead; else UNKNOWN_SERVER_ERROR, which Kafka answers for every refusal of ZooKeeper's."""
+    """Commits and fetches raise KafkaError: REQUEST_TIMED_OUT when ZooKeeper cannot be reached (Kafka waits for it),
+    and UNKNOWN_SERVER_ERROR when ZooKeeper refuses, as in Kafka."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits all of them at once, unless they are thousands."""
+        """Commits all of them in one transaction, or several if there are thousands."""
         rows = [(offset_path(group, *partition), offset) for partition, offset in offsets.items()]
         for first in range(0, len(rows), MULTI_MAX):
             await self._put(rows[first : first + MULTI_MAX])
@@ -65,7 +65,7 @@ class LegacyOffsets:
         return {partition: _offset_in(node) for partition, node in zip(where, nodes, strict=True)}
 
     async def _put(self, rows: Sequence[tuple[str, int]]) -> None:
-        """Writes rows at once; missing nodes are created with all their parents."""
+        """Writes rows in one transaction; missing nodes are created with all their parents."""
         offsets = dict(rows)
         every = znode_paths.with_parents(list(offsets))
         for attempt in range(1, WRITE_ATTEMPTS + 1):
@@ -87,7 +87,7 @@ class LegacyOffsets:
 
 
 def offset_path(group: str, topic: str, partition: int) -> str:
-    """The path as Kafka builds it, with the group's name as it is. Raises KafkaError for a name that ZooKeeper
+    """The path as Kafka builds it, with the unchanged name of the group. Raises KafkaError for a name that ZooKeeper
     refuses."""
     path = znode_paths.consumer_offset(group, topic, partition)
     if _FORBIDDEN.search(group) or any(part in ("", ".", "..") for part in path[1:].split("/")):

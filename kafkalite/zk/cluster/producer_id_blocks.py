@@ -1,7 +1,7 @@
 """Blocks of producer ids, counted in one node for the whole cluster.
 
-/latest_producer_id_block names the last block that was allocated. The next one begins where that ends; the write that
-allocates it carries the version that was read, so that two brokers never get the same.
+/latest_producer_id_block has the last block that was allocated. The next one begins where that one ends; the write that
+allocates it has the version that was read, so that two brokers never get the same block.
 Source: kafka.coordinator.transaction.ZkProducerIdManager, kafka.zk.ProducerIdBlockZNode.
 """
 
@@ -30,7 +30,7 @@ async def next_block(session: ZooKeeperSession, broker_id: int) -> range:
 
 
 async def skip(session: ZooKeeperSession, broker_id: int, last: int) -> None:
-    """Moves the count above `last`, if it is not there already."""
+    """Moves the count above `last` unless it is there already."""
     while 0 <= last < PRODUCER_ID_MAX:
         first, version = await _read(session)
         if first > last:

@@ -1,13 +1,13 @@
 """The sessions that this broker has had with ZooKeeper, in a small file beside its logs.
 
-The registration of a killed broker stays until its session ends, and would keep its successor out for that long. The
-file tells the successor which sessions were its own: it holds the lock of the data directory, so they belong to dead
+The registration of a killed broker stays until its session ends, and would keep its successor out for that long. From
+this file the successor learns its own earlier sessions. It holds the lock of the data directory, so they belong to dead
 processes, and their nodes may be deleted at once.
 
     {"host":"kafka1","directory":7340099,"sessions":["0x10003c2a9f50000"]}
 
-It is written before a node is made in a session. A lost or torn file costs only time, until the old session ends. One
-that was copied with its directory does not count: it names the host and the directory for which it was written.
+The file is written before a session owns a node. A lost or torn file only costs time, until the old session ends. A
+file that was copied with its directory is ignored, since it names the host and the directory of the original.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafkalite.metadata.metadata_journal import JOURNAL_NAME
 logger = logging.getLogger(__name__)
 
 FILE_NAME = "kafkalite-zookeeper.sessions"
-_COUNT_MAX = 8  # the last one matters; one before it when a server forgot to clean up
+_COUNT_MAX = 8  # usually only the last one matters
 _UNSIGNED = (1 << 64) - 1
 
 
@@ -41,7 +41,7 @@ class SessionFile:
         return session_id & _UNSIGNED in self._sessions
 
     def load(self) -> None:
-        """Read the file of an earlier process; one that makes no sense counts as empty."""
+        """Read the file of an earlier process. A file that cannot be parsed counts as empty."""
         try:
             content = json.loads(self._path.read_bytes())
             if {key: content[key] for key in ("host", "directory")} == self._place():
@@ -52,7 +52,7 @@ class SessionFile:
             logger.warning("%s is not understood and counts as empty: %r", self._path, fault)
 
     def add(self, session_id: int) -> None:
-        """Remember one more. A failed write is logged, and costs the next start some time at worst."""
+        """Record one more session. A failed write is logged, and costs the next start some time at worst."""
         session_id &= _UNSIGNED
         if self._sessions[-1:] == [session_id]:
             return
@@ -71,8 +71,8 @@ class SessionFile:
 
 
 def check_is_no_member(directories: Sequence[str]) -> None:
-    """Raises ConfigError for the directories of a broker of a cluster, for a start without one: most topics would be
-    missing, or begin anew without their records."""
+    """Raises ConfigError if these directories belong to a broker of a cluster. Called by the start of a standalone
+    broker, on which most topics would be missing, or would begin without their records."""
     left = [path for path in directories if (Path(path) / FILE_NAME).exists()]
     if left and not any((Path(path) / JOURNAL_NAME).exists() for path in directories):
         raise ConfigError(

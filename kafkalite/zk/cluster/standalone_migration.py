@@ -30,7 +30,7 @@ _OPERATIONS_MAX = 1000  # of one transaction, some 300 KiB
 
 
 class JournalMigration:
-    """Migrates the journals in `data_dirs`. `adopts`: on request."""
+    """Migrates the journals in `data_dirs`. `adopts`: also creates topics that ZooKeeper does not have."""
 
     def __init__(self, data_dirs: Sequence[str | Path], adopts: bool) -> None:
         self._directories = [Path(each) for each in data_dirs]
@@ -43,7 +43,7 @@ class JournalMigration:
     async def carry_out(
         self, metadata: ClusterMetadata, view: ClusterView, session: ZooKeeperSession, broker_id: int
     ) -> None:
-        """`view` has all of ZooKeeper. Raises ConfigError when a topic would be lost."""
+        """Migrate; `view` must be complete. Raises ConfigError when a topic would be lost."""
         for directory in self._directories:
             journal = directory / JOURNAL_NAME
             if not journal.exists():
@@ -65,7 +65,7 @@ class JournalMigration:
                 logger.info("%s: its %d topics are in ZooKeeper now", journal, len(missing))
 
     def _missing(self, journal: Path, topics: Mapping[str, TopicRecord], view: ClusterView) -> list[TopicRecord]:
-        """The topics that ZooKeeper does not know."""
+        """The topics that ZooKeeper does not have. Raises ConfigError unless they may be created there."""
         missing = []
         for name, topic in topics.items():
             known = view.assignments.get(name)
@@ -115,8 +115,8 @@ async def _write(session: ZooKeeperSession, operations: Sequence[Operation]) -> 
 
 
 def _creation(topic: TopicRecord, broker_id: int, controller_epoch: int) -> Iterator[Operation]:
-    """The topic's own data come last: a controller that sees them finds the states, and makes none. (Where all fits
-    into one transaction, nothing in between is visible.)"""
+    """The operations that create a topic. The data of its own node come last, so that a controller that reads them
+    finds the states and creates none. (If all operations fit into one transaction, no step in between is visible.)"""
     replicas = dict.fromkeys(topic.partitions, (broker_id,))
     yield Create(znode_paths.config(znode_paths.CONFIG_TOPICS, topic.name), znode_data.config_json(topic.config))
     yield Create(znode_paths.topic(topic.name))

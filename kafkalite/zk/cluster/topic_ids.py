@@ -1,10 +1,10 @@
-"""Topic ids that are lost from /brokers/topics/T, given back: tools of before 2.8 rewrite the node without its id.
+"""Restores lost topic ids: tools of before 2.8 rewrite /brokers/topics/T without the id.
 
-A broker that remembers an id gives it back at once. When no broker has run meanwhile, brokers with the topic's logs
-know it from partition.metadata and give it back when they start. A log without an id belongs to a topic that never had
-one; then a new id is generated. A topic without partition states is new and gets its first id from the controller, as
-does a topic of which no broker has a log (`controller.pending_changes`).
-Source: partition.metadata (KIP-516); Kafka's controller gives such a topic another id, and its brokers refuse it then.
+A broker that has the id in its view restores it at once. If no broker was running meanwhile, brokers with the topic's
+logs restore it from partition.metadata when they start. A log without an id belongs to a topic that never had one, and
+a new id is generated. A topic without partition states is new and gets its first id from the controller, as does a
+topic of which no broker has a log (`controller.pending_changes`).
+Source: partition.metadata (KIP-516). Kafka's controller gives such a topic another id, and its brokers then refuse it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from kafkalite.zk.cluster.cluster_view import ClusterView
 
 Held = Mapping[TopicPartition, uuid.UUID | None]
-"""Partitions of which a broker has logs, with the ids of their topics, or None if they never had one."""
+"""The partitions of a broker's logs, with the ids of their topics, or None if they never had one."""
 
 
 def remembered(view: ClusterView) -> dict[str, uuid.UUID]:
-    """The earlier ids of topics whose nodes have no id now."""
+    """The earlier ids of topics whose nodes lost them."""
     known = {name: view.assignments[name].value.topic_id for name in view.without_id}
     return {name: topic_id for name, topic_id in known.items() if topic_id is not None}
 
 
 def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUID]:
-    """The ids of topics whose nodes have none, by a broker's logs. A log does not count when its partition is not the
-    broker's, or has no state yet: then it is left of an older topic."""
+    """The ids of topics whose nodes have none, according to a broker's logs. A log does not count when its partition is
+    not the broker's, or has no state yet: then it was left behind by an older topic."""
     told: dict[str, uuid.UUID | None] = {}
     for (name, number), topic_id in sorted(held.items(), key=lambda item: item[0]):
         if name in view.without_id and number in view.states.get(name, {}):
@@ -44,7 +44,7 @@ def held_by(view: ClusterView, broker_id: int, held: Held) -> dict[str, uuid.UUI
 
 
 async def give_back(session: ZooKeeperSession, view: ClusterView, ids: Mapping[str, uuid.UUID]) -> list[str]:
-    """Writes ids, unless the nodes have changed meanwhile. Returns the paths to read again. Raises Unavailable,
+    """Writes ids unless the nodes have changed meanwhile. Returns the paths to read again. Raises Unavailable,
     OperationFailed."""
     written = list(_writes(view, ids))
     for write in written:

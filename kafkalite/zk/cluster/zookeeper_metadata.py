@@ -1,8 +1,8 @@
-"""A cluster's metadata: stored in ZooKeeper, with a complete copy in the memory of each broker.
+"""The metadata of a cluster: stored in ZooKeeper, with a complete copy in the memory of each broker.
 
 Reads are look-ups in the view (`cluster_view`), which `broker_lifecycle` keeps up to date. Writes go to ZooKeeper
-(`cluster_writes`) and are read back. The start: connect, agree on the cluster id, take a broker id, delete the nodes of
-own old sessions, read everything, migrate the journal of a standalone broker.
+(`cluster_writes`) and are read back. A start connects, agrees on the cluster id, generates a broker id if need be,
+deletes the nodes of own old sessions, reads everything, and migrates the journal of a standalone broker.
 Source: kafka.server.KafkaServer (order of the start), kafka.zk.KafkaZkClient, kafka.server.metadata.ZkMetadataCache.
 """
 
@@ -40,16 +40,16 @@ from kafkalite.zk.znodes import znode_paths
 
 logger = logging.getLogger(__name__)
 
-_CHANGE_TIMEOUT_MS = 30_000  # for the controller to carry out what was written; clients wait as long
+_CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wait as long
 PathListener = Callable[[Iterable[str]], None]
 
 
 class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, of which the interface has 23
-    """See the module. `data_dirs` are this broker's directories, locked: the first has the file of its sessions.
+    """See the module. `data_dirs` are this broker's locked directories; the first has the file of its sessions.
 
-    `broker_id` -1 is taken from ZooKeeper's count at the start, above `reserved_broker_max_id`. `cluster_id` is that of
+    For `broker_id` -1 the start generates an id above `reserved_broker_max_id`. `cluster_id` is that of
     meta.properties, None if there is none. With `adopts` a journal that `StandaloneMetadata` left in a data directory
-    is brought in, and ZooKeeper may get that cluster id. Writes wait for the controller up to `change_timeout_ms`.
+    is migrated, and ZooKeeper may get that cluster id. Writes wait for the controller up to `change_timeout_ms`.
     """
 
     def __init__(
@@ -133,14 +133,14 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         return lambda: self._listeners.remove(listener)
 
     def listen_paths(self, listener: PathListener) -> Callable[[], None]:
-        """Call `listener` with the paths whenever the view has applied what was read from them, also if it learned
-        nothing: the controller sees to nodes that clients do not see. Returns what ends that."""
+        """Call `listener` with the paths of all nodes that were read and applied, whether the view has changed or not:
+        the controller needs nodes that clients do not see. Returns a function that ends this."""
         self._path_listeners.append(listener)
         return lambda: self._path_listeners.remove(listener)
 
     async def catch_up(self) -> None:
-        """Bring the view up to what the session has told of so far: all that happened in ZooKeeper before the last
-        answer. Raises Unavailable, OperationFailed."""
+        """Apply all changes that the session has reported so far, and so every change before ZooKeeper's last answer.
+        Raises Unavailable, OperationFailed."""
         await self._lifecycle.reader.refresh()
 
     # -- from start to stop
@@ -191,11 +191,11 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         await self._lifecycle.unregister()
 
     def fence(self, reason: str) -> None:
-        """A connected broker has reported that this one is not registered any more."""
+        """Stop leading: a connected broker has reported that this one is not registered any more."""
         self._lifecycle.fence(reason)
 
     async def adopt(self, topics: Iterable[TopicRecord]) -> None:
-        """Make topics in ZooKeeper whose data are in this broker's directories, all of them on this broker. Raises
+        """Create topics in ZooKeeper whose data are in this broker's directories, all of them on this broker. Raises
         ConfigError, KafkaError."""
         topics = list(topics)
         with reaching(self.session):
@@ -203,8 +203,8 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
             await self._lifecycle.reader.refresh(znode_paths.topic(topic.name) for topic in topics)
 
     async def delete_cluster_id(self) -> None:
-        """Take the cluster's id away if nothing else is there, for a broker that cannot bring its topics after all: the
-        next start would believe that there are no topics."""
+        """Delete the cluster id if there is nothing else, for a broker that cannot bring its topics after all. The next
+        start would believe that the cluster has no topics."""
         if not (self.view.assignments or self.view.brokers):
             with suppress(Unavailable, OperationFailed):
                 await self.session.write([Delete(znode_paths.CLUSTER_ID)])
@@ -228,7 +228,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[ClusterWrites]:
-        """For one change. A new connection may lead to another cluster, which is not to be changed."""
+        """The writes, for one change. A new connection may lead to another cluster, which must not be changed."""
         if not self._lifecycle.is_following:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, "This broker has left ZooKeeper: it changes nothing any more."
@@ -245,7 +245,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     async def delete_topic(self, name: str) -> None:
         async with self._writing() as writes:
-            # a deletion may be carried out without this broker hearing more of it than the end
+            # this broker may be notified of a deletion only when it is complete
             if name in self.view.assignments:
                 self._lifecycle.reader.ordered.add(name)
             await writes.delete_topic(name)

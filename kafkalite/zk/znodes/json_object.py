@@ -1,6 +1,7 @@
-"""Checked access to JSON from ZooKeeper, where any client may write: a key has the right type, or ValueError names it.
+"""Checked access to JSON from ZooKeeper, where any client may write. A value of a wrong type raises ValueError, which
+names the key.
 
-Unlike Python, and like Kafka, it takes true for no 1, 1e3 for no integer, and no string that cannot be encoded.
+As in Kafka and unlike Python, true is not 1, 1e3 is not an integer, and a string that cannot be encoded is refused.
 Source: kafka.utils.Json, kafka.utils.json.JsonObject.
 """
 
@@ -72,7 +73,7 @@ def as_text(value: Any, what: str) -> str:
 
 
 def long_text(source: JsonObject, key: str, at_least: int = 0) -> int:
-    """A number of 64 bits, which is written as a string."""
+    """A 64-bit number that is written as a string."""
     word = text(source, key)
     digits = word.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19 or not at_least <= int(word) <= INT64_MAX:
@@ -99,14 +100,14 @@ def optional_text(source: JsonObject, key: str) -> str | None:
 
 
 def number_key(key: str, what: str) -> int:
-    """A key that is a number, such as a partition's or a broker's."""
+    """A key that is a number, such as a partition's."""
     if not key.isascii() or not key.isdigit() or len(key) > 10 or int(key) > INT32_MAX:
         raise ValueError(f"{what} {shown(key)} is not a number")
     return int(key)
 
 
 def decimal(data: bytes, what: str, at_most: int) -> int:
-    """The number that is all of a node's data."""
+    """The number that is the whole data of a node."""
     digits = data.removeprefix(b"-")
     if not digits.isdigit() or len(digits) > 19 or not -at_most - 1 <= int(data) <= at_most:
         raise ValueError(f"{what} is not a number but {shown(data)}")
@@ -114,7 +115,7 @@ def decimal(data: bytes, what: str, at_most: int) -> int:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: on one line of limited length."""
+    """A value for a message, on one line of limited length."""
     line = ascii(value) if isinstance(value, (str, bytes, int, float, bool, type(None))) else type(value).__name__
     return line if len(line) <= 80 else line[:77] + "..."
 

@@ -1,8 +1,8 @@
 """The data of Kafka's znodes: values to bytes and back.
 
-Data are written as Kafka 3.9 does (2.7 reads all of it), and read as 2.7 to 3.9 and their tools write them. Unknown
-keys are ignored, as in Kafka; data that make no sense raise ValueError, one line without the path, which the reader of
-the node logs.
+Data are written as Kafka 3.9 writes them (2.7 can read them), and read as 2.7 to 3.9 and their tools write them.
+Unknown keys are ignored, as in Kafka. Data that make no sense raise ValueError with one line, without the path; the
+reader of the node logs it.
 Source: kafka.zk.ZkData (every node and its versions), kafka.cluster.Broker, and for the change notifications
 kafka.server.ZkConfigManager.
 """
@@ -19,7 +19,7 @@ from kafkalite.zk.znodes import json_object as js
 from kafkalite.zk.znodes.json_object import INT32_MAX
 
 NO_KRAFT = -1  # the KRaft epoch of a controller in ZooKeeper mode
-RECOVERED, RECOVERING = 0, 1  # a leader that was elected uncleanly recovers first
+RECOVERED = 0  # a leader that was elected uncleanly in Kafka recovers first, with state 1
 
 
 class BrokerNode(NamedTuple):
@@ -31,7 +31,8 @@ class BrokerNode(NamedTuple):
 
 
 class TopicNode(NamedTuple):
-    """/brokers/topics/T. `partitions`, and in a reassignment `adding` and `removing`, are replicas by number."""
+    """/brokers/topics/T. `partitions` are the replicas by partition number; so are `adding` and `removing`, which are
+    not empty during a reassignment."""
 
     partitions: Mapping[int, tuple[int, ...]]
     topic_id: uuid.UUID | None = None
@@ -100,7 +101,7 @@ def _endpoints(source: js.JsonObject) -> tuple[ListenerConfig, ...]:
 
 
 def topic_json(topic: TopicNode) -> bytes:
-    """Writes version 3, with or without an id: the controller gives one to a topic that has none."""
+    """Writes version 3, with or without an id: the controller gives an id to a topic without one."""
     value = {
         "partitions": _assignment_json(topic.partitions),
         "adding_replicas": _assignment_json(topic.adding),
@@ -157,7 +158,7 @@ def state_json(state: StateNode) -> bytes:
 def parse_state(data: bytes) -> StateNode:
     source = js.parse(data)
     return StateNode(
-        js.integer(source, "leader", -2),  # -2 marks one that is being deleted
+        js.integer(source, "leader", -2),  # -2: the topic is being deleted
         js.integer(source, "leader_epoch", 0),
         js.integers(source, "isr"),
         js.integer(source, "controller_epoch", 0),
@@ -217,7 +218,7 @@ def parse_cluster_id(data: bytes) -> str:
 
 
 def producer_id_block_json(block: ProducerIdBlockNode) -> bytes:
-    """Both ends belong to the block, and are strings: they have 64 bits."""
+    """Both ends belong to the block. They are strings, since they have 64 bits."""
     first, last = block.ids[0], block.ids[-1]
     return js.encode({"version": 1, "broker": block.broker_id, "block_start": str(first), "block_end": str(last)})
 

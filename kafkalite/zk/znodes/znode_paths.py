@@ -39,7 +39,7 @@ CONFIG_CLIENTS = "clients"
 CONFIG_USERS = "users"
 CONFIG_IPS = "ips"
 CONFIG_TYPES = (CONFIG_TOPICS, CONFIG_CLIENTS, CONFIG_USERS, CONFIG_BROKERS, CONFIG_IPS)
-CONFIG_DEFAULT = "<default>"  # the entity that speaks for all of its type
+CONFIG_DEFAULT = "<default>"  # the entity with the defaults of its type
 
 PERSISTENT = (
     CONSUMERS,
@@ -53,7 +53,7 @@ PERSISTENT = (
     LOG_DIR_EVENTS,
     *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
 )
-"""Nodes that every broker makes at its start, without data, if they are missing; parents first (see `with_parents`)."""
+"""Nodes that every broker creates at its start, without data, if they are missing, with their parents."""
 
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 
@@ -126,7 +126,7 @@ def deleted_topic_of(path: str) -> str | None:
 
 
 def with_parents(paths: Sequence[str]) -> list[str]:
-    """These paths and all above them, each once, parents first."""
+    """These paths and all their parents, each once, parents first."""
     found: dict[str, None] = {}
     for path in paths:
         at = path.find("/", 1)
@@ -138,12 +138,12 @@ def with_parents(paths: Sequence[str]) -> list[str]:
 
 
 def is_open(path: str) -> bool:
-    """Whether everybody may write there even with zookeeper.set.acl, as old consumers do."""
+    """Whether everybody may write there also with zookeeper.set.acl, as old consumers do."""
     return path == CONSUMERS
 
 
 def is_sensitive(path: str) -> bool:
-    """Whether the node may hold secrets, which only brokers may read."""
+    """Whether the node may have secrets, which only brokers may read."""
     return path.startswith(_SENSITIVE)
 
 
@@ -153,7 +153,7 @@ def _child(path: str, parent: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    """A number as Java writes it: "01" is another node than "1"."""
+    """The number, if it is written as Java does: "01" is another node than "1"."""
     if text is None or not text.isascii() or not text.isdigit() or len(text) > 10:
         return None
     number = int(text)
