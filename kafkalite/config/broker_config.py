@@ -309,7 +309,7 @@ class BrokerConfig(Settings):
         return setting.default
 
     def advertised(self, listener_name: str) -> ListenerConfig | None:
-        """The address for clients of this listener; None is the one that they dialled."""
+        """The advertised address of this listener; None stands for the address that the client dialled."""
         return next((each for each in self.advertised_listeners if each.name == listener_name), None)
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
@@ -345,7 +345,7 @@ _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig
 
 
 def _one_copy(values: Mapping[str, Any]) -> list[str]:
-    """Warnings for settings that ask for more replicas than there are: such files are common, and must start."""
+    """Warnings for settings that ask for more than one replica; they are common, so they do not prevent a start."""
     found = []
     for name, what in (
         ("default.replication.factor", "new topics"),

@@ -1,4 +1,4 @@
-"""Kafka's broker properties by name, to tell one that has no effect here from a misspelt one.
+"""Names of Kafka's broker properties, to distinguish one that has no effect here from a misspelt one.
 
 Loaded only when a start finds a property that `BrokerConfig` does not declare. The names are those of Kafka 3.9.1 and
 4.1.0 (public and internal ones) and a few older ones that are still common in files.
@@ -156,7 +156,7 @@ def no_effect(name: str, honoured: Iterable[str]) -> str:
 
 
 def _nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """The one of `names` that is most similar to `name`, if one is."""
+    """The most similar of `names`, None if none is similar."""
     from difflib import get_close_matches  # 3 ms to import, needed only for a misspelt property
 
     found = get_close_matches(name[:120].lower(), sorted(names), n=1, cutoff=0.75)

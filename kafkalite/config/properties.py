@@ -1,5 +1,4 @@
-"""Sources of settings: a Java properties file and KAFKA_* of the environment; and the generated file that shows them
-all.
+"""Sources of settings, a Java properties file and KAFKA_* of the environment; and the generated file of all settings.
 
 Later sources win: file, environment, command line. KAFKA_LOG_SEGMENT_BYTES is log.segment.bytes, as in Kafka's own
 image: two underscores are one, three are a dash. Variables of that image that are no settings are ignored.

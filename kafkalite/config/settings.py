@@ -87,7 +87,7 @@ _INTEGER_BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
 
 
 class Setting:
-    """One declared line. `parse` turns the operator's text into the value, `format` the value into text.
+    """One declared line. `parse` turns an operator's text into the value, `format` the value into text.
 
     `broker`: for a topic's setting, the broker's settings that give its default, with factors to this unit; the first
     that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: its value in the generated

@@ -37,7 +37,7 @@ COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
-# Topic settings of Kafka that have no effect here. Accepted, so that tools that set them go on; never described.
+# Topic settings of Kafka that have no effect here. They are accepted, because tools set them, and never described.
 _IDLE_TOPIC_SETTINGS = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -53,7 +53,7 @@ _IDLE_TOPIC_SETTINGS = frozenset(
 
 
 class TopicDefaults(Protocol):
-    """A broker's part in a topic's configuration."""
+    """The defaults that a broker gives to a topic's configuration."""
 
     def topic_default(self, setting: Setting) -> Any: ...
 

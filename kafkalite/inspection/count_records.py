@@ -1,10 +1,10 @@
 """`kafkalite log count`: exactly how many records each segment, partition and topic holds.
 
-Headers are enough: a batch says how many records it holds, also when compaction took some. Only a batch that begins
-before the log start offset and ends behind it is unpacked, and wrapped message sets, which tell no number.
+The header of a batch has the number of its records, also after compaction. Only two kinds are unpacked: a batch with
+the log start offset inside, and a wrapped message set, whose header has no number.
 Live records are data records at or past the log start offset, control records those of control batches there; bytes are
-those of the `.log` files. Live records of aborted transactions are counted among the live ones, and once more apart: a
-transaction is aborted if its abort marker stands in the log.
+those of the `.log` files. Live records of aborted transactions are live records, and are counted separately, too. A
+transaction is aborted if its abort marker is in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONGOING_MAX = 1_000_000
 
 @dataclass(slots=True)
 class Count:
-    """Fields are numbers that can be added up. `unread_bytes`: of a log's end that is no whole batch."""
+    """Numbers that can be added up. `unread_bytes`: those at the end of a log that are no whole batch."""
 
     live_records: int = 0
     control_records: int = 0
@@ -88,7 +88,7 @@ class Counted(NamedTuple):
 
 
 def count(path: str, topics: Iterable[str] = (), *, shown: bool | None = None) -> Counted:
-    """`topics`: only these. Raises ConfigError for a path that is no data directory, OSError."""
+    """Counts a directory. `topics`: only these. Raises ConfigError if the path is no data directory, OSError."""
     listing = list_directory(path)
     wanted = set(topics)
     partitions = [one for one in listing.partitions if not wanted or one.topic in wanted]

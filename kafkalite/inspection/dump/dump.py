@@ -33,7 +33,7 @@ class DumpOptions(NamedTuple):
 
 
 def dump(paths: Sequence[str], options: DumpOptions, printer: Printer) -> int:
-    """Show the files and what is in the directories. Returns the exit code: 1 when there are complaints.
+    """Prints the files, and those in the directories. Returns the exit code: 1 when there are complaints.
 
     Raises ConfigError for a path that is not there.
     """
@@ -74,12 +74,12 @@ def _dump_file(path: str, options: DumpOptions, printer: Printer, progress: Prog
 def _size_bytes(path: str) -> int:
     try:
         return os.path.getsize(path)
-    except OSError:  # a link that leads nowhere; its turn comes
+    except OSError:  # a link that leads nowhere, reported when its turn comes
         return 0
 
 
 def _files(paths: Iterable[str]) -> Iterable[str]:
-    """Files as they are named; of a directory all that can be shown, in the order of their names."""
+    """The named files as they are; of a directory all files that can be shown, in the order of their names."""
     for path in paths:
         if os.path.isdir(path):
             for directory, below, names in os.walk(path):

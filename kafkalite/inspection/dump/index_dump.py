@@ -1,8 +1,8 @@
 """Dump of the small files of a segment in the words of kafka-dump-log: indexes, aborted transactions, producers.
 
 An index is shown as far as it has entries (zeros at its end are preallocated room) and every entry is compared with the
-log: does a batch with that last offset begin at that position? Is that the latest time in the batch that the offset
-ends? `--index-sanity-check` asks only the questions that Kafka asks before it uses an index.
+log: a batch with that last offset must begin at that position, and the timestamp must be the latest in the batch that
+ends with the offset. `--index-sanity-check` makes only the checks that Kafka makes before it uses an index.
 Source: kafka.tools.DumpLogSegments (dumpIndex, dumpTimeIndex, dumpTxnIndex, dumpProducerIdSnapshot), AbstractIndex,
 OffsetIndex, TimeIndex, TransactionIndex, ProducerStateManager.readSnapshot.
 """

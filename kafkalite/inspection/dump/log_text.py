@@ -1,8 +1,8 @@
 """Text or JSON of the batches of a log, and of their records if they are asked for, in the words of kafka-dump-log.
 
-Batches of any format are shown wherever their lengths lead, sound or not (`isvalid`). Where Kafka's tool would end with
-an exception, there is a complaint, and the next batch follows. Most of the time goes into formatting numbers, so
-records of v2 that are in order go through in columns, many lines at a time.
+Batches of any format are shown as their lengths give them, sound or not (`isvalid`). Where Kafka's tool would end with
+an exception, there is a complaint, and the next batch follows. Formatting numbers takes most of the time, so records of
+v2 without gaps are formatted as columns, many lines at a time.
 Source: kafka.tools.DumpLogSegments.dumpLog; DefaultRecordBatch and AbstractLegacyRecordBatch for the meaning of fields.
 """
 
@@ -59,7 +59,7 @@ _dumps = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class LogDumpOptions(NamedTuple):
-    """`deep`: record by record, `decoder`: with their data, without `metadata`: the data alone."""
+    """`deep`: print records, too; `decoder`: with their data; without `metadata`: the data alone."""
 
     deep: bool = False
     decoder: RecordDecoder | None = None
@@ -90,7 +90,7 @@ class LogPrinter:
                     self._printer.complain(fault)
 
     def follow(self, first_offset: int, last_offset: int) -> None:
-        """Note that the records from `first_offset` to `last_offset` are printed next."""
+        """Notes that the records from `first_offset` to `last_offset` are printed next."""
         if self.last_offset not in (-1, first_offset - 1):
             self.gaps.append((self.last_offset, first_offset))
         self.last_offset = last_offset

@@ -1,4 +1,4 @@
-"""Listing of a data directory, or of one partition's directory, as it is found: nothing is opened for writing.
+"""Listing of a data directory, or of one partition's directory. Nothing is opened for writing.
 
 Source: kafka.log.LogManager, CleanShutdownFileHandler (which files there are); `file_names` for their names.
 """
@@ -29,8 +29,8 @@ _SIGNS = (META_PROPERTIES, RECOVERY_POINTS, CLEAN_SHUTDOWN, LOCK)
 
 
 class PartitionDirectory(NamedTuple):
-    """The files of one partition by name, with their sizes. `bases` are those of its segments, ascending; `others` are
-    the names of all that is no file."""
+    """The directory of one partition. `files`: sizes by name; `bases`: the base offsets of its segments, ascending;
+    `others`: the names of everything but files."""
 
     path: str
     topic: str
@@ -67,7 +67,7 @@ class PartitionDirectory(NamedTuple):
 
 
 class DirectoryListing(NamedTuple):
-    """`root` is the data directory, None for a partition's directory that lies in none; `names` are its entries.
+    """`root` is the data directory, None for a partition's directory outside any; `names` are its entries.
 
     `whole` is False where only one partition was named on the command line.
     """
@@ -89,7 +89,7 @@ class DirectoryListing(NamedTuple):
 
 
 def list_directory(path: str) -> DirectoryListing:
-    """Raises ConfigError for a path that is no such directory, OSError."""
+    """The listing of a path. Raises ConfigError if it is neither kind of directory, OSError."""
     path = os.path.abspath(path)
     if not os.path.isdir(path):
         raise ConfigError(f"there is no directory {path}")
@@ -111,7 +111,7 @@ def list_directory(path: str) -> DirectoryListing:
 
 
 def list_partition(path: str) -> PartitionDirectory:
-    """Raises OSError."""
+    """The files of a partition's directory. Raises OSError."""
     topic, partition = _partition_of(os.path.basename(path)) or (os.path.basename(path), -1)
     files = {}
     others = []
@@ -152,7 +152,7 @@ def _is_locked(path: str) -> bool:
 
 
 def checkpoint_offsets(root: str | None, name: str) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint of the data directory; empty for one that is missing or unreadable, as at a start."""
+    """The offsets in a checkpoint of the data directory; none if it is missing or unreadable, as at a start."""
     if root is None:
         return {}
     try:
@@ -174,7 +174,7 @@ def read_written(path: str) -> tuple[bytes, int]:
             while end < size:
                 end = os.lseek(fd, os.lseek(fd, end, os.SEEK_DATA), os.SEEK_HOLE)
         except OSError as error:
-            if error.errno != errno.ENXIO:  # behind the last data; anything else: holes are not known here
+            if error.errno != errno.ENXIO:  # ENXIO: after the last data; else the file system reports no holes
                 end = size
         return os.pread(fd, end, 0), size
     finally:

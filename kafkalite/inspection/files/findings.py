@@ -1,6 +1,6 @@
 """Faults of a data directory: where they are, how severe they are, and what a restart does about them.
 
-A check reports a `Fault`; the recovery dry run tells what becomes of it, which makes it a `Finding`.
+A check reports a `Fault`; `prediction` adds the outcome of a restart, which makes it a `Finding`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """From the lightest to the gravest."""
+    """The severity of a finding, ascending."""
 
     HARMLESS = "harmless"
     REPAIRED = "a restart repairs it"
@@ -23,8 +23,8 @@ class Severity(StrEnum):
 class Fault(NamedTuple):
     """`severity` and `restart` (what a restart does) are given where no dry run is needed to know them.
 
-    `restart` without `severity`: the consequence if the restart leaves the fault. `position` is a byte of the file, or
-    -1. `unwritten`: the bytes were never acknowledged: zeros, or a batch that was not written to its end.
+    `restart` without `severity`: the consequence if the restart leaves the fault. `position` is that of a byte of the
+    file, or -1. `unwritten`: the bytes were never acknowledged; they are zeros, or the begin of a batch.
     """
 
     path: str
@@ -40,7 +40,7 @@ LINK_TO_NOWHERE = "a link that leads nowhere"
 
 
 def no_file(path: str, kind: str) -> Fault:
-    """The fault of something in the place of a file that a broker reads or writes before it serves anybody."""
+    """The fault of anything else in the place of a file that a broker reads or writes when it starts."""
     stops = "the broker does not get past it, and may wait for it for ever, until it is taken away"
     return Fault(path, "", f"it is {kind}, not a file", Severity.REFUSES, stops)
 

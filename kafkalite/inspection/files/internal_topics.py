@@ -148,7 +148,7 @@ def _read(message_type: type[Message], version: int, data: bytes, name: str) -> 
 
 
 def _embedded(message_type: type[Message], data: bytes) -> Any:
-    """Decoded in its own version; the bytes as they are where that fails."""
+    """The message as JSON, decoded in the version that it begins with; base64 of the bytes where that fails."""
     try:
         version = _version(data, "embedded")
         # a newer version may only add fields
@@ -159,7 +159,7 @@ def _embedded(message_type: type[Message], data: bytes) -> Any:
 
 
 def _as_scala_orders(partitions: set[TopicPartition]) -> list[str]:
-    """In the order of a mutable.HashSet[TopicPartition] of Scala 2.13: by bucket, by hash within."""
+    """The names in the order of a mutable.HashSet[TopicPartition] of Scala 2.13: by bucket, then by hash."""
     buckets = 16
     while buckets * 3 // 4 <= len(partitions):
         buckets *= 2

@@ -1,7 +1,7 @@
-"""Reader of one `.log` file from front to back, which trusts nothing but lengths.
+"""Reader of one `.log` file from front to back, by nothing but the lengths of batches.
 
-As for Kafka's own tools, a batch of any format begins where the length of the one in front of it ends. So bytes that
-recovery would cut off can be inspected, up to where lengths make no sense. A window of the file is in memory at a time;
+As in Kafka's own tools, a batch of any format begins where the one before it ends by its length. So bytes that recovery
+would cut off can be inspected, up to the first impossible length. A window of the file is in memory at a time;
 a larger batch makes it grow, never beyond the file.
 Source: org.apache.kafka.common.record.FileLogInputStream.
 """
@@ -20,8 +20,8 @@ from kafkalite.inspection.files.regular_file import open_regular
 from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
 
 WINDOW_BYTES = 4 << 20  # 0.43 s for 1 GiB of batches of 16 KiB, with 1 MiB 0.9 s
-SIZE_MIN = 14  # of what follows the length: an empty message of format v0
-HEAD_BYTES = 17  # up to the magic, which is in the same place in all formats
+SIZE_MIN = 14  # bytes after the length field: an empty message of format v0
+HEAD_BYTES = 17  # up to the magic, which is at the same position in all formats
 
 _PREFIX = struct.Struct(">qi")
 _CRC = struct.Struct(">I")

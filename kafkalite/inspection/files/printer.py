@@ -64,7 +64,7 @@ class Printer:
             self.complain(title, *details, rank=rank)
 
     def add(self, text: bytes, complaints: list[Complaint]) -> None:
-        """Append the output of another printer."""
+        """Appends the output of another printer."""
         self.flush()
         self._out.write(text)
         self.at_end += complaints

@@ -33,7 +33,7 @@ class Progress:
                 self._draw()
 
     def clear(self) -> None:
-        """Remove the bar, before other output and at the end."""
+        """Removes the bar, before other output and at the end."""
         with self._lock:
             if self._drawn:
                 sys.stderr.write("\r\x1b[K")

@@ -53,7 +53,7 @@ FIELD_DECODERS: dict[str, FieldDecoder] = {
 
 
 def field_decoder(name: str) -> FieldDecoder:
-    """By its short name or that of Kafka's class. Raises ConfigError."""
+    """The decoder with this short name, or of this class of Kafka's. Raises ConfigError."""
     short = name.rpartition(".")[2].removesuffix("Decoder").lower()
     decoder = FIELD_DECODERS.get(short)
     if decoder is None:

@@ -1,7 +1,7 @@
 """Opening a path to be inspected, without trusting that it is a file.
 
-Opening a FIFO waits for a writer, for ever; a device may do anything. So the open does not wait, and anything but a
-regular file is refused by its kind.
+Opening a FIFO waits for a writer, perhaps for ever, and a device may do anything. So files are opened with O_NONBLOCK,
+and anything but a regular file is refused.
 Source: open(2) (O_NONBLOCK), inode(7).
 """
 
@@ -36,7 +36,7 @@ def open_regular(path: str) -> int:
 
 
 def read_file(path: str) -> bytes:
-    """All of it. Raises OSError as `open_regular`."""
+    """The content of a regular file. Raises OSError as `open_regular` does."""
     with open(open_regular(path), "rb") as file:
         return file.read()
 

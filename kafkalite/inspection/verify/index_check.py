@@ -1,8 +1,8 @@
-"""Check of the sparse indexes of a segment against its batches: may a reader start at the position of an entry?
+"""Check of the sparse indexes of a segment against its batches: a reader must be able to start at every entry.
 
-An entry (offset, position) of the offset index must point at the begin of a batch with nothing at or past the offset in
-front of it. An entry (timestamp, offset) of the time index must be right that nothing up to the offset is later, and
-that the batch which holds the offset is that late. Both ascend; zeros behind the entries are room not used yet.
+An entry (offset, position) of the offset index must point at the begin of a batch, and all batches before it must end
+before the offset. For an entry (timestamp, offset) of the time index no record up to the offset may be later, and the
+batch that holds the offset must have a record at least that late. Both ascend; zeros after the entries are unused room.
 Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, LogSegment}; KIP-33.
 """
 
@@ -22,10 +22,10 @@ from kafkalite.record.columns.batch_columns import Array, Flags
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_ENTRIES_MAX = 5  # named in one fault
-_UNINDEXED_BYTES = 256 << 10  # entries are missing where that much log has none
-_MOST = 0.75  # of an interval: at most 0.3 % of short random sessions are called wrong, of 4,000 of each kind
-_GAP_FACTOR = 8  # a stretch that is so many times longer than any other one is missing entries
+_ENTRIES_MAX = 5  # entries that one fault names
+_UNINDEXED_BYTES = 256 << 10  # a longer stretch of log without entries lacks some
+_MOST = 0.75  # of an interval: a false fault in at most 0.3 % of short random sessions, 4,000 of each kind
+_GAP_FACTOR = 8  # a stretch so many times longer than any other one lacks entries
 
 
 class Index(NamedTuple):
@@ -89,7 +89,7 @@ def _read(
 
 
 def _faults(index: Index, wrong: Flags, what: str) -> list[Fault]:
-    """One fault for all entries that are wrong in the same way: the index is made again as a whole, or not at all."""
+    """One fault for all entries with the same error, because an index is rebuilt as a whole or not at all."""
     rows = np.flatnonzero(wrong).tolist()
     if not rows:
         return []
@@ -121,7 +121,7 @@ def _check_offsets(batches: Batches, index: Index) -> list[Fault]:
 
 
 def _check_length(batches: Batches, index: Index) -> list[Fault]:
-    """A stretch of log without entries that is much longer than any other: reads there visit every batch."""
+    """Finds a last stretch without entries that is much longer than any other: a read there visits every batch."""
     position = index.column("position")
     gaps = np.diff(np.concatenate([[0], position, [batches.position[-1]]])).tolist()
     if len(position) == 1:
@@ -162,7 +162,7 @@ def _check_times(batches: Batches, index: Index, is_last: bool) -> list[Fault]:
 
 
 def _check_ends(batches: Batches, offsets: Index, times: Index) -> list[Fault]:
-    """Finds last entries of the offset index that are gone, by the entries of the time index written with them.
+    """Finds that the last entries of the offset index are lost, by the entries of the time index written with them.
 
     An append adds to both indexes, a close to the time index alone, and a reopen counts the index interval from 0. So
     any number of closes leaves time entries without offset entries, which lie less than an interval apart; the interval

@@ -1,4 +1,4 @@
-"""Check of the root of a data directory: whose it is, the last stop, the checkpoints, leftovers, the metadata journal.
+"""Check of the root of a data directory: identity, last shutdown, checkpoints, leftovers, topic ids, metadata journal.
 
 Source: kafka.log.LogManager, CleanShutdownFileHandler, OffsetCheckpointFile, MetaPropertiesEnsemble; `kafkalite.zk`.
 """
@@ -49,7 +49,7 @@ _LEFTOVERS = {
 
 
 def check_root(listing: DirectoryListing, reports: list[PartitionReport], *, clean: bool) -> list[Fault]:
-    """The faults of the root; `reports` are those of its partitions. `clean`: the last stop was orderly.
+    """The faults of the root; `reports` are those of its partitions. `clean`: the last shutdown was clean.
 
     Raises OSError.
     """
@@ -70,7 +70,7 @@ def check_root(listing: DirectoryListing, reports: list[PartitionReport], *, cle
 
 
 def _is_file_or_other(path: str, name: str, faults: list[Fault]) -> bool:
-    """False, with a fault, where a broker looks for a file and there is none."""
+    """False if a broker expects a file of this name and there is something else, which is reported."""
     if name not in (META_PROPERTIES, CLEAN_SHUTDOWN, JOURNAL_NAME, *_CHECKPOINTS):
         return True
     try:
@@ -84,7 +84,7 @@ def _is_file_or_other(path: str, name: str, faults: list[Fault]) -> bool:
 
 
 def _check_meta(root: str, names: list[str], faults: list[Fault]) -> str | None:
-    """The id of the cluster."""
+    """The cluster id in meta.properties; None where it is not known."""
     path = f"{root}/{META_PROPERTIES}"
     if META_PROPERTIES not in names:
         what = "it is missing: nothing says which broker's directory this is"
@@ -182,7 +182,7 @@ def _check_leftovers(root: str, names: list[str]) -> Iterator[Fault]:
 def _check_journal(
     root: str, names: list[str], cluster_id: str | None, faults: list[Fault]
 ) -> dict[TopicPartition, uuid.UUID] | None:
-    """The partitions in the metadata journal, with their topics' ids; None where there is none, or it is unreadable."""
+    """The topic id of each partition in the metadata journal; None without a journal that can be read."""
     if JOURNAL_NAME not in names:
         return None
     path = f"{root}/{JOURNAL_NAME}"

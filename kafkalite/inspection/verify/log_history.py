@@ -1,7 +1,7 @@
 """History of a log from its beginning on: leader epochs, transactions, the last batch of each producer.
 
-The small files beside the log are compared with it. Only batches with a producer are visited one by one, and of those
-outside transactions only the last of each window.
+The small files beside the log are compared with it. Only batches with a producer are visited one by one; outside
+transactions only each producer's last batch of a window.
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, LeaderEpochFileCache.
 """
 
@@ -38,7 +38,8 @@ class Rows(NamedTuple):
 
 
 class History:
-    """`at_offset` is called for each offset of `stops` (ascending) when everything below it was added."""
+    """The history up to the batches that were added. `at_offset` is called for each offset of `stops` (ascending) when
+    everything below it was added."""
 
     def __init__(self, stops: list[int], at_offset: Callable[[int, History], None]) -> None:
         self.producers = ProducerState("", [], Files())  # of each producer only the last batch of a window
@@ -49,7 +50,7 @@ class History:
         self._at_offset = at_offset
 
     def add(self, rows: Rows, batch_at: Callable[[int], memoryview]) -> None:
-        """Add sound batches; `batch_at(row)` is the whole batch of a row."""
+        """Adds sound batches; `batch_at(row)` is the whole batch of a row."""
         self._note_epochs(rows)
         # a broker appends batches without gaps; only compaction takes records out of them
         if (rows.record_count < rows.last_offset - rows.base_offset + 1).any():
@@ -63,7 +64,7 @@ class History:
         self._note_producers(rows, start, len(rows.base_offset), batch_at)
 
     def end(self, end_offset: int) -> None:
-        """The log ends here."""
+        """Calls `at_offset` for the stops that are left, up to the end of the log."""
         while self._stops and self._stops[0] <= end_offset:
             self._at_offset(self._stops.pop(0), self)
 

@@ -1,4 +1,4 @@
-"""Check of one partition's directory: its segments in a row, and all files beside them.
+"""Check of one partition's directory: its segments in order, and all files beside them.
 
 Source: org.apache.kafka.storage.internals.log.{LogLoader, LocalLog, LogFileUtils}, LeaderEpochCheckpointFile,
 PartitionMetadataFile.
@@ -62,7 +62,7 @@ class PartitionReport:
 def check_partition(
     partition: PartitionDirectory, advance: Callable[[int], None], *, compacted_to: int = 0, deep: bool = False
 ) -> PartitionReport:
-    """`compacted_to`: below it offsets may be missing. Raises OSError."""
+    """Checks one partition. Below offset `compacted_to` offsets may be missing. Raises OSError."""
     bases = partition.bases
     start_offset = bases[0] if bases else 0
     report = PartitionReport(partition, start_offset=start_offset, end_offset=start_offset)
@@ -111,7 +111,7 @@ def check_partition(
 
 
 def _check_gaps(scans: list[SegmentScan], compacted_to: int) -> Iterator[Fault]:
-    """Without compaction no offset is missing from the first one of the log on."""
+    """Yields a fault for each range of missing offsets. Only compaction may leave one."""
 
     def fault(scan: SegmentScan, position: int, first: int, last: int) -> Fault:
         what = f"the offsets {first} to {last} are missing"
@@ -133,7 +133,7 @@ def _check_gaps(scans: list[SegmentScan], compacted_to: int) -> Iterator[Fault]:
 
 
 def _check_counts(partition: PartitionDirectory, scans: list[SegmentScan]) -> Iterator[Fault]:
-    """The record counts that kafkalite noted of sealed segments; an entry counts for the very file that it is of."""
+    """Compares the noted record counts of sealed segments with the scans. An entry is of one version of a file."""
     if RECORD_COUNTS not in partition.files:
         return
     path = f"{partition.path}/{RECORD_COUNTS}"
@@ -192,7 +192,7 @@ def _untouched(path: str, what: str, where: str = "") -> Fault:
 
 
 def _check_metadata(partition: PartitionDirectory, faults: list[Fault]) -> uuid.UUID | None:
-    """The topic's id, if the partition says it; one that has none was made by an old broker."""
+    """The topic id in partition.metadata; None without that file, which old brokers do not write."""
     if PARTITION_METADATA not in partition.files:
         return None
     path = f"{partition.path}/{PARTITION_METADATA}"

@@ -24,7 +24,7 @@ from kafkalite.log.storage.file_names import (
 
 
 def predict(fault: Fault, forecast: Forecast | None, report: PartitionReport | None) -> Finding:
-    """A fault with what becomes of it at the next start. `report` is None for a fault of the root."""
+    """The fault with its outcome at the next start. `report` is None for a fault of the root."""
     outcome: tuple[Severity, str] | tuple[Severity, str, int]
     name = os.path.basename(fault.path)
     if fault.severity is not None:

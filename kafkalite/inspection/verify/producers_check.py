@@ -20,7 +20,7 @@ from kafkalite.log.state.producer_state import Producer
 
 
 def check_snapshot(path: str, offset: int, history: History | None) -> list[Fault]:
-    """`history`: the log below `offset`; None where the log does not reach as far. Raises OSError."""
+    """The faults of a snapshot. `history`: the log below `offset`; None if the log ends before it. Raises OSError."""
     try:
         entries, excess_bytes = decode_snapshot(read_file(path))
     except Malformed as error:
@@ -38,7 +38,7 @@ def check_snapshot(path: str, offset: int, history: History | None) -> list[Faul
 
 
 def _entry_fault(entry: SnapshotEntry, offset: int, producer: Producer | None) -> str:
-    """`producer`: its state by the log."""
+    """The fault of an entry, "" for none. `producer`: its state by the log."""
     if entry.last_offset >= offset or entry.txn_first_offset >= offset:
         latest = max(entry.last_offset, entry.txn_first_offset)
         return f"it knows of offset {latest}, which its name excludes"
@@ -58,10 +58,10 @@ def _entry_fault(entry: SnapshotEntry, offset: int, producer: Producer | None) -
 def check_txn_index(
     path: str, exists: bool, scan: SegmentScan, aborted: list[AbortedTxn], *, was_compacted: bool
 ) -> list[Fault]:
-    """The aborted transactions of a segment; `aborted` are those whose markers stand in it.
+    """Compares the index of a segment with the aborted transactions whose markers stand in it, `aborted`.
 
-    Compaction takes the data of an aborted transaction, but for the header of a producer's last batch: then the
-    transaction began before the data that are left of it. Raises OSError.
+    Compaction removes the data of an aborted transaction, except for the header of a producer's last batch. Then the
+    transaction began before the batches that are left of it. Raises OSError.
     """
     data = read_file(path) if exists else b""
     faults = []

@@ -1,8 +1,8 @@
-"""Dry run of recovery: finds out what a restart does with a log by doing it, on a shadow of its directory.
+"""Dry run of recovery: loads a log as a restart does, on a shadow of its directory.
 
 The shadow has links in the place of the `.log` files and copies of the small ones. The broker's own recovery runs on it
-through `ShadowFiles`, which never write to the target of a link: a cut is only remembered. So the forecast stays right
-when the rules of recovery change.
+through `ShadowFiles`, which never write to the target of a link. So the forecast stays right when the rules of recovery
+change.
 Source: `log_loader`.
 """
 
@@ -30,7 +30,7 @@ _LOGGER = logging.getLogger("kafkalite.log")
 
 @dataclass(slots=True)
 class Forecast:
-    """The outcome of a restart for one log. `refusal`: why the start would not take it; all else is then unknown.
+    """The outcome of a restart for one log. `refusal`: the reason why it does not start; all else is then unknown.
 
     `sizes` has every `.log` that is left, by its name, with its bytes; `gone` the files that are deleted; `rewritten`
     those whose content would change.
@@ -46,11 +46,11 @@ class Forecast:
 
 
 class ShadowFiles(Files):
-    """Files that open links for reading only, and forget a cut of them: the segment itself remembers where it ends."""
+    """Files that open links for reading only and do not truncate them; the segment object has its new size."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._links: set[int] = set()  # descriptors of files that are not to be changed
+        self._links: set[int] = set()  # descriptors of files that must not be changed
 
     def open(self, path: str, flags: int) -> int:
         is_link = self._check_link(path, flags)
@@ -69,7 +69,7 @@ class ShadowFiles(Files):
             super().truncate(fd, size_bytes)
 
     def fsync(self, fd: int) -> None:
-        """Does nothing: no shadow needs to be durable."""
+        """Does nothing: a shadow need not be durable."""
 
     def _check_link(self, path: str, flags: int) -> bool:
         """Whether there is a link at `path`. A link that is opened to be replaced by a new file is removed."""
@@ -85,7 +85,7 @@ class ShadowFiles(Files):
 
 
 def dry_run(partition: PartitionDirectory, options: LoadOptions, now_ms: int) -> Forecast:
-    """Raises OSError when the shadow cannot be made."""
+    """Loads a shadow of the partition's log. Raises OSError when the shadow cannot be made."""
     forecast = Forecast(options.clean, options.recovery_point)
     root = os.path.realpath(tempfile.mkdtemp(prefix="kafkalite-dry-run-"))
     try:
@@ -119,7 +119,7 @@ def _make_shadow(partition: PartitionDirectory, shadow: str) -> None:
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy; preallocated room that was never written stays a hole."""
+    """Copies a file; preallocated room that was never written stays a hole."""
     data, size_bytes = read_written(source)
     with open(target, "wb") as file:
         file.write(data)

@@ -1,8 +1,8 @@
-"""Scan of one `.log` file: is every batch whole, is its checksum right, does it belong where it stands?
+"""Scan of one `.log` file: checks that every batch is whole, has the right checksum and stands in its place.
 
 A window of the file is in memory at a time; all headers of a window are compared as columns, checksums one by one.
-Behind a place where no batch can begin, the scan looks for the next sound one, so that one damage does not hide
-another.
+After a position where no batch can begin, the scan searches for the next sound batch, so that it finds later damage,
+too.
 Source: org.apache.kafka.common.record.DefaultRecordBatch.ensureValid, LogSegment.recover, LogValidator.
 """
 
@@ -72,7 +72,7 @@ class SegmentScan:
         )
 
     def forget_batches(self) -> None:
-        """Give the memory of the columns back."""
+        """Releases the memory of the columns."""
         self.positions.clear()
         self.last_offsets.clear()
         self.timestamps.clear()
@@ -81,7 +81,7 @@ class SegmentScan:
 def scan_segment(
     segment: Segment, history: History, advance: Callable[[int], None], *, deep: bool = False
 ) -> SegmentScan:
-    """Read one segment from front to back. `deep`: also every record in every batch. Raises OSError."""
+    """Reads one segment from front to back. `deep`: decodes every record, too. Raises OSError."""
     with LogFile(segment.path) as log:
         return _Scanner(segment, log, history, advance, deep).run()
 
@@ -130,9 +130,9 @@ class _Scanner:
         self.found.faults.append(Fault(self.segment.path, where, what, position=position, unwritten=unwritten))
 
     def skip(self, position: int, reason: str) -> int:
-        """Report the bytes at `position` that cannot be read. Returns where to go on."""
+        """Reports the unreadable bytes at `position`; returns the position where the scan goes on."""
         size = self.log.size_bytes
-        # a wrong length leads astray: sound batches may lie inside the batch that has it
+        # sound batches may lie inside a batch with a wrong length
         start = self.last_doubtful if self.last_doubtful >= 0 else position
         resume = self.next_sound(start + 1)
         if resume is None:
@@ -178,7 +178,7 @@ class _Scanner:
     # one window
 
     def bounds_of(self, data: memoryview) -> tuple[list[int], int | None]:
-        """As `find_bounds`. Batches of v2 are scanned into columns on the way, so they are gone through once."""
+        """Finds bounds as `find_bounds` does, and scans batches of v2 into columns in the same pass."""
         try:
             batches = self.batches = scan(data)
         except Malformed:
@@ -213,7 +213,7 @@ class _Scanner:
         self.keep(rows, plausible, sound, window)
 
     def scan_one_by_one(self, window: Window) -> None:
-        """As `scan_window`, for a window with anything but whole batches of v2 in it."""
+        """Scans a window that holds anything but whole batches of v2."""
         heads: list[BatchHeader] = []
         kept: list[int] = []
         sound: list[bool] = []
@@ -260,7 +260,7 @@ class _Scanner:
         return entry_header(batch)._replace(record_count=1)
 
     def check_headers(self, rows: Rows, size: Array) -> Flags:
-        """Which batches can be believed; a fault is reported of each other one."""
+        """True for each batch with a plausible header; reports a fault for every other one."""
         base, last, count = rows.base_offset, rows.last_offset, rows.record_count
         delta = last - base
         sound = np.ones(len(base), bool)
@@ -291,7 +291,7 @@ class _Scanner:
         return sound
 
     def ahead(self, base: Array, last: Array) -> Flags:
-        """Batches that jump forward while later ones continue from before the jump: the jump is the fault."""
+        """True for each batch whose offsets jump forward although later batches continue from before the jump."""
         ahead = np.zeros(len(base), bool)
         if len(base) < 2:
             return ahead
@@ -301,7 +301,7 @@ class _Scanner:
         return ahead
 
     def note_gaps(self, rows: Rows, plausible: Flags) -> None:
-        """Not across formats v0 and v1, whose first offsets are not known."""
+        """Notes missing offsets; the segment has no batch of format v0 or v1, whose first offset would be unknown."""
         if not plausible.all():
             rows = Rows(*[column[plausible] for column in rows])
         expected = np.concatenate([[self.next_offset], rows.last_offset[:-1] + 1])
@@ -309,7 +309,7 @@ class _Scanner:
             self.found.gaps.append((int(rows.position[row]), int(expected[row]), int(rows.base_offset[row]) - 1))
 
     def check_records(self, window: Window, sound: Flags, kept: list[int] | None = None) -> None:
-        """Unpack sound batches, and compare the records with the headers."""
+        """Decodes sound batches and compares the records with the headers."""
         data = window.data
         if kept is None and sound.all():
             try:
@@ -333,8 +333,8 @@ class _Scanner:
                     self.fault(window.start + at, f"the checksum is right, but {error}")
 
     def keep(self, rows: Rows, plausible: Flags, sound: Flags, window: Window) -> None:
-        """Add the batches to the scan, and sound ones to the log's history. A plausible header makes the offsets count:
-        the records may be damaged, but the batch has its place."""
+        """Adds the batches to the scan, and the sound ones to the log's history. Offsets of a plausible header count
+        even if the records are damaged."""
         found = self.found
         found.positions.append(rows.position)
         found.last_offsets.append(rows.last_offset)

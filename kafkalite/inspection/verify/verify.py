@@ -1,8 +1,8 @@
 """`kafkalite log verify`: checks a data directory, or one partition, against itself.
 
-Each log is read once from front to back, together with the files beside it; several at a time, since reading waits for
-the disk. The root comes next. For a log with faults the restart is tried out, so that each finding says what will
-become of it.
+Each log is read once from front to back, together with the files beside it; several logs at a time, because a read
+waits for the disk. The root of the data directory comes next. For each log with faults recovery is run on a shadow of
+its directory, so that a finding says what a restart does about it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _THREADS = 4
 
 
 class Verdict(NamedTuple):
-    """`clean`: the last stop was orderly. `is_running`: a broker has the directory now, so the end of a log may look
-    unfinished. `lost_bytes` is the cost of a restart; `forecasts` has the dry runs, by the paths of the partitions."""
+    """The outcome. `clean`: the last shutdown was clean. `is_running`: a broker has the directory now, so the end of
+    a log may look unfinished. A restart loses `lost_bytes`. `forecasts`: the dry runs, by path."""
 
     root: str
     findings: list[Finding]
@@ -39,9 +39,9 @@ class Verdict(NamedTuple):
 
 
 def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: bool | None = None) -> Verdict:
-    """Check the directory. Raises ConfigError for a path that is none, OSError when it cannot be read.
+    """Checks the directory. Raises ConfigError if the path is no data directory, OSError if it cannot be read.
 
-    `deep`: unpack every record. `shown`: draw the progress or not; None: where stderr is a terminal.
+    `deep`: decode every record. `shown`: draw the progress or not; None: where stderr is a terminal.
     """
     listing = list_directory(path)
     log_bytes = sum(one.log_bytes for one in listing.partitions)
@@ -77,7 +77,7 @@ def verify(path: str, *, deep: bool = False, now_ms: int | None = None, shown: b
 
 
 def _bytes_of_lost(reports: list[PartitionReport], root_faults: list[Fault]) -> int:
-    """The bytes of logs that go as a whole because of a line of a checkpoint."""
+    """The bytes of logs that a restart deletes as a whole, because of a checkpoint."""
     lost = [fault.where for fault in root_faults if fault.severity is Severity.LOSES]
     partitions = [report.partition for report in reports]
     return sum(one.log_bytes for one in partitions for where in lost if where.endswith(f" {one.name}"))

@@ -24,9 +24,7 @@ def transaction(kind: int, base_offset: int, marker_epoch: int) -> bytes:
     end = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 3), (), NOW_MS)
     producer = {"producer_id": 7, "transactional": True, "leader_epoch": 0}
     data = build_batch(records, base_offset=base_offset, producer_epoch=0, base_sequence=base_offset, **producer)
-    marker = build_batch(
-        [end], base_offset=base_offset + 2, producer_epoch=marker_epoch, control=True, **producer
-    )  # fmt: skip
+    marker = build_batch([end], base_offset=base_offset + 2, producer_epoch=marker_epoch, control=True, **producer)
     return bytes(data + marker)
 
 
