@@ -169,6 +169,7 @@ class KafkaPython:
             "fetch_max_wait_ms": 100,
             "session_timeout_ms": 6000,
             "heartbeat_interval_ms": 100,
+            "metadata_max_age_ms": 1000,  # a leader that assigned before it knew the topic looks again
         }
         return self.keep(kafka.KafkaConsumer(*topics, **defaults | given))
 
