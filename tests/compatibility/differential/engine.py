@@ -111,7 +111,7 @@ class Teller:
         self.rewritten: list[str] = []  # answers of which kafkalite's codec would have made other bytes
         self._address = address
         self._stem = f"{STEM}{family}-{story.name.replace('_', '-')}-{version}"
-        self._masks = Masks(self._stem)
+        self._masks = Masks(f"{self._stem}-")  # the stem alone begins the names of version 10, too
         self._lines: dict[str, Line] = {}
         self._correlation_id = 0
         self._ids: dict[str, uuid.UUID] = {}

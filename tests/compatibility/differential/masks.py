@@ -25,7 +25,7 @@ from kafkalite.record.batch import MAGIC, parse_header
 from kafkalite.record.message_set import HEAD_BYTES, entry_header, read_messages
 
 FIRST_FETCH_BY_ID = 13
-STEM = "d-"  # what every name that a story makes up begins with
+STEM = "d-"  # begins every name that a story makes up
 NEAR_NOW_MS = 86_400_000
 _DRAWN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
