@@ -46,7 +46,7 @@ class RequestHeader(NamedTuple):
 def decode_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """The header of a request frame (without its size prefix) and where the message begins. Raises Malformed.
 
-    It knows the header of every version of an API in the table, also of versions that are not answered.
+    The headers of all versions of an API in the table are known, also of versions that are not served.
     """
     try:
         api_key, api_version, correlation_id, length = _read_request_header(frame)

@@ -115,13 +115,13 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the batch's offset and leader epoch into it, in place. The checksum does not cover them."""
+    """Writes the base offset and the leader epoch into the batch, in place. The checksum does not cover them."""
     _BASE_OFFSET.pack_into(data, 0, base_offset)
     _LEADER_EPOCH.pack_into(data, 12, leader_epoch)
 
 
 def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
-    """Make `now_ms` the timestamp of every record, in place, and correct the checksum."""
+    """Makes `now_ms` the timestamp of every record, in place, and corrects the checksum."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, 21)
     _ATTRIBUTES.pack_into(data, 21, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(data, 35, now_ms)
@@ -157,7 +157,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 class RecordLike(Protocol):
-    """A `NewRecord`, or a `Record` that was read elsewhere, whose offset is ignored."""
+    """A `NewRecord`, or a `Record` that was read, whose offset is ignored."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -216,7 +216,7 @@ def build_batch(
 
 
 def assemble(header: BatchHeader, packed: Buffer) -> bytearray:
-    """The batch of `header`, whose length and checksum are computed, and of records that are compressed already."""
+    """The batch of `header`, whose length and checksum are computed, and of records that are already compressed."""
     out = bytearray(HEADER_BYTES + len(packed))
     _HEADER.pack_into(out, 0, header[0], len(out) - PREFIX_BYTES, *header[2:])
     out[HEADER_BYTES:] = packed

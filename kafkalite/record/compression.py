@@ -1,7 +1,7 @@
-"""The five codecs of a record batch, each bounded in what it may unpack to.
+"""The five codecs of a record batch, each with a limit on the decompressed size.
 
 A few bytes may declare gigabytes, so no function allocates more memory than `max_bytes` (and the codec's window):
-sizes that the data declare are compared with it, everything else is decompressed piece by piece. Snappy has xerial's
+sizes declared in the data are compared with it, and everything else is decompressed piece by piece. Snappy has xerial's
 framing, as Kafka's clients write it: a 16-byte head, then blocks of `size i32` and raw snappy; bare snappy is read too.
 lz4 is the frame format with independent 64 KiB blocks and no content size, which is all that old readers understand.
 The libraries are imported when a codec is first used.

@@ -7,7 +7,7 @@ An entry is one message, with a checksum (CRC-32, from the magic on) and an offs
 wrapper: its value is a whole set, compressed; it has the offset of the last message inside and the latest timestamp.
 Offsets inside are absolute in v0; in v1 they count from 0 and end at the wrapper's, so the first offset of a wrapper is
 known only after decompression. Where the wrapper has LogAppendTime, its timestamp holds for all messages inside.
-lz4 inside v0 has a wrong checksum in its frame's header: producers of that age computed it over too many bytes.
+The header of an lz4 frame inside v0 has a wrong checksum: producers of that time computed it over too many bytes.
 Source: org.apache.kafka.common.record.LegacyRecord, AbstractLegacyRecordBatch, MemoryRecordsBuilder; KIP-31, KIP-32,
 KIP-57.
 """
@@ -74,7 +74,7 @@ class Message(NamedTuple):
 
 
 def entry_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The entry at `position` as a batch header without producer and epoch. Malformed where no entry can begin.
+    """The entry at `position` as a batch header without producer and epoch. Raises Malformed where no entry can begin.
 
     Two fields differ from a batch's: `base_offset` is the last offset, and a wrapper's `record_count` is
     `UNKNOWN_COUNT`.
@@ -196,7 +196,7 @@ def first_offset(entry: Buffer, max_bytes: int = RECORDS_BYTES_MAX) -> int:
 
 
 def base_offset(header: BatchHeader, last_inner: int) -> int:
-    """The number to add to the offsets inside. A wrapper at 0 may come from a producer that never numbered it.
+    """The number to add to the offsets inside. The producer of a wrapper at offset 0 may not have numbered it.
 
     Raises Malformed where the last offset inside is above the wrapper's.
     """

@@ -1,13 +1,13 @@
-"""How a message is declared: one line per field, with version ranges as in the KIP.
+"""Declarations of messages: one line per field, with version ranges as in the KIP.
 
     class HeartbeatResponse(Message, flexible="4+"):
         throttle_time_ms: int = int32("1+")
         error_code: int = int16("0+")
 
 Left: what we use. Right: what travels. The metaclass takes the declarations out of the class body, gives the class
-slots, and puts them in `__fields__`; `codec` compiles them for a version when that version is first used. To a type
-checker a declaration is a field with a default, so constructors are known: keywords, all optional, with the schema's
-defaults. A field outside its versions is left out when encoding and has its default after decoding.
+slots, and puts them in `__fields__`; `codec` compiles them for a version when that version is first used. A type
+checker sees fields with defaults, so it knows the constructors: keywords, all optional, with the schema's defaults.
+A field outside its versions is left out when encoding and has its default after decoding.
 
 None travels as null; in a version that has no null there it travels as the empty value. A tagged field travels when
 it differs from its default; a tagged struct has the default None.

@@ -1,4 +1,4 @@
-"""ApiVersions (18): what this broker speaks. Answered in version 0 when the asker's version is too new."""
+"""ApiVersions (18): the APIs and versions of this broker. A request in an unknown version is answered in version 0."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """RunCleaner (27500): compact the logs of a topic now, for `kafkalite cleaner run`.
 
 Not an API of Apache Kafka: its key spells "kl" in ASCII and lies far from Kafka's, which count up from 0 and are below
-100 after fifteen years. It is not told in ApiVersions, so that stock clients see exactly what Kafka would tell.
+100 after fifteen years. ApiVersions does not list it, so stock clients see exactly Kafka's APIs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ RUN_CLEANER_KEY = 0x6B6C
 
 
 class RunCleanerRequest(Message, flexible="0+"):
-    """Null `partitions` are all of the topic. `rolls`: the active segment is sealed first, so that what is in it is
-    compacted too. `waits`: the answer comes when all is done, or after `timeout_ms`."""
+    """Null `partitions` stand for all. `rolls`: the active segment is sealed first, so that its records are
+    compacted, too. `waits`: the response is sent when all is done, or after `timeout_ms`."""
 
     topic: str = string("0+")
     partitions: list[int] | None = array(INT32, "0+", nullable="0+")
@@ -44,8 +44,8 @@ class CleanerPass(Message):
 
 
 class RunCleanerPartition(Message):
-    """`done` is None where nothing was waited for or nothing was to be done; `message` says why that is so, or what the
-    error is."""
+    """`done` is None if the request did not wait or nothing was to be done; `message` gives the reason for that, or
+    describes the error."""
 
     partition_index: int = int32("0+")
     error_code: int = int16("0+")
@@ -54,7 +54,7 @@ class RunCleanerPartition(Message):
 
 
 class RunCleanerResponse(Message, flexible="0+"):
-    """With an error code of its own there are no partitions: nothing was begun."""
+    """With an error code there are no partitions: no run was begun."""
 
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")

@@ -1,4 +1,5 @@
-"""FindCoordinator (10), DescribeGroups (15), ListGroups (16), DeleteGroups (42): groups seen from outside."""
+"""FindCoordinator (10), DescribeGroups (15), ListGroups (16), DeleteGroups (42): groups, seen by clients
+that are not members."""
 
 from __future__ import annotations
 

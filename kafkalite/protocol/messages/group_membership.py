@@ -1,4 +1,4 @@
-"""JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13): being a member of a classic group."""
+"""JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13): membership in a classic group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets (2) and OffsetForLeaderEpoch (23): which offset belongs to a timestamp, or ends a leader epoch."""
+"""ListOffsets (2) and OffsetForLeaderEpoch (23): offsets by timestamp, and end offsets of leader epochs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""DescribeLogDirs (35): the directories of a broker, and how large the logs in them are.
+"""DescribeLogDirs (35): the directories of a broker, and the sizes of the logs in them.
 
-Exact numbers of records, which Apache Kafka does not know, and what is to be seen of compaction travel in tagged fields
-of our own. A request asks for them in such fields too; a broker that does not know these passes over them (KIP-482),
-and a client that did not ask is answered as by Apache Kafka, to the byte. Tags count up from 0 in each struct as Kafka
-adds fields, and a struct has had three at most: ours are far from there, from "kl" in ASCII on.
+Exact record counts, which Apache Kafka does not have, and the state of compaction travel in tagged fields of our own. A
+request asks for them in tagged fields, too. A broker that does not know these skips them (KIP-482), and a client that
+did not ask gets Apache Kafka's response, to the byte. Kafka counts tags up from 0 in each struct and has used three at
+most; ours begin far away, at "kl" in ASCII.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ CLEANING_TAG = OWN_TAG + 1
 # values of `count_records` in a request
 NO_COUNTS = 0
 COUNTS = 1
-COUNTS_OF_SEGMENTS = 2  # and those of the partitions
+COUNTS_OF_SEGMENTS = 2  # of segments and partitions
 
 # values of `cleaning` in a response
-CLEANING_TOLD = 1  # with every log that is compacted
+CLEANING_TOLD = 1  # for every compacted log
 CLEANER_IS_OFF = 2  # as CLEANING_TOLD, but log.cleaner.enable is false
 
-# in the place of a number of records
-COUNTING = -1  # it will be known: ask again
+# instead of a number of records
+COUNTING = -1  # not known yet: ask again
 UNCOUNTABLE = -2  # the log is damaged
 
 
@@ -60,8 +60,8 @@ class PartitionRecordCounts(Message):
 
 
 class LogCleaning(Message):
-    """Of a compacted log, as in `PartitionCleaning`; ppm is parts per million. `last_run_ms` is -1 before the first
-    run, and `last` is None then."""
+    """The cleaning state of a compacted log, as in `PartitionCleaning`; ppm is parts per million. Before the first run
+    `last_run_ms` is -1 and `last` is None."""
 
     state: str = string("2+")
     dirty_ratio_ppm: int = int64("2+")

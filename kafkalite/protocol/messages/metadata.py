@@ -62,7 +62,7 @@ class MetadataResponse(Message, flexible="9+"):
     controller_id: int = int32("1+", default=-1)
     topics: list[MetadataResponseTopic] = array(MetadataResponseTopic, "0+")
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
-    # The transaction of ZooKeeper up to which all is known here, and the broker asked for is none; -1: it is one.
+    # The broker of `is_missing` is not in the cluster as of this ZooKeeper transaction; -1: it is in the cluster.
     missing_at: int = int64("9+", default=-1, tag=OWN_TAG)
 
 

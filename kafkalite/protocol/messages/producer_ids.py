@@ -1,4 +1,4 @@
-"""InitProducerId (22): an identity for an idempotent or a transactional producer."""
+"""InitProducerId (22): the id and epoch of an idempotent or a transactional producer."""
 
 from __future__ import annotations
 

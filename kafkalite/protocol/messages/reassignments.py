@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): partitions that are on their way to other brokers."""
+"""ListPartitionReassignments (46): partitions that are being moved to other brokers."""
 
 from __future__ import annotations
 

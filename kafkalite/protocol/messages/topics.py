@@ -1,4 +1,4 @@
-"""CreateTopics (19), DeleteTopics (20), CreatePartitions (37), DeleteRecords (21): topics and what they hold."""
+"""CreateTopics (19), DeleteTopics (20), CreatePartitions (37), DeleteRecords (21): topics, partitions, records."""
 
 from __future__ import annotations
 

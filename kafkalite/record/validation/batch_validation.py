@@ -38,7 +38,7 @@ _ZSTD_PRODUCE_VERSION_MIN = 7
 KEEP_CODEC = -1  # compression.type=producer: as the batch came
 _REFUSED_BY_LOG = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _FAR = (1 << 63) - 1
-_LENGTH_MIN = 14  # the smallest record there ever was, of format v0
+_LENGTH_MIN = 14  # the smallest message, of format v0
 _UP_TO_MAGIC = 17  # fewer bytes are no batch for Kafka
 
 
@@ -190,7 +190,7 @@ def _too_large(size: int, limit: int) -> str:
 
 
 def _check_records(records: memoryview, rules: Rules, now_ms: int) -> None:
-    """Check every record: keys and ages."""
+    """Checks the keys and the ages of all records."""
     earliest_ms = now_ms - rules.before_max_ms
     try:
         faults = find_faults(records, keys_required=rules.compacted, earliest_ms=earliest_ms)

@@ -61,7 +61,7 @@ _UP_TO_MAGIC = 17
 _MESSAGE_BYTES_MIN = MESSAGE_BYTES_MIN + PREFIX_BYTES
 MESSAGES_MAX = 50_000
 """Limit of messages in a set where `max.message.bytes` does not ask for more. Producers of that age gather a megabyte
-at most before they compress it, which are 40,330 of the smallest messages; a wrapper of some kilobytes could hold ten
+at most before they compress it, which is 40,330 of the smallest messages; a wrapper of some kilobytes could hold ten
 times that, and each takes 2 us of the loop."""
 _GZIP_FAST_FROM_BYTES = 1 << 20
 _GZIP_FAST_LEVEL = 1  # above that, for one reader only: 32 MiB of JSON take 0.2 s instead of 1 s
@@ -74,8 +74,8 @@ _old_head = Struct(">8xiIbb").unpack_from  # size, checksum, magic, attributes
 def to_batch(records: memoryview, rules: Rules) -> memoryview | None:
     """The v2 batch for the message set of an old producer (Produce 0-2), ready for `validate`.
 
-    None if there is no whole message: nothing is to be appended then, and nothing is wrong. A part of a message at the
-    end is ignored. A v2 batch is returned as it is. Raises KafkaError with the code for the producer.
+    None if there is no whole message: nothing is to be appended then, which is no error. A partial message at the end
+    is ignored. A v2 batch is returned as it is. Raises KafkaError with the code for the producer.
     """
     count_max = min(max(MESSAGES_MAX, rules.max_message_bytes // _MESSAGE_BYTES_MIN), RECORDS_MAX)
     count, magics, codec, end = _check_entries(records, rules, count_max)
@@ -221,7 +221,7 @@ class NotConvertible(Exception):
 def to_old_format(header: BatchHeader, batch: memoryview, magic: int, from_offset: int) -> bytes | memoryview:
     """One stored batch, or entry of an older format, as a message set of format `magic`; b"" where nothing is left.
 
-    A set that is not compressed begins at `from_offset`, since some readers take an earlier message for a fault. Raises
+    A set that is not compressed begins at `from_offset`, since some readers reject an earlier message. Raises
     NotConvertible.
     """
     if header.is_control:

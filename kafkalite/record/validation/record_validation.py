@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 COLUMNS_MIN = 1000
 MISNUMBERED_MAX = 20_000
-"""Records whose offsets do not count from 0 are decoded to be numbered. Some old clients send such batches."""
+"""Records whose offsets do not count from 0, as some old clients send them, are decoded and numbered anew; larger
+batches are refused."""
 FAULTS_MAX = 1000
-"""Kafka lists every faulty record; an answer that lists a quarter of a million of them is too large to make."""
+"""Kafka lists every faulty record; a response that lists a quarter of a million of them is too large."""
 
 
 class Faults(NamedTuple):
@@ -45,7 +46,7 @@ class Faults(NamedTuple):
 def find_faults(records: memoryview, *, keys_required: bool, earliest_ms: int) -> Faults:
     """The faulty records of one whole batch. A record without a timestamp (-1) is not too old.
 
-    Raises Malformed when the records are not as the header says, or too many.
+    Raises Malformed when the records contradict the header, or are too many.
     """
     header = parse_header(records)
     if header.record_count > COLUMNS_MIN:
