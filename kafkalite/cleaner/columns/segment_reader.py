@@ -51,8 +51,8 @@ class BatchPiece(Piece):
 
     def check(self, rows: Array) -> None:
         """Check the checksums of the batches `rows`. Raises CleaningFailed."""
-        if (row := self.batches.first_wrong_checksum(self.data, rows)) is not None:
-            raise self.refuse(int(self.batches.position[row]), "its checksum is wrong")
+        if (at := self.batches.first_wrong_checksum(self.data, rows)) is not None:
+            raise self.refuse(at, "its checksum is wrong")
 
 
 @dataclass(slots=True)

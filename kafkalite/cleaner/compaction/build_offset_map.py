@@ -87,10 +87,11 @@ class OffsetMapBuilder:
             except Corrupt as error:
                 raise corrupt(piece, group, Corrupt(first + error.row, error.why)) from None
             start, end, tombstone, at = keys.start, keys.end, keys.is_tombstone, offset[rows]
-            is_dirty = at >= self._from
-            keyless = at[~keys.is_present & is_dirty]
-            counts = keys.is_present & is_dirty
+            keyless, counts = at[:0], keys.is_present
+            if at[0] < self._from:
+                counts &= at >= self._from
             if not counts.all():
+                keyless = at[~keys.is_present & (at >= self._from)]
                 start, end, tombstone, at = start[counts], end[counts], tombstone[counts], at[counts]
             taken = self._map.put(group.data, start, end, at, tombstone)
             if taken < len(at):

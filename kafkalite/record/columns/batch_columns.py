@@ -111,12 +111,12 @@ class Batches:
         return empty
 
     def first_wrong_checksum(self, data: memoryview, rows: Array) -> int | None:
-        """The first of the batches `rows` of `data` whose checksum is wrong; None without one."""
+        """The position of the first of the batches `rows` of `data` whose checksum is wrong; None without one."""
         starts = self.position[rows]
         ends, crcs = starts + self.size_bytes[rows], self.heads["crc"][rows]
-        for row, start, end, crc in zip(rows.tolist(), starts.tolist(), ends.tolist(), crcs.tolist(), strict=True):
+        for start, end, crc in zip(starts.tolist(), ends.tolist(), crcs.tolist(), strict=True):
             if crc32c(data[start + CRC_FROM : end]) != crc:
-                return int(row)
+                return int(start)
         return None
 
 
@@ -143,8 +143,9 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
         position = end
     rows = np.array(array("q", positions), dtype=np.int64)
     batches = Batches(rows, _heads(view, rows), position)
-    if check_crc and (row := batches.first_wrong_checksum(view, np.arange(len(rows)))) is not None:
-        raise Malformed(f"the batch at offset {batches.base_offset[row]} is corrupt: its checksum is wrong")
+    if check_crc and (at := batches.first_wrong_checksum(view, np.arange(len(rows)))) is not None:
+        base_offset = int.from_bytes(view[at : at + 8], "big", signed=True)
+        raise Malformed(f"the batch at offset {base_offset} is corrupt: its checksum is wrong")
     return batches
 
 
