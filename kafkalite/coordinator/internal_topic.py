@@ -21,7 +21,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
-from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
@@ -259,17 +259,10 @@ class InternalTopic(Generic[L]):
             done(ErrorCode.NONE if error is None else error.code)
 
         now_ms = self._clock.wall_ms()
-        rows = [NewRecord(key, value, timestamp=now_ms) for key, value in records]
         if producer is None:
-            batch = build_batch(rows)
+            batch = build_batch_at(now_ms, records)
         else:
-            batch = build_batch(
-                rows,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                base_sequence=0,
-                transactional=True,
-            )
+            batch = build_batch_at(now_ms, records, **producer._asdict(), base_sequence=0, transactional=True)
         try:
             result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
         except KafkaError as error:

@@ -2,7 +2,7 @@
 
 The offsets of one commit are appended as one batch, and the result of the append is the error of each. They are visible
 in the group's `OffsetStore` when the append is done; those of a transaction are a batch of its producer, and visible
-from the commit marker on. The first partition costs 6.5 us besides the append, each further one 2 us.
+from the commit marker on. The first partition costs 2.3 us besides the append, each further one 0.9 us.
 Source: kafka.coordinator.group.GroupMetadataManager (storeOffsets, getOffsets, cleanupGroupMetadata,
 handleTxnCompletion; 3.9); KIP-98, KIP-211, KIP-447.
 """

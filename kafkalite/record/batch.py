@@ -224,26 +224,68 @@ def assemble(header: BatchHeader, packed: Buffer) -> bytearray:
     return out
 
 
+def build_batch_at(
+    timestamp_ms: int,
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """`build_batch` for (key, value) pairs of one time, without headers or compression: 1.3 us instead of 3.5 us for
+    one record, 5.3 us instead of 11 us for ten (coordinators append one with every commit)."""
+    out = bytearray(HEADER_BYTES)
+    for delta, (key, value) in enumerate(records):
+        out += _encode_record(0, delta, key, value, ())
+    count = len(records)
+    attributes = TRANSACTIONAL if transactional else 0
+    _HEADER.pack_into(
+        out, 0, 0, len(out) - PREFIX_BYTES, -1, MAGIC, 0, attributes, count - 1, timestamp_ms, timestamp_ms,
+        producer_id, producer_epoch, base_sequence, count,
+    )  # fmt: skip
+    _CRC.pack_into(out, 17, compute_crc(out))
+    return out
+
+
 def encode_records(records: Iterable[RecordLike], deltas: Iterable[int], base_timestamp: int) -> bytearray:
     """The records of a batch as they follow its header, before compression."""
     out = bytearray()
     for record, delta in zip(records, deltas, strict=True):
-        body = bytearray(1)  # attributes of a record: none are in use
-        append_varint(body, record.timestamp - base_timestamp)
-        append_varint(body, delta)
-        _append_bytes(body, record.key)
-        _append_bytes(body, record.value)
-        append_varint(body, len(record.headers))
-        for name, content in record.headers:
-            _append_bytes(body, name.encode() if isinstance(name, str) else name)
-            _append_bytes(body, content)
-        append_varint(out, len(body))
-        out += body
+        out += _encode_record(record.timestamp - base_timestamp, delta, record.key, record.value, record.headers)
     return out
 
 
+def _encode_record(
+    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> bytes:
+    # joined from bytes: 0.9 us instead of 1.2 us with a bytearray that grows by each field
+    body = b"".join(
+        (
+            _RECORD_ATTRIBUTES,
+            varint(timestamp_delta),
+            varint(offset_delta),
+            _NULL if key is None else varint(len(key)),
+            key or b"",
+            _NULL if value is None else varint(len(value)),
+            value or b"",
+            varint(len(headers)),
+        )
+    )
+    if headers:
+        body += b"".join([_sized(each) for header in headers for each in header])
+    return varint(len(body)) + body
+
+
+def varint(value: int) -> bytes:
+    """`value` as a zig-zag varint: seven bits a byte, low bits first, the same for 32 and 64 bits."""
+    if 0 <= value < _SMALL_VARINTS_MAX:
+        return _SMALL_VARINTS[value]
+    return _encode_varint(value)
+
+
 def append_varint(out: bytearray, value: int) -> None:
-    """Append `value` as a zig-zag varint: seven bits a byte, low bits first, the same for 32 and 64 bits."""
+    """Append `value` as a varint."""
     value = value << 1 ^ value >> 63
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -251,9 +293,20 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _append_bytes(out: bytearray, data: bytes | None) -> None:
+def _encode_varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+_SMALL_VARINTS_MAX = 256
+_SMALL_VARINTS = [_encode_varint(value) for value in range(_SMALL_VARINTS_MAX)]
+_RECORD_ATTRIBUTES = b"\0"  # none are in use
+_NULL = _encode_varint(-1)
+
+
+def _sized(data: bytes | str | None) -> bytes:
     if data is None:
-        out.append(1)  # -1
-        return
-    append_varint(out, len(data))
-    out += data
+        return _NULL
+    encoded = data.encode() if isinstance(data, str) else data
+    return varint(len(encoded)) + encoded

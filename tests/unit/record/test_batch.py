@@ -12,6 +12,7 @@ from kafkalite.record.batch import (
     HEADER_BYTES,
     NewRecord,
     build_batch,
+    build_batch_at,
     compute_crc,
     iter_batches,
     parse_header,
@@ -89,6 +90,21 @@ def test_the_golden_batch() -> None:
     assert (header.base_offset, header.leader_epoch, header.last_offset, header.record_count) == (0, 5, 0, 1)
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (4711, 3, 9, 9)
     assert header.base_timestamp == header.max_timestamp == 1_700_000_000_000
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300)), min_size=1, max_size=9
+    ),
+    st.integers(-1, 1 << 50),
+    st.sampled_from([{}, {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0, "transactional": True}]),
+)
+def test_a_batch_of_one_time_is_the_same_batch(
+    records: list[tuple[bytes | None, bytes | None]], timestamp_ms: int, attributes: dict[str, int]
+) -> None:
+    rows = [NewRecord(key, value, timestamp=timestamp_ms) for key, value in records]
+    assert build_batch_at(timestamp_ms, records, **attributes) == build_batch(rows, **attributes)
 
 
 def test_stamping_leaves_the_checksum_right() -> None:
