@@ -138,6 +138,14 @@ class KafkaError(Exception):
         self.message = message
 
 
+class UnverifiedTransaction(KafkaError):
+    """A transactional batch came to a partition in which its producer has no open transaction, and the coordinator has
+    not confirmed that the transaction includes the partition (KIP-890). Nothing was changed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_TXN_STATE, message)
+
+
 class StorageError(KafkaError):
     """The disk failed. The message names the file. The log accepts no more writes until an operator intervenes."""
 

@@ -23,9 +23,9 @@ from kafkalite.inspection.files.directory_listing import (
 from kafkalite.inspection.files.log_file import HEAD_BYTES, LogFile
 from kafkalite.inspection.files.progress import Progress
 from kafkalite.inspection.files.record_rows import rows_of_batch
-from kafkalite.log.state.producer_state import ABORT, COMMIT
 from kafkalite.log.storage.file_names import LOG_STARTS
 from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, BatchHeader
+from kafkalite.record.transaction_marker import ABORT, COMMIT
 
 _BLOCK_BYTES = 64 << 10
 _ONGOING_MAX = 1_000_000

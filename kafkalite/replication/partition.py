@@ -4,6 +4,8 @@ A fetch that found too few bytes adds a `DelayedOperation` here. An append adds 
 has enough is woken once, from the event loop rather than from inside the append. With one replica a record is committed
 as soon as the log acknowledges it: at once, or with flush.messages when it is on the disk. Until then no client reads
 it, and its producer waits (`when_committed`).
+A read_committed fetch ends at the last stable offset: below it no transaction is open, and every marker is committed.
+It waits for that offset to move; bytes of open transactions do not count.
 Source: kafka.cluster.Partition, kafka.server.DelayedFetch, kafka.server.DelayedProduce.
 """
 
@@ -15,12 +17,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.partition.offline_log import OfflineLog
+from kafkalite.record.transaction_marker import build_marker
 
 if TYPE_CHECKING:
     from kafkalite.common.region import FileRegion
+    from kafkalite.log.index.transaction_index import AbortedTxn
     from kafkalite.log.partition.hosted_log import HostedLog
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.segment.timestamp_lookup import TimeLookup
+    from kafkalite.log.state.producer import ActiveProducer
+    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 
 _NO_OFFSET = -2  # matches no fetch offset
@@ -34,23 +40,27 @@ class CallSoon(Protocol):
 
 
 class DelayedOperation:
-    """An operation that waits for `missing_bytes` more in all of its partitions together.
+    """An operation that waits for `missing_bytes` more in all of its partitions together; for a `read_committed` fetch
+    only bytes below the last stable offset count.
 
     The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it is one of
     the `delayed_operations` of exactly `partitions`.
     """
 
-    __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "woken")
+    __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "read_committed", "woken")
 
-    def __init__(self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon) -> None:
+    def __init__(
+        self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon, *, read_committed: bool = False
+    ) -> None:
         self.missing_bytes = missing_bytes
+        self.read_committed = read_committed
         self.partitions: list[Partition] = []
         self.woken = False
         self._wake = wake
         self._call_soon = call_soon
 
     def watch(self, partition: Partition) -> None:
-        partition.delayed_operations[self] = None
+        partition.delay(self)
         self.partitions.append(partition)
 
     def accumulate(self, size_bytes: int) -> None:
@@ -73,10 +83,16 @@ class DelayedOperation:
 
 class Partition:
     """A partition that this broker leads. `leader_epoch` is stamped on every batch; `high_watermark` is the first
-    offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset."""
+    offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset.
+
+    Delayed operations have been told of the bytes up to `_counted_stable_offset`; None: up to the high watermark, since
+    no transaction is open.
+    """
 
     __slots__ = (
+        "_counted_stable_offset",
         "_delayed_acks",
+        "_producers",
         "_uncommitted",
         "delayed_operations",
         "high_watermark",
@@ -99,23 +115,56 @@ class Partition:
         if log.end_offset > log.flusher.ack_offset:
             self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
         self._delayed_acks: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # (last offset, callback)
+        self._producers = log.producers
+        self._producers.acknowledge(self.high_watermark)
+        self._counted_stable_offset: int | None = None
         log.flusher.on_ack = self._on_ack
         log.on_new_start = self.wake_all
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of a read_committed fetch: the high watermark, as long as there are no transactions."""
-        return self.high_watermark
+        """The end of a read_committed fetch: the high watermark, or the first offset of the oldest transaction that is
+        open or whose marker is not committed. It is O(1), and may lie below the first offset of a transaction whose
+        first records retention has deleted."""
+        unstable_offset = self._producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        if unstable_offset >= high_watermark:
+            return high_watermark
+        return max(unstable_offset, self.log.start_offset)
 
-    def append(self, records: memoryview, now_ms: int, produce_version: int, *, trusted: bool = False) -> AppendResult:
+    @property
+    def oldest_open_transaction(self) -> ActiveProducer | None:
+        """The producer whose transaction has been open for longest here."""
+        return self._producers.oldest_open
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """The producers that have not expired, for DescribeProducers."""
+        return self._producers.active()
+
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
+        """Begins to verify the first batch of a transaction; None if the transaction is open here."""
+        return self._producers.begin_verification(producer_id, epoch, first_sequence)
+
+    def append(
+        self,
+        records: memoryview,
+        now_ms: int,
+        produce_version: int,
+        *,
+        trusted: bool = False,
+        transactional: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> AppendResult:
         """Append one batch. It is committed if the high watermark is past it; otherwise see `when_committed`.
 
-        `trusted`: the broker itself made the batch, so there is nothing to check. Raises KafkaError with the code for
-        the producer.
+        `trusted`: the broker itself made the batch, so its content is not checked. `transactional`: the request has a
+        transactional id, so the batch may be transactional. `guard`: its transaction is verified. Raises KafkaError
+        with the code for the producer.
         """
         log = self.log
         try:
-            return log.append(records, self.leader_epoch, now_ms, produce_version=produce_version, trusted=trusted)
+            # by position: 0.1 us less than with keywords
+            return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
         finally:
             ack_offset = log.flusher.ack_offset
             if ack_offset != self.high_watermark:
@@ -130,13 +179,36 @@ class Partition:
 
     def _advance(self, size_bytes: int) -> None:
         """The log has committed more: `size_bytes`, and what was uncommitted until now."""
+        old_high_watermark = self.high_watermark
         high_watermark = self.high_watermark = self.log.flusher.ack_offset
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
+        is_unstable = self._producers.first_unstable_offset < high_watermark
+        if is_unstable:
+            self._producers.acknowledge(high_watermark)
         if self.delayed_operations:
+            stable_bytes = size_bytes
+            if is_unstable or self._counted_stable_offset is not None:
+                stable_bytes = self._newly_stable_bytes(old_high_watermark)
             for operation in tuple(self.delayed_operations):
-                operation.accumulate(size_bytes)
+                operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
+
+    def _newly_stable_bytes(self, old_high_watermark: int) -> int:
+        """The bytes below the last stable offset that delayed operations have not been told of."""
+        counted, stable_offset = self._counted_stable_offset, self.last_stable_offset
+        self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
+        if counted is None:
+            counted = old_high_watermark
+        if counted >= stable_offset:
+            return 0
+        if counted < self.log.segments[-1].base_offset:
+            return _ENOUGH_BYTES  # in several segments, where a read finds only a part
+        try:
+            region = self.log.read(counted, _ENOUGH_BYTES, stable_offset)
+        except KafkaError:
+            return _ENOUGH_BYTES  # the operation meets the error when it reads
+        return 0 if region is None else region.size
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
         """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
@@ -162,9 +234,33 @@ class Partition:
             else:
                 self._delayed_acks.append((last_offset, tell))
 
-    def read(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
-        """Committed bytes from `offset` on, None if there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
-        return self.log.read(offset, max_bytes, self.high_watermark, min_one)
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, now_ms: int
+    ) -> AppendResult:
+        """Ends the producer's transaction in this partition; without an open one the marker is appended as well.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a smaller epoch than the last;
+        StorageError, after which the coordinator may try again.
+        """
+        marker = build_marker(producer_id, producer_epoch, coordinator_epoch, now_ms, commit=commit)
+        return self.append(memoryview(marker), now_ms, 0, trusted=True)
+
+    def read(self, offset: int, max_bytes: int, min_one: bool, *, read_committed: bool = False) -> FileRegion | None:
+        """Committed bytes from `offset` on, None if there are none yet. Raises KafkaError(OFFSET_OUT_OF_RANGE).
+
+        `read_committed`: only bytes below the last stable offset.
+        """
+        return self.log.read(
+            offset, max_bytes, self.last_stable_offset if read_committed else self.high_watermark, min_one
+        )
+
+    def aborted_transactions(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [fetch_offset, upper_bound), also those that begin before it."""
+        return self.log.transactions.aborted(fetch_offset, upper_bound)
+
+    def aborted_in(self, region: FileRegion, fetch_offset: int) -> list[AbortedTxn]:
+        """As `aborted_transactions`, for a region that a read of `fetch_offset` has just found."""
+        return self.log.transactions.aborted_in(region, fetch_offset)
 
     def check_epoch(self, known_by_client: int) -> None:
         """KIP-320: refuse a client that knows an older (74) or a newer (75) leader epoch; -1 skips the check."""
@@ -174,13 +270,16 @@ class Partition:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def lookup_of_timestamp(self, timestamp_ms: int) -> TimeLookup:
+    def lookup_of_timestamp(self, timestamp_ms: int, *, read_committed: bool = False) -> TimeLookup:
         """Looks up the first committed record at or after `timestamp_ms`."""
-        return self.log.lookup_of_timestamp(timestamp_ms, self.high_watermark)
+        return self.log.lookup_of_timestamp(timestamp_ms, self._limit_offset(read_committed))
 
-    def lookup_of_max_timestamp(self) -> TimeLookup:
+    def lookup_of_max_timestamp(self, *, read_committed: bool = False) -> TimeLookup:
         """Looks up the first record with the largest timestamp of the log, if it is committed."""
-        return self.log.lookup_of_max_timestamp(self.high_watermark)
+        return self.log.lookup_of_max_timestamp(self._limit_offset(read_committed))
+
+    def _limit_offset(self, read_committed: bool) -> int:
+        return self.last_stable_offset if read_committed else self.high_watermark
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) for OffsetForLeaderEpoch; (-1, -1) when `epoch` is not known here."""
@@ -207,6 +306,12 @@ class Partition:
         self._on_ack(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_all()
 
+    def delay(self, operation: DelayedOperation) -> None:
+        """Add `operation`; the bytes that arrive from now on count."""
+        stable_offset = self.last_stable_offset
+        self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
+        self.delayed_operations[operation] = None
+
     def wake_all(self) -> None:
         """Wake all delayed operations: their records may be truncated, or never arrive. Producers keep waiting."""
         for operation in tuple(self.delayed_operations):
@@ -228,6 +333,10 @@ class OfflinePartition(Partition):
         self.leader_epoch = leader_epoch
         self.high_watermark = _NO_OFFSET
         self.delayed_operations = {}
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
 
     def check_epoch(self, known_by_client: int) -> None:
         raise StorageError(f"{self.log.failure}")

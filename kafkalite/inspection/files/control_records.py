@@ -13,9 +13,9 @@ import struct
 from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.internal_topics import as_json
 from kafkalite.inspection.files.record_decoders import to_json
-from kafkalite.log.state.producer_state import ABORT, COMMIT
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.schema import Message, int16, int64
+from kafkalite.record.transaction_marker import ABORT, COMMIT
 
 _KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")

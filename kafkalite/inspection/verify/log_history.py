@@ -14,10 +14,11 @@ import numpy as np
 
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer_state import ABORT, ProducerState, read_marker
+from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header
 from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.transaction_marker import read_marker
 
 _FACTS_MAX = 1_000_000  # of transactions, producers and epochs each
 
@@ -101,6 +102,7 @@ class History:
             return
         if marker is None:
             return
-        aborted = self.producers.end_transaction(header, marker)
-        if marker.kind == ABORT and len(self.aborted) < _FACTS_MAX:
+        aborted = self.producers.aborted_by(header, marker)
+        self.producers.end_transaction(header, marker)
+        if not marker.commit and len(self.aborted) < _FACTS_MAX:
             self.aborted.append(aborted or AbortedTxn(header.producer_id, -1, header.last_offset, -1))

@@ -15,8 +15,8 @@ from kafkalite.inspection.verify.log_history import History
 from kafkalite.inspection.verify.segment_scan import SegmentScan
 from kafkalite.log.index.transaction_index import ENTRY as TXN_ENTRY
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.state.producer import Producer
 from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot
-from kafkalite.log.state.producer_state import Producer
 
 
 def check_snapshot(path: str, offset: int, history: History | None) -> list[Fault]:

@@ -53,6 +53,18 @@ class OffsetIndex(MappedIndex):
         below = self._count_up_to(relative, self.entries - 1)
         return _unpack(data, (below - 1) * 8)[1] if below else 0
 
+    def offset_from(self, position: int) -> int | None:
+        """The indexed offset at the first indexed position at or past `position`, None without one. Raises OSError."""
+        data = self.view()
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if _unpack(data, middle * 8)[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        return self.base_offset + _unpack(data, low * 8)[0] if low < self.entries else None
+
     def last(self) -> tuple[int, int]:
         """(offset, position) of the last entry; (base offset, 0) when there is none. Raises OSError."""
         data = self.view()

@@ -9,6 +9,7 @@ from typing import Protocol
 from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher
+from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts
@@ -16,6 +17,7 @@ from kafkalite.log.segment.segment import Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.log.state.transaction_verification import VerificationGuard
 
 
 class HostedLog(Protocol):
@@ -30,6 +32,7 @@ class HostedLog(Protocol):
     flusher: Flusher
     epochs: LeaderEpochCache
     producers: ProducerState
+    transactions: LogTransactions
     on_new_start: Callable[[], None]
 
     @property
@@ -42,8 +45,9 @@ class HostedLog(Protocol):
     def topic_id(self) -> uuid.UUID | None: ...
 
     def append(
-        self, records: memoryview, leader_epoch: int, now_ms: int, *, produce_version: int = 9, trusted: bool = False
-    ) -> AppendResult: ...
+        self, records: memoryview, leader_epoch: int, now_ms: int, produce_version: int = 9, trusted: bool = False,
+        transactional: bool = False, guard: VerificationGuard | None = None,
+    ) -> AppendResult: ...  # fmt: skip
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None: ...
     def batches(self, from_offset: int) -> Iterator[memoryview]: ...
     def lookup_of_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimeLookup: ...

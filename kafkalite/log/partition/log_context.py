@@ -6,15 +6,19 @@ from collections.abc import Callable
 
 from kafkalite.common.clock import Clock
 from kafkalite.log.state.producer_state import EXPIRATION_MS
+from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.files import Background, Files, run_inline
 
 
 class LogContext:
     """Fields: `serial_queue` makes a background queue whose jobs run in order. `counting` is the queue of the jobs that
     count records, one log after another. `run_completions` runs the completions of background jobs that have ended.
+    `verification` says whether transactions must be verified, and may change.
     """
 
-    __slots__ = ("clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue")
+    __slots__ = (
+        "clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue", "verification",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -23,6 +27,7 @@ class LogContext:
         files: Files | None = None,
         producer_expiration_ms: int = EXPIRATION_MS,
         run_completions: Callable[[], None] = lambda: None,
+        verification: VerificationSetting | None = None,
     ) -> None:
         self.clock = clock
         self.serial_queue = serial_queue
@@ -30,3 +35,4 @@ class LogContext:
         self.run_completions = run_completions
         self.files = Files() if files is None else files
         self.producer_expiration_ms = producer_expiration_ms
+        self.verification = VerificationSetting() if verification is None else verification

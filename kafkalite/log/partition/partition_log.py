@@ -15,7 +15,7 @@ import logging
 import os
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -24,6 +24,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.partition_metadata import PartitionMetadata
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
@@ -33,8 +34,10 @@ from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
 from kafkalite.log.segment.segment import Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
+from kafkalite.log.state.producer import AppendedBatch
+from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.log.storage.files import storage_error
-from kafkalite.record.batch import CONTROL, parse_header, stamp
+from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,7 @@ class PartitionLog:
     __slots__ = (
         "_config", "_context", "_location", "_rules", "_segment_bytes", "directory", "end_offset", "epochs",
         "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers", "record_counts",
-        "segment_list", "start_offset", "swap", "topic",
+        "segment_list", "start_offset", "swap", "topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -81,7 +84,9 @@ class PartitionLog:
         self._context = context
         self._location = LogLocation(topic, partition, directory, context.files)
         background = context.serial_queue()
-        self.flusher = Flusher(self._location, self._tail, context, background, loaded)
+        self.flusher = Flusher(
+            self._location, lambda: (self.segment_list.segments, self.end_offset), context, background, loaded
+        )
         self.metadata = PartitionMetadata(self._location, self.flusher)
         self.record_counts = RecordCounts(directory, context.files, context.counting, loaded.end_offset)
         self.segment_list = SegmentList(
@@ -89,11 +94,9 @@ class PartitionLog:
             self.record_counts,
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
+        self.transactions = LogTransactions(self._location, self.segment_list, self.producers)
         self.flusher.on_failure = self.segment_list.close_writer
         self.config = config
-
-    def _tail(self) -> tuple[Sequence[Segment], int]:
-        return self.segment_list.segments, self.end_offset
 
     @classmethod
     def open(
@@ -140,25 +143,27 @@ class PartitionLog:
     # the hot path
 
     def append(
-        self, records: memoryview, leader_epoch: int, now_ms: int, *, produce_version: int = 9, trusted: bool = False
-    ) -> AppendResult:
+        self, records: memoryview, leader_epoch: int, now_ms: int, produce_version: int = 9, trusted: bool = False,
+        transactional: bool = False, guard: VerificationGuard | None = None,
+    ) -> AppendResult:  # fmt: skip
         """Appends exactly one v2 batch, which is stamped in place. `trusted`: this broker made it, skip validation.
+        `transactional`: the batch may be transactional; `guard` verifies the first of its transaction.
 
         With flush.messages the batch may not be fsynced yet when this returns (`Flusher.ack_offset`). Raises KafkaError
         with the code for the producer, and StorageError when the disk refuses. After an error the log is unchanged,
-        unless only the flush after the write failed: then `end_offset` has moved.
+        unless only the flush, or the index entry of an abort, failed after the write: then `end_offset` has moved.
         """
         rules = self._rules
-        header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version)
+        header = parse_header(records) if trusted else validate(records, rules, now_ms, produce_version, transactional)
         if rules.rewrites:
             records, header = rewrite(records, header, rules, now_ms)
         _, length, _, _, _, attributes, delta, _, max_timestamp_ms, producer_id, epoch, sequence, count = header
+        is_transactional = attributes & TRANSACTIONAL
         if producer_id >= 0:
-            earlier = self.producers.check(producer_id, epoch, sequence, delta)
-            if earlier is not None:
-                if earlier.last_offset >= self.flusher.ack_offset:
-                    self.flusher.flush_soon()  # it is under way, or has failed; then this raises again
-                return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
+            if trusted:
+                self.producers.check_own(header, records, guard)
+            elif earlier := self.producers.check(producer_id, epoch, sequence, delta, is_transactional, guard):
+                return self._duplicate(earlier)
         base_offset = self.end_offset
         last_offset = base_offset + delta
         size = length + 12
@@ -183,18 +188,24 @@ class PartitionLog:
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
             raise self._location.refusal(f"cannot append to {self._location.name}", error) from error
-        if trusted and (attributes & CONTROL or count != delta + 1):
-            segment.tally.record_count += count - delta - 1
-            if attributes & CONTROL:
-                segment.tally.control_record_count += count
-        if producer_id >= 0:
-            self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms)
         self.end_offset = last_offset + 1
+        if trusted and (attributes & CONTROL or count != delta + 1):
+            segment.tally.add_unusual(header)
+            if attributes & CONTROL:
+                self.transactions.end(records, acknowledged=last_offset < flusher.flush_at)
+                producer_id = -1
+        if producer_id >= 0:
+            self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms, is_transactional)
         if last_offset >= flusher.flush_at:
             flusher.flush_soon()
         else:
             flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
+
+    def _duplicate(self, earlier: AppendedBatch) -> AppendResult:
+        if earlier.last_offset >= self.flusher.ack_offset:
+            self.flusher.flush_soon()  # it is under way, or has failed; then this raises again
+        return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
 
     def _begin_epoch(self, leader_epoch: int) -> None:
         self.epochs.assign(leader_epoch, self.end_offset)
@@ -310,8 +321,7 @@ class PartitionLog:
 
     def lookup_of_max_timestamp(self, limit_offset: int) -> TimeLookup:
         """Looks up the first record with the largest timestamp of the log, if it lies below `limit_offset`."""
-        searches = latest(self.segments, self.start_offset)
-        return TimeLookup(searches, limit_offset, self._location.unreadable)
+        return TimeLookup(latest(self.segments, self.start_offset), limit_offset, self._location.unreadable)
 
     # growth and deletion
 
@@ -329,10 +339,7 @@ class PartitionLog:
 
     def delete_records_before(self, offset: int) -> None:
         """Makes `offset` the start offset, and removes segments that end at or below it, at most SEGMENTS_PER_TURN;
-        retention removes the rest.
-
-        Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError.
-        """
+        retention removes the rest. Raises KafkaError(OFFSET_OUT_OF_RANGE) past the end, StorageError."""
         if offset > self.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if offset <= self.start_offset:
@@ -387,19 +394,11 @@ class PartitionLog:
             listed.secure_end(offset)
             self.start_offset = min(self.start_offset, offset)
             self.epochs.truncate_from_end(offset)
-            self._reload_producers()
+            self.transactions.reload(self.start_offset, offset)
         except OSError as error:
             raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
         self.flusher.mark_dirty(self.epochs.path, self.directory)
         self.flusher.truncate_to(offset)
-
-    def _reload_producers(self) -> None:
-        context = self._context
-        covered = self.producers.restore(
-            self.start_offset, self.end_offset, context.clock.wall_ms(), context.producer_expiration_ms
-        )
-        for batch in self.batches(covered) if covered < self.end_offset else ():
-            self.producers.apply(parse_header(batch), batch)
 
     # the end
 

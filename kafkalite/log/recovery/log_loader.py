@@ -70,6 +70,7 @@ class _Listing(NamedTuple):
     snapshots: list[int]
     with_offset_index: set[int]
     with_time_index: set[int]
+    with_txn_index: set[int]
 
 
 def load(
@@ -81,6 +82,9 @@ def load(
     epochs.load()
     producers = ProducerState(directory, listing.snapshots, files)
     segments = [Segment(directory, base, size, config, now_ms, files) for base, size in sorted(listing.sizes.items())]
+    for segment in segments:
+        if segment.base_offset not in listing.with_txn_index:
+            segment.txn_index.size_bytes = 0
     recovery = LogRecovery(
         directory, segments, producers, epochs, options.start_offset, now_ms, expiration_ms, files,
         has_gaps=options.may_have_gaps or "compact" in config.cleanup_policy, on_segment_read=options.on_segment_read,
@@ -153,4 +157,4 @@ def _list(directory: str, files: Files) -> _Listing:
             # a new segment of that name would use it
             logger.warning("%s/%020d%s has no segment; deleting it", directory, base, suffix)
             files.unlink_if_exists(f"{directory}/{base:020d}{suffix}")
-    return _Listing(sizes, snapshots, beside[OFFSET_INDEX], beside[TIME_INDEX])
+    return _Listing(sizes, snapshots, beside[OFFSET_INDEX], beside[TIME_INDEX], beside[TXN_INDEX])

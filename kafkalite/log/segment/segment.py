@@ -310,6 +310,15 @@ class Segment:
             raise OSError(errno.EIO, f"{self.path}: {error}") from error
         return None
 
+    def offset_behind(self, position: int) -> int | None:
+        """An offset past all batches that begin before `position`, and not far past them: of the batch that the index
+        or the tail has there. None if only the end of the segment is known to be past them. Raises OSError."""
+        positions = self._tail_positions
+        if positions and position >= positions[0]:
+            at = bisect_left(positions, position)
+            return self._tail_ends[at] if at < len(positions) else None
+        return self.offset_index.offset_from(position)
+
     def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
         file = self.open_file()  # the iteration keeps it open, even if the segment is closed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkalite.log.segment.record_count_file import Identity
 from kafkalite.log.segment.record_counting import Tally
+from kafkalite.record.batch import BatchHeader
 
 
 class SegmentTally:
@@ -30,6 +31,12 @@ class SegmentTally:
         self.control_record_count += control_record_count
         self.uncounted_bytes = 0
         self.identity = None
+
+    def add_unusual(self, header: BatchHeader) -> None:
+        """Corrects the count, which expects a data record for each offset, for a marker or a batch with gaps."""
+        self.record_count += header.record_count - header.last_offset_delta - 1
+        if header.is_control:
+            self.control_record_count += header.record_count
 
     @property
     def counted(self) -> Tally:

@@ -1,9 +1,10 @@
-"""State of the idempotent producers of a partition: epoch, last sequence and the last five batches of each.
+"""State of the producers of a partition: epoch, last sequence, the last five batches and the open transaction of each.
 
 A duplicate is recognised by (epoch, first and last sequence) and answered with its first offset; a batch that does not
-follow the last is refused. The state is written to `<offset>.snapshot` when a segment is rolled and when the log closes
-(`producer_snapshot`); a start takes the newest snapshot and applies the batches behind it. A snapshot holds only the
-last batch of each producer.
+follow the last is refused. A transactional batch opens a transaction, if its producer is verified
+(`transaction_verification`), and a marker ends it. The state is written to `<offset>.snapshot` when a segment is rolled
+and when the log closes (`producer_snapshot`); a start takes the newest snapshot and applies the batches behind it. A
+snapshot holds only the last batch of each producer.
 
 Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerStateEntry, ProducerAppendInfo; KIP-98.
 """
@@ -11,127 +12,43 @@ Source: org.apache.kafka.storage.internals.log.ProducerStateManager, ProducerSta
 from __future__ import annotations
 
 import logging
-import struct
 from bisect import bisect_left, insort
-from typing import NamedTuple
+from collections import deque
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+from kafkalite.log.state.producer import ActiveProducer, AppendedBatch, Producer
+from kafkalite.log.state.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkalite.log.state.transaction_verification import VerificationGuard, Verifications
 from kafkalite.log.storage.file_names import SNAPSHOT, segment_stem
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import SEQUENCE_MAX, BatchHeader
-from kafkalite.record.record import read_records
+from kafkalite.record.transaction_marker import TransactionMarker, read_marker
 
 logger = logging.getLogger(__name__)
 
-BATCHES_REMEMBERED = 5  # Java clients have at most as many in flight
 EXPIRATION_MS = 86_400_000
 
-_CONTROL_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
-ABORT, COMMIT = 0, 1
-
-
-class EndTxnMarker(NamedTuple):
-    """The end of a transaction. `kind` is ABORT or COMMIT."""
-
-    kind: int
-    coordinator_epoch: int
-    timestamp_ms: int
-
-
-def read_marker(batch: memoryview) -> EndTxnMarker | None:
-    """The marker in a control batch; None for another control record, and where compaction took the transaction.
-
-    Raises Malformed.
-    """
-    records = read_records(batch)
-    if not records:
-        return None
-    try:
-        _, kind = _CONTROL_KEY.unpack_from(records[0].key or b"")
-        if kind not in (ABORT, COMMIT):
-            return None
-        _, coordinator_epoch = _MARKER_VALUE.unpack_from(records[0].value or b"")
-    except struct.error as error:
-        raise Malformed(str(error)) from None
-    return EndTxnMarker(kind, coordinator_epoch, records[0].timestamp)
-
-
-class AppendedBatch(NamedTuple):
-    """A batch in the log, as its producer may send it again."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
-
-    @property
-    def first_offset(self) -> int:
-        return self.last_offset - self.offset_delta
-
-
-class Producer:
-    """One producer id. Invariant: `batches` are all of `epoch`, oldest first, at most five.
-
-    `last_sequence` is that of the last batch, -1 without one. `txn_first_offset` is -1 without an open transaction.
-    """
-
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_sequence", "last_timestamp_ms", "txn_first_offset")
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.last_sequence = -1
-        self.batches: list[AppendedBatch] = []
-        self.coordinator_epoch = -1
-        self.last_timestamp_ms = -1
-        self.txn_first_offset = -1
-
-    def enter_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-            self.last_sequence = -1
-
-    def add(self, batch: AppendedBatch) -> None:
-        batches = self.batches
-        if len(batches) == BATCHES_REMEMBERED:
-            del batches[0]
-        batches.append(batch)
-        self.last_sequence = batch[0]
-        self.last_timestamp_ms = batch[3]
-
-    def to_snapshot(self, producer_id: int) -> SnapshotEntry:
-        last = self.batches[-1] if self.batches else AppendedBatch(-1, -1, 0, -1)
-        return SnapshotEntry(
-            producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta, self.last_timestamp_ms,
-            self.coordinator_epoch, self.txn_first_offset,
-        )  # fmt: skip
-
-    @classmethod
-    def from_snapshot(cls, entry: SnapshotEntry) -> Producer:
-        producer = cls(entry.epoch)
-        if entry.last_offset >= 0:
-            producer.add(AppendedBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms))
-        producer.last_timestamp_ms = entry.timestamp_ms
-        producer.coordinator_epoch = entry.coordinator_epoch
-        producer.txn_first_offset = entry.txn_first_offset
-        return producer
+NO_TRANSACTION = (1 << 63) - 1
+"""The first unstable offset of a log in which no transaction is open."""
 
 
 class ProducerState:
     """The producers of one partition. `snapshots` are the offsets of the existing snapshot files, ascending;
     `highest_id` is the greatest producer id that ever appended, expired or not, -1 without any.
 
-    Invariant: `ongoing` maps the first offset of every open transaction to its producer id.
+    `ongoing` maps the first offset of every open transaction to its producer id. `unacknowledged` has the marker's
+    offset and the first offset of each transaction that has ended, and whose marker the log has not acknowledged.
+    `first_unstable_offset` is the lowest first offset of all these, NO_TRANSACTION without any: no read_committed
+    reader may go beyond it.
+
+    Invariant: `ongoing` ascends, and `unacknowledged` by its markers.
     """
 
-    __slots__ = ("_directory", "_files", "_producers", "highest_id", "ongoing", "snapshots")
+    __slots__ = (
+        "_directory", "_files", "_producers", "first_unstable_offset", "highest_id", "ongoing", "snapshots",
+        "unacknowledged", "verifications",
+    )  # fmt: skip
 
     def __init__(self, directory: str, snapshots: list[int], files: Files) -> None:
         self._files = files
@@ -139,6 +56,9 @@ class ProducerState:
         self._producers: dict[int, Producer] = {}
         self.highest_id = -1
         self.ongoing: dict[int, int] = {}
+        self.unacknowledged: deque[tuple[int, int]] = deque()
+        self.first_unstable_offset = NO_TRANSACTION
+        self.verifications = Verifications()
         self.snapshots = sorted(snapshots)
 
     def __len__(self) -> int:
@@ -147,58 +67,124 @@ class ProducerState:
     def get(self, producer_id: int) -> Producer | None:
         return self._producers.get(producer_id)
 
+    def active(self) -> list[ActiveProducer]:
+        """Every producer that has not expired."""
+        return [producer.describe(producer_id) for producer_id, producer in self._producers.items()]
+
     @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest open transaction."""
-        return min(self.ongoing) if self.ongoing else None
+    def oldest_open(self) -> ActiveProducer | None:
+        """The producer of the transaction that has been open for longest."""
+        for producer_id in self.ongoing.values():
+            return self._producers[producer_id].describe(producer_id)
+        return None
 
     # append
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int) -> AppendedBatch | None:
-        """Checks a batch outside any transaction: None if it may be appended, the earlier batch if it is a duplicate.
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
+        """The guard for the first batch of a transaction, to be presented when the coordinator has confirmed it; None
+        if the transaction is open here, so that there is nothing to verify."""
+        producer = self._producers.get(producer_id)
+        if producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch:
+            return None
+        return self.verifications.begin(producer_id, epoch, first_sequence)
 
-        Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 the producer is inside a transaction.
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, offset_delta: int, is_transactional: object = False,
+        guard: VerificationGuard | None = None,
+    ) -> AppendedBatch | None:  # fmt: skip
+        """Checks a producer's batch: None if it may be appended, the earlier batch if it is a duplicate.
+
+        Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 a batch outside the open transaction, and
+        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
+            if is_transactional:
+                self.verifications.require(producer_id, guard)
+                self._check_lowest_sequence(producer_id, first_sequence)
             return None
-        in_sequence = first_sequence == (producer.last_sequence + 1) & SEQUENCE_MAX
-        if epoch == producer.epoch and in_sequence and producer.txn_first_offset < 0:
-            return None
-        return self._check_closely(producer, producer_id, epoch, first_sequence, offset_delta)
+        if epoch == producer.epoch and first_sequence == (producer.last_sequence + 1) & SEQUENCE_MAX:
+            if producer.txn_first_offset < 0:
+                if not is_transactional:
+                    return None
+            elif is_transactional:
+                return None
+        return self._check_closely(producer, producer_id, epoch, first_sequence, offset_delta, is_transactional, guard)
 
     def _check_closely(
-        self, producer: Producer, producer_id: int, epoch: int, first_sequence: int, offset_delta: int
-    ) -> AppendedBatch | None:
+        self, producer: Producer, producer_id: int, epoch: int, first_sequence: int, offset_delta: int,
+        is_transactional: object, guard: VerificationGuard | None,
+    ) -> AppendedBatch | None:  # fmt: skip
         if epoch == producer.epoch:
             last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
             for batch in producer.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
                     return batch
+        self._check_transaction(producer, producer_id, epoch, is_transactional, guard)
+        self._check_lowest_sequence(producer_id, first_sequence)
+        if epoch == producer.epoch:
             if first_sequence != (producer.last_sequence + 1) & SEQUENCE_MAX:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming), "
                     f"{producer.last_sequence} (last appended)",
                 )
-        elif epoch < producer.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {producer.epoch}",
-            )
         elif first_sequence != 0 and producer.epoch >= 0:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Producer {producer_id} begins epoch {epoch} with sequence number {first_sequence} instead of 0",
             )
-        if producer.txn_first_offset >= 0:
+        if producer.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
         return None
 
+    def _check_transaction(
+        self, producer: Producer, producer_id: int, epoch: int, is_transactional: object,
+        guard: VerificationGuard | None,
+    ) -> None:  # fmt: skip
+        """The epoch, and whether a transactional batch belongs to an open or to a verified transaction. A transaction
+        of an earlier epoch that is still open is another one."""
+        if epoch < producer.epoch:
+            raise _stale_epoch(producer_id, epoch, producer.epoch)
+        if is_transactional and (producer.txn_first_offset < 0 or epoch != producer.epoch):
+            self.verifications.require(producer_id, guard)
+
+    def _check_lowest_sequence(self, producer_id: int, first_sequence: int) -> None:
+        """During a verification the lowest sequence must be appended first: an earlier batch may be tried again."""
+        lowest = self.verifications.lowest_sequence(producer_id)
+        if lowest is not None and first_sequence > lowest:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming), {lowest} "
+                "(earliest seen)",
+            )
+
+    def check_own(self, header: BatchHeader, batch: memoryview, guard: VerificationGuard | None) -> None:
+        """Checks a batch that the broker made for a producer: a marker, or a group's offsets. These have no sequence
+        numbers. Raises KafkaError: 47, 48 and UnverifiedTransaction as `check`, 52 the marker's coordinator is over."""
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        producer = self._producers.get(producer_id)
+        if not header.is_control:
+            if producer is None:
+                producer = Producer(-1)
+            self._check_transaction(producer, producer_id, epoch, header.is_transactional, guard)
+            if producer.txn_first_offset >= 0 and not header.is_transactional:
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
+        elif producer is not None and (marker := read_marker(batch)) is not None:
+            if epoch < producer.epoch:
+                raise _stale_epoch(producer_id, epoch, producer.epoch)
+            if marker.coordinator_epoch < producer.coordinator_epoch:
+                raise KafkaError(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"Coordinator epoch {marker.coordinator_epoch} of a marker of producer {producer_id} is smaller "
+                    f"than the last seen epoch {producer.coordinator_epoch}",
+                )
+
     def update(
-        self, producer_id: int, epoch: int, first_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int
-    ) -> None:
-        """Adds a data batch that was appended."""
+        self, producer_id: int, epoch: int, first_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int,
+        is_transactional: object = False,
+    ) -> None:  # fmt: skip
+        """Adds a data batch that was appended; the first of a transaction opens it."""
         producer = self._producers.get(producer_id)
         if producer is None:
             producer = self._begin(producer_id, epoch)
@@ -206,6 +192,12 @@ class ProducerState:
             producer.enter_epoch(epoch)
         last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
         producer.add(AppendedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+        if is_transactional and producer.txn_first_offset < 0:
+            first_offset = producer.txn_first_offset = last_offset - offset_delta
+            self.ongoing[first_offset] = producer_id
+            if first_offset < self.first_unstable_offset:
+                self.first_unstable_offset = first_offset
+            self.verifications.end(producer_id)
 
     def _begin(self, producer_id: int, epoch: int) -> Producer:
         self.highest_id = max(self.highest_id, producer_id)
@@ -231,50 +223,88 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self._producers[producer_id]
+        self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
 
     # recovery
 
     def apply(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
         """Applies a batch of the log. Returns the transaction that it aborts, if it is an abort marker."""
-        if header.producer_id < 0:
+        producer_id = header.producer_id
+        if producer_id < 0:
             return None
         if header.is_control:
-            try:
-                marker = read_marker(batch)
-            except Malformed as error:
-                logger.warning("control batch at offset %d in %s: %s", header.base_offset, self._directory, error)
+            marker = self.marker_in(header, batch)
+            if marker is None:
                 return None
-            return None if marker is None else self.end_transaction(header, marker)
+            aborted = self.aborted_by(header, marker)
+            self.end_transaction(header, marker)
+            return aborted
         if header.record_count == 0 and header.base_sequence < 0:
             return None
-        last_offset = header.last_offset
         self.update(
-            header.producer_id, header.producer_epoch, header.base_sequence, last_offset, header.last_offset_delta,
-            header.max_timestamp,
+            producer_id, header.producer_epoch, header.base_sequence, header.last_offset, header.last_offset_delta,
+            header.max_timestamp, header.is_transactional,
         )  # fmt: skip
-        producer = self._producers[header.producer_id]
-        if header.is_transactional and producer.txn_first_offset < 0:
-            producer.txn_first_offset = header.base_offset
-            self.ongoing[header.base_offset] = header.producer_id
         return None
 
-    def end_transaction(self, header: BatchHeader, marker: EndTxnMarker) -> AbortedTxn | None:
-        """Applies the marker in the batch with `header`. Returns the transaction that it aborts, if it has data."""
+    # transactions
+
+    def marker_in(self, header: BatchHeader, batch: memoryview) -> TransactionMarker | None:
+        """The marker in a control batch of the log, None if it is none."""
+        try:
+            return read_marker(batch) if header.producer_id >= 0 else None
+        except Malformed as error:
+            logger.warning("control batch at offset %d in %s: %s", header.base_offset, self._directory, error)
+            return None
+
+    def aborted_by(self, header: BatchHeader, marker: TransactionMarker) -> AbortedTxn | None:
+        """The entry of the transaction index for a marker that is in the log, if it aborts a transaction."""
         producer = self._producers.get(header.producer_id)
+        if marker.commit or producer is None or producer.txn_first_offset < 0:
+            return None
+        own = producer.txn_first_offset
+        stable = next((first for first in self.ongoing if first != own), header.last_offset + 1)
+        return AbortedTxn(header.producer_id, own, header.last_offset, stable)
+
+    def end_transaction(self, header: BatchHeader, marker: TransactionMarker, *, acknowledged: bool = True) -> None:
+        """Applies a marker that is in the log. Until it is `acknowledged`, its transaction stays unstable."""
+        producer_id = header.producer_id
+        producer = self._producers.get(producer_id)
         if producer is None:
-            producer = self._begin(header.producer_id, header.producer_epoch)
+            producer = self._begin(producer_id, header.producer_epoch)
         producer.enter_epoch(header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = marker.timestamp_ms
+        self.verifications.end(producer_id)
         first_offset, producer.txn_first_offset = producer.txn_first_offset, -1
-        if first_offset < 0:
-            return None
-        self.ongoing.pop(first_offset, None)
-        if marker.kind == COMMIT:
-            return None
-        stable = min(self.ongoing) if self.ongoing else header.last_offset + 1
-        return AbortedTxn(header.producer_id, first_offset, header.last_offset, stable)
+        if first_offset >= 0:
+            self.ongoing.pop(first_offset, None)
+            if not acknowledged:
+                self.unacknowledged.append((header.last_offset, first_offset))
+            elif first_offset == self.first_unstable_offset:
+                self._find_first_unstable()
+
+    def acknowledge(self, ack_offset: int) -> None:
+        """The log acknowledges everything below `ack_offset`: transactions whose marker lies there are stable."""
+        unacknowledged = self.unacknowledged
+        if not unacknowledged:
+            return
+        while unacknowledged and unacknowledged[0][0] < ack_offset:
+            unacknowledged.popleft()
+        self._find_first_unstable()
+
+    def forget_markers_from(self, offset: int) -> None:
+        """The log is truncated to `offset`; `restore` and `apply` do the rest."""
+        self.unacknowledged = deque(one for one in self.unacknowledged if one[0] < offset)
+
+    def _find_first_unstable(self) -> None:
+        first_offset = next(iter(self.ongoing), NO_TRANSACTION)
+        if self.unacknowledged:
+            first_offset = min(first_offset, min(first for _, first in self.unacknowledged))
+        self.first_unstable_offset = first_offset
+
+    # recovery
 
     def restore(self, start_offset: int, end_offset: int, now_ms: int, expiration_ms: int) -> int:
         """Takes the newest readable snapshot in [start_offset, end_offset]; returns the offset that it covers.
@@ -299,17 +329,20 @@ class ProducerState:
                 continue
             for entry in entries:
                 self.highest_id = max(self.highest_id, entry.producer_id)
-                if entry.txn_first_offset >= 0:
-                    self.ongoing[entry.txn_first_offset] = entry.producer_id
-                elif now_ms - entry.timestamp_ms >= expiration_ms:
-                    continue
-                self._producers[entry.producer_id] = Producer.from_snapshot(entry)
+                if entry.txn_first_offset >= 0 or now_ms - entry.timestamp_ms < expiration_ms:
+                    self._producers[entry.producer_id] = Producer.from_snapshot(entry)
+            opened = sorted(
+                (one.txn_first_offset, i) for i, one in self._producers.items() if one.txn_first_offset >= 0
+            )
+            self.ongoing = dict(opened)
+            self._find_first_unstable()
             return offset
         return start_offset
 
     def clear(self) -> None:
         self._producers.clear()
-        self.ongoing.clear()
+        self.ongoing = {}
+        self._find_first_unstable()
 
     # snapshot files
 
@@ -350,3 +383,10 @@ class ProducerState:
 
     def _path(self, offset: int) -> str:
         return f"{self._directory}/{segment_stem(offset)}{SNAPSHOT}"
+
+
+def _stale_epoch(producer_id: int, epoch: int, last_epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch {epoch} of producer {producer_id} is smaller than the last seen epoch {last_epoch}",
+    )

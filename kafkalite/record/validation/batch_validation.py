@@ -31,7 +31,8 @@ from kafkalite.record.batch import (
 from kafkalite.record.compression import CODEC_NAMES, CODECS
 from kafkalite.record.validation.record_validation import find_faults, repack
 
-_BROKERS_BITS = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
+_BROKERS_BITS = LOG_APPEND_TIME | CONTROL
+_UNUSUAL_BITS = _BROKERS_BITS | TRANSACTIONAL
 _CODEC_MAX = len(CODEC_NAMES) - 1
 _ZSTD = CODECS["zstd"]
 _ZSTD_PRODUCE_VERSION_MIN = 7
@@ -80,8 +81,11 @@ class Rules:
         self.rewrites = self.log_append_time or self.codec != KEEP_CODEC
 
 
-def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: int) -> BatchHeader:
-    """The header of the one batch that `records` must be. Raises KafkaError with the code for the producer."""
+def validate(
+    records: memoryview, rules: Rules, now_ms: int, produce_version: int, transactional: bool = False
+) -> BatchHeader:
+    """The header of the one batch that `records` must be. `transactional`: the request has a transactional id, so the
+    batch may be transactional. Raises KafkaError with the code for the producer."""
     try:
         header = parse_header(records)
     except Malformed:
@@ -96,12 +100,12 @@ def validate(records: memoryview, rules: Rules, now_ms: int, produce_version: in
         or crc != crc32c(records[CRC_FROM:])
         or delta + 1 != count
         or count <= 0
-        or attributes & _BROKERS_BITS
+        or (attributes & _UNUSUAL_BITS and (attributes & _BROKERS_BITS or not transactional))
         or (producer_id >= 0 and sequence < 0)
         or max_timestamp_ms - now_ms > rules.after_max_ms
         or (attributes & 7 >= _ZSTD and (attributes & 7 > _ZSTD or produce_version < _ZSTD_PRODUCE_VERSION_MIN))
     ):
-        raise _refusal(records, header, rules, now_ms, produce_version)
+        raise _refusal(records, header, rules, now_ms, produce_version, transactional)
     if rules.reads_records:
         _check_records(records, rules, now_ms)
     return header
@@ -118,7 +122,7 @@ def _no_batch(records: memoryview) -> KafkaError:
 
 
 def faults(
-    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int
+    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int, transactional: bool
 ) -> Iterator[tuple[ErrorCode, str]]:
     """The faults of a batch in the order of Kafka's checks; the first one decides the error.
 
@@ -130,7 +134,7 @@ def faults(
     if header.magic != MAGIC:
         only = f"may only contain record batches with magic version 2, not {header.magic}"
         yield ErrorCode.INVALID_RECORD, f"{requests} {only}"
-    if header.is_transactional:
+    if header.is_transactional and not transactional:
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         yield code, "A transactional record batch came without a transactional id"
     if size < HEADER_BYTES:
@@ -172,12 +176,14 @@ def faults(
         yield ErrorCode.RECORD_LIST_TOO_LARGE, f"The record batch has {size} bytes, more than {limit}"
 
 
-def _refusal(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int) -> KafkaError:
+def _refusal(
+    records: memoryview, header: BatchHeader, rules: Rules, now_ms: int, produce_version: int, transactional: bool
+) -> KafkaError:
     """Kafka's error for a faulty batch."""
     size = header.size_bytes
     if header.batch_length < _LENGTH_MIN or not 0 <= header.magic <= MAGIC or size > len(records):
         return _no_batch(records)
-    fault = next(faults(records, header, rules, now_ms, produce_version), None)
+    fault = next(faults(records, header, rules, now_ms, produce_version, transactional), None)
     assert fault is not None, f"nothing is wrong with {header}"
     code, message = fault
     if code in _REFUSED_BY_LOG and header.magic == MAGIC and size == len(records):
@@ -215,9 +221,9 @@ def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int)
     """The batch with the topic's codec, and with the broker's time where the topic has LogAppendTime. Raises
     KafkaError.
 
-    The time is stamped in place; another codec means new memory.
+    The time is stamped in place; another codec means new memory. Control batches are never compressed.
     """
-    if rules.codec not in (KEEP_CODEC, header.codec):
+    if rules.codec not in (KEEP_CODEC, header.codec) and not header.is_control:
         try:
             records = memoryview(repack(records, rules.codec, rules.codec_level))
         except Malformed as error:

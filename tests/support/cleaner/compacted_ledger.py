@@ -178,8 +178,7 @@ class CompactedLedger(Ledger):
         self.puts = [put for put in self.puts if put not in lost]
 
     def check(self, log: PartitionLog) -> None:
-        limit = log.producers.first_unstable_offset
-        limit = log.end_offset if limit is None else limit
+        limit = min(log.producers.first_unstable_offset, log.end_offset)
         seen = read(log, log.start_offset, limit)
         self.check_records(seen)
         aborted = aborted_of(log)

@@ -20,7 +20,6 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.cleaned_segment import CleanedSegment
-from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import CLEANED
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
 from kafkalite.record.record import read_records
@@ -38,22 +37,6 @@ _IN_TRANSACTIONS = range(10, 13)
 _BROKER = BrokerConfig()
 _MANY = 1500
 _DAY_MS = 86_400_000
-
-
-class _Unasked:
-    """Producers that take whatever comes: transactions are made by hand here, and told to them afterwards."""
-
-    def __init__(self, producers: ProducerState) -> None:
-        self._producers = producers
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._producers, name)
-
-    def check(self, *batch: int) -> None:
-        return None
-
-    def update(self, *batch: int) -> None:
-        return None
 
 
 class CompactedHistory(LogHistory):
@@ -134,27 +117,20 @@ class CompactedHistory(LogHistory):
             return None
         ledger.tried = put
         by_hand = within is not None or ends is not None
-        producers = log.producers
-        if by_hand:
-            log.producers = _Unasked(producers)  # type: ignore[assignment]
+        producer_id, epoch = put.header.producer_id, put.header.producer_epoch
+        guard = log.producers.begin_verification(producer_id, epoch, 0) if within is not None else None
         try:
-            log.append(memoryview(batch), self.epoch, self.clock.wall_ms(), trusted=by_hand)
+            log.append(memoryview(batch), self.epoch, self.clock.wall_ms(), trusted=by_hand, guard=guard)
         except StorageError:
             if log.end_offset == end:
                 ledger.tried = None
                 return None
             assert log.end_offset == put.last + 1, "it failed, and half of it is there"
-        finally:
-            log.producers = producers
         ledger.acknowledge(put)
-        if by_hand:
-            aborted = producers.apply(put.header, memoryview(batch))
-            if aborted is not None:
-                try:
-                    log.segments[-1].txn_index.append(aborted)
-                except OSError:
-                    self._kill(Random(end))  # whoever cannot say what was aborted cannot go on
-                    return put
+        producer = log.producers.get(producer_id)
+        if ends is not None and (producer is None or producer.txn_first_offset >= 0):
+            self._kill(Random(end))  # the abort could not be indexed; a start reads the marker
+            return put
         self._heed()
         return put
 

@@ -35,8 +35,7 @@ class Readers:
 
     def look_slowly(self, log: PartitionLog, ledger: CompactedLedger, now_ms: int, random: Random) -> None:
         """Go on a little, or begin anew. A reader that needs less than delete.retention.ms has missed no tombstone."""
-        limit = log.producers.first_unstable_offset
-        limit = log.end_offset if limit is None else limit
+        limit = min(log.producers.first_unstable_offset, log.end_offset)
         if self._slow_view is None or not log.start_offset <= self._slow_offset <= limit:
             self._slow_view, self._slow_offset, self._slow_since_ms = {}, log.start_offset, now_ms
         region = log.read(self._slow_offset, random.choice((1, 200, 1000, 100_000)), limit)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.log.storage.files import Files
 from kafkalite.replication.partition import DelayedOperation, Partition
 
 
@@ -22,11 +24,14 @@ class FakeLog:
     ack_offset = 0
     flushes_later = False
 
+    def __init__(self) -> None:
+        self.producers = ProducerState("", [], Files())
+
     @property
     def flusher(self) -> FakeLog:
         return self
 
-    def append(self, records: memoryview, leader_epoch: int, now_ms: int, **_: Any) -> Any:
+    def append(self, records: memoryview, leader_epoch: int, now_ms: int, *_: Any) -> Any:
         self.end_offset += 0 if self.duplicate else 1
         if self.flush_fails:
             raise StorageError("cannot flush")

@@ -11,9 +11,10 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.inspection.files.directory_listing import list_partition
 from kafkalite.inspection.verify.partition_check import check_partition
 from kafkalite.log.recovery.log_loader import LoadOptions, load
-from kafkalite.log.state.producer_state import ABORT, COMMIT, EXPIRATION_MS
+from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.transaction_marker import ABORT, COMMIT
 
 NOW_MS = 1_700_000_000_000
 

@@ -133,3 +133,63 @@ def test_lookups_equal_a_plain_list(
     index.keep_before(cut)
     assert index.all() == [(o, p) for o, p in entries if o < cut]
     assert os.path.getsize(path) == 8 * index.entries
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    gaps=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 9), st.integers(0, 3)), max_size=200),
+    ranges=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), min_size=1, max_size=20),
+    cut=st.integers(0, 400),
+)
+def test_aborted_transactions_are_those_of_a_plain_search(
+    tmp_path_factory: pytest.TempPathFactory, gaps: list[tuple[int, int, int]], ranges: list[tuple[int, int]], cut: int
+) -> None:
+    path = str(tmp_path_factory.mktemp("txnindex") / "0")
+    index = TransactionIndex(path, 0, Files())
+    written: list[AbortedTxn] = []
+    marker = 0
+    for gap, back, stable_back in gaps:
+        marker += gap
+        first = max(0, marker - back)
+        written.append(AbortedTxn(len(written), first, marker, max(first, marker + 1 - stable_back)))
+        index.append(written[-1])
+
+    def plainly(offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
+        found = []
+        for txn in written:
+            if txn.last_offset >= offset and txn.first_offset < upper_bound:
+                found.append(txn)
+            if txn.last_offset >= offset and txn.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    for again in (index, TransactionIndex(path, 0, Files())):
+        assert again.last_offset == (written[-1].last_offset if written else -1)
+        for offset, length in ranges:
+            assert again.overlapping(offset, offset + length) == plainly(offset, offset + length)
+    index.keep_before(cut)
+    written = [txn for txn in written if txn.last_offset < cut]
+    assert index.all() == TransactionIndex(path, 0, Files()).all() == written
+    index.append(AbortedTxn(9, 500, 501, 502))
+    assert index.all() == [*written, AbortedTxn(9, 500, 501, 502)]
+
+
+def test_a_torn_entry_does_not_count_and_is_overwritten(path: str) -> None:
+    index = TransactionIndex(path, 0, Files())
+    first, second = AbortedTxn(1, 2, 3, 4), AbortedTxn(5, 6, 7, 8)
+    index.append(first)
+    with open(path, "ab") as file:
+        file.write(b"torn")
+    again = TransactionIndex(path, 0, Files())
+    assert (again.entries, again.last_offset) == (1, 3)
+    again.append(second)
+    assert TransactionIndex(path, 0, Files()).all() == [first, second]
+
+
+def test_offsets_from_a_position_on(path: str) -> None:
+    index = OffsetIndex(path, 1000, 4096, Files())
+    index.open_writable()
+    assert index.offset_from(0) is None
+    index.append(1005, 4200)
+    index.append(1009, 8500)
+    assert [index.offset_from(at) for at in (0, 4200, 4201, 8500, 8501)] == [1005, 1005, 1009, 1009, None]

@@ -8,7 +8,8 @@ import pytest
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.state.producer_state import Producer, ProducerState
+from kafkalite.log.state.producer import Producer
+from kafkalite.log.state.producer_state import NO_TRANSACTION, ProducerState
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 
@@ -142,10 +143,11 @@ def test_transactions_in_a_foreign_log_are_followed(state: ProducerState) -> Non
     assert replay(10, 1) is None
     assert replay(11, 2) is None
     assert state.first_unstable_offset == 10
+    assert state.oldest_open == (1, 0, 0, 50, -1, 10)
     assert refusal_inside_transaction(state) == ErrorCode.INVALID_TXN_STATE
     assert replay(12, 2, abort) == AbortedTxn(2, 11, 12, 10)
     assert replay(13, 1, commit) is None
-    assert state.first_unstable_offset is None
+    assert state.first_unstable_offset == NO_TRANSACTION
     assert replay(14, 1) is None
     assert replay(15, 1, abort) == AbortedTxn(1, 14, 15, 16)
     assert replay(16, 3, abort) is None, "nothing was open"

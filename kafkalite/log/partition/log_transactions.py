@@ -1,0 +1,109 @@
+"""The transactions of one log: ends them with markers, looks up those that were aborted, follows a truncation.
+
+A read_committed fetch needs the aborted transactions with records in its range, wherever their markers are. Each is in
+the transaction index of the segment with its marker, so the search begins at the first index that ends at or past the
+fetch offset, and is over at an entry whose last stable offset is past the range. Most logs have no aborted transaction
+behind a consumer's offset; that takes one comparison and opens no file.
+Source: kafka.log.UnifiedLog (append), org.apache.kafka.storage.internals.log.LocalLog (collectAbortedTransactions).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from kafkalite.common.region import FileRegion
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.segment_list import SegmentList
+from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.state.producer_state import ProducerState
+from kafkalite.record.batch import parse_header
+
+
+class LogTransactions:
+    """Invariant: `_with_aborted` are those of the segments `_listed` that have aborted transactions."""
+
+    __slots__ = ("_listed", "_location", "_producers", "_segments", "_with_aborted")
+
+    def __init__(self, location: LogLocation, segments: SegmentList, producers: ProducerState) -> None:
+        self._location = location
+        self._segments = segments
+        self._producers = producers
+        producers.verifications.setting = segments.context.verification
+        self._listed: tuple[Segment, ...] = ()
+        self._with_aborted: tuple[Segment, ...] = ()
+
+    def end(self, batch: memoryview, *, acknowledged: bool) -> None:
+        """Applies a marker that was appended to the active segment. If it aborts a transaction, the index gets its
+        entry first; if that fails, the transaction stays open, and another marker may end it. Raises StorageError."""
+        header = parse_header(batch)
+        marker = self._producers.marker_in(header, batch)
+        if marker is None:
+            return
+        aborted = self._producers.aborted_by(header, marker)
+        if aborted is not None:
+            index = self._segments.active.txn_index
+            try:
+                if not index.entries:
+                    self._listed = ()  # a segment more has aborted transactions
+                index.append(aborted)
+            except OSError as error:
+                raise self._location.refusal(f"cannot index an abort in {self._location.name}", error) from error
+        self._producers.end_transaction(header, marker, acknowledged=acknowledged)
+
+    def reload(self, start_offset: int, end_offset: int) -> None:
+        """Builds the producers' state again after a truncation to `end_offset`. Raises OSError, StorageError."""
+        producers, context = self._producers, self._segments.context
+        producers.forget_markers_from(end_offset)
+        covered = producers.restore(start_offset, end_offset, context.clock.wall_ms(), context.producer_expiration_ms)
+        for batch in self._segments.batches(covered, end_offset) if covered < end_offset else ():
+            producers.apply(parse_header(batch), batch)
+
+    def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in [fetch_offset, upper_bound), in the order of their markers. Raises
+        StorageError."""
+        try:
+            return self._collect(fetch_offset, upper_bound) if self._any_from(fetch_offset) else []
+        except OSError as error:
+            raise self._location.unreadable(error) from error
+
+    def aborted_in(self, region: FileRegion, fetch_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions with records in `region`, which a read of `fetch_offset` has just found, and perhaps
+        some that begin a little behind it. Raises StorageError."""
+        try:
+            if not self._any_from(fetch_offset):
+                return []
+            return self._collect(fetch_offset, self._offset_behind(region, fetch_offset))
+        except OSError as error:
+            raise self._location.unreadable(error) from error
+
+    def _any_from(self, offset: int) -> bool:
+        """Whether the marker of any aborted transaction is at or past `offset`."""
+        listed = self._segments.segments
+        if self._listed is not listed:
+            self._with_aborted = tuple(segment for segment in listed if segment.txn_index.entries)
+            self._listed = listed
+        found = self._with_aborted
+        return bool(found) and found[-1].txn_index.last_offset >= offset
+
+    def _collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
+        found: list[AbortedTxn] = []
+        candidates = self._with_aborted
+        first = bisect_left(candidates, fetch_offset, key=lambda segment: segment.txn_index.last_offset)
+        for segment in candidates[first:]:
+            more, is_complete = segment.txn_index.overlapping(fetch_offset, upper_bound)
+            found += more
+            if is_complete:
+                break
+        return found
+
+    def _offset_behind(self, region: FileRegion, offset: int) -> int:
+        """An offset past all records of `region`, which a read of `offset` has found."""
+        listed = self._segments
+        at = listed.index_of(offset)
+        while listed.segments[at].file is not region.file:
+            at += 1
+        found = listed.segments[at].offset_behind(region.position + region.size)
+        if found is not None:
+            return found
+        return listed.bases[at + 1] if at + 1 < len(listed.bases) else NEVER

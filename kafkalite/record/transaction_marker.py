@@ -1,0 +1,59 @@
+"""Transaction markers: the control batch of one record that ends a transaction in a partition.
+
+    key    version i16 = 0 | type i16: 0 abort, 1 commit          value    version i16 = 0 | coordinator epoch i32
+
+The batch has the transactional and the control bit, the producer's id and epoch, and no sequence. Keys and values may
+grow, so only their first bytes are read; control records of other types are none of these.
+Source: org.apache.kafka.common.record.EndTransactionMarker, ControlRecordType, MemoryRecords.withEndTransactionMarker;
+KIP-98.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kafkalite.common.errors import Malformed
+from kafkalite.record.batch import Buffer, NewRecord, build_batch
+from kafkalite.record.record import read_records
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+ABORT, COMMIT = 0, 1
+
+
+class TransactionMarker(NamedTuple):
+    """The content of a marker. `commit`: the transaction is committed, else aborted."""
+
+    commit: bool
+    coordinator_epoch: int
+    timestamp_ms: int
+
+
+def build_marker(
+    producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int, *, commit: bool
+) -> bytearray:
+    """A marker's batch, in memory that may be stamped."""
+    record = NewRecord(_KEY.pack(0, commit), _VALUE.pack(0, coordinator_epoch), (), now_ms)
+    return build_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    )
+
+
+def read_marker(batch: Buffer) -> TransactionMarker | None:
+    """The marker in a control batch; None for another type, and for a batch whose record compaction has removed.
+
+    Raises Malformed.
+    """
+    records = read_records(batch)
+    if not records:
+        return None
+    record = records[0]
+    try:
+        _, kind = _KEY.unpack_from(record.key or b"")
+        if kind not in (ABORT, COMMIT):
+            return None
+        _, coordinator_epoch = _VALUE.unpack_from(record.value or b"")
+    except struct.error as error:
+        raise Malformed(f"the control record at offset {record.offset} is cut off: {error}") from None
+    return TransactionMarker(kind == COMMIT, coordinator_epoch, record.timestamp)

@@ -1,0 +1,241 @@
+"""Transactions in a log: its files against those that Kafka 3.9.1 wrote, and what is known of aborted ones."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.partition.partition_log import AppendResult
+from kafkalite.log.storage.files import Files
+from kafkalite.record.batch import NewRecord, build_batch, iter_batches, stamp
+from kafkalite.record.compression import GZIP
+from kafkalite.record.transaction_marker import build_marker, read_marker
+from tests.unit.log.conftest import START_MS, Disk, Log
+
+GOLDEN = Path(__file__).parents[3] / "golden"
+
+
+def send(log: Log, producer: int, *values: str, epoch: int = 0, size: int = 1) -> AppendResult:
+    """A transactional batch in sequence, verified if it opens the transaction."""
+    producers = log.log.producers
+    known = producers.get(producer)
+    sequence = known.last_sequence + 1 if known is not None and known.epoch == epoch else 0
+    records = [NewRecord(None, value.encode() * size, (), START_MS) for value in values]
+    batch = build_batch(
+        records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
+    )  # fmt: skip
+    guard = producers.begin_verification(producer, epoch, sequence)
+    return log.log.append(memoryview(batch), 0, log.clock.wall_ms(), transactional=True, guard=guard)
+
+
+def end(log: Log, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> AppendResult:
+    now_ms = log.clock.wall_ms()
+    batch = build_marker(producer, epoch, coordinator_epoch, now_ms, commit=commit)
+    return log.log.append(memoryview(batch), 0, now_ms, trusted=True)
+
+
+@pytest.mark.parametrize("folder", ["inspection/kafka-3.9.1/money-0"])
+def test_the_files_are_those_of_kafka(disk: Disk, folder: str) -> None:
+    golden = GOLDEN / folder
+    log = disk.open(segment_bytes=1500, index_interval_bytes=100, segment_index_bytes=1200)
+    for path in sorted(golden.glob("*.log")):
+        for header, stored in iter_batches(path.read_bytes()):
+            batch = bytearray(stored)
+            stamp(batch, 0, -1)
+            if header.is_control:
+                marker = read_marker(batch)
+                assert marker is not None
+                log.log.append(memoryview(batch), header.leader_epoch, marker.timestamp_ms, trusted=True)
+                continue
+            guard = log.log.producers.begin_verification(
+                header.producer_id, header.producer_epoch, header.base_sequence
+            )  # fmt: skip
+            log.log.append(
+                memoryview(batch), header.leader_epoch, header.max_timestamp, transactional=True, guard=guard
+            )  # fmt: skip
+    log.log.close()
+    written = {path.name for path in golden.iterdir()} - {"partition.metadata"}
+    assert written == {*disk.names()} - {"partition.metadata", "kafkalite-record-counts"}
+    for name in written:
+        assert (disk.directory / name).read_bytes() == (golden / name).read_bytes(), name
+
+
+def test_aborted_transactions_are_found_by_any_offset_in_them(disk: Disk) -> None:
+    log = disk.open(segment_bytes=300)
+    for round_ in range(6):
+        send(log, 1, f"a{round_}")
+        send(log, 2, f"b{round_}")
+        end(log, 1, commit=round_ % 2 == 0)
+        end(log, 2, commit=False)
+    assert len(log.log.segments) > 3
+    every = [txn for segment in log.log.segments for txn in segment.txn_index.all()]
+    assert every[:3] == [AbortedTxn(2, 1, 3, 4), AbortedTxn(1, 4, 6, 5), AbortedTxn(2, 5, 7, 8)]
+    transactions = log.log.transactions
+    for offset in range(log.log.end_offset):
+        for upper_bound in range(offset + 1, log.log.end_offset + 1):
+            wanted = [txn for txn in every if txn.last_offset >= offset and txn.first_offset < upper_bound]
+            assert transactions.aborted(offset, upper_bound) == wanted
+        region = log.log.read(offset, 150, log.log.end_offset)
+        assert region is not None
+        last = [header.last_offset for header, _ in iter_batches(region.read())][-1]
+        found = transactions.aborted_in(region, offset)
+        assert {txn for txn in every if txn.last_offset >= offset and txn.first_offset <= last} <= set(found)
+        assert all(txn.first_offset <= last + 3 for txn in found), "not all up to the end of the log"
+
+
+def test_a_log_without_aborted_transactions_opens_no_file_for_them(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = disk.open(segment_bytes=300)
+    for _ in range(5):
+        send(log, 1, "a")
+        end(log, 1, commit=True)
+    log = disk.restart(log)
+    region = log.log.read(0, 1000, log.log.end_offset)
+    assert region is not None
+    opened: list[str] = []
+    monkeypatch.setattr(disk.files, "open", lambda path, flags: opened.append(path))
+    assert log.log.transactions.aborted_in(region, 0) == []
+    assert opened == []
+
+
+def test_behind_the_last_aborted_transaction_its_index_is_read_once(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    send(log, 1, "a")
+    end(log, 1, commit=False)
+    log.write("plain")
+    log = disk.restart(log)
+    opened: list[str] = []
+    monkeypatch.setattr(
+        disk.files, "open", lambda path, flags: opened.append(path) or Files.open(disk.files, path, flags)
+    )
+    for _ in range(3):
+        assert log.log.transactions.aborted(2, 3) == []
+    assert opened == [str(disk.file(0, ".txnindex"))]
+    assert log.log.transactions.aborted(1, 2) == [AbortedTxn(1, 0, 1, 2)]
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_open_and_aborted_transactions_outlive_the_broker(disk: Disk, kill: bool) -> None:
+    log = disk.open(segment_bytes=300)
+    for producer in (1, 2, 3):
+        send(log, producer, "x" * 50)
+    end(log, 2, commit=False, coordinator_epoch=4)
+    before = log.log.producers.active()
+    log = disk.kill(log) if kill else disk.restart(log)
+    producers = log.log.producers
+    assert producers.active() == before
+    assert producers.ongoing == {0: 1, 2: 3} and producers.first_unstable_offset == 0
+    assert log.log.transactions.aborted(0, 4) == [AbortedTxn(2, 1, 3, 0)]
+    send(log, 1, "more")
+    end(log, 1, commit=False)
+    assert producers.first_unstable_offset == 2
+    assert log.log.transactions.aborted(4, 5) == [AbortedTxn(1, 0, 5, 2)]
+
+
+def test_a_truncation_opens_a_transaction_again(disk: Disk) -> None:
+    log = disk.open(segment_bytes=300)
+    send(log, 1, "x" * 50)
+    send(log, 2, "x" * 50)
+    end(log, 1, commit=False)
+    end(log, 2, commit=False)
+    log.log.truncate_to(3)
+    assert log.log.producers.ongoing == {1: 2}
+    assert log.log.transactions.aborted(0, 9) == [AbortedTxn(1, 0, 2, 1)]
+    log.log.truncate_to(2)
+    assert log.log.producers.ongoing == {0: 1, 1: 2}
+    assert log.log.transactions.aborted(0, 9) == []
+    assert log.log.producers.first_unstable_offset == 0
+
+
+def test_an_abort_that_cannot_be_indexed_leaves_the_transaction_open(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = disk.open()
+    send(log, 1, "a")
+
+    def refuse(txn: AbortedTxn) -> bytes:
+        raise OSError(errno.EIO, "no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kafkalite.log.index.transaction_index.encode_entry", refuse)
+        with pytest.raises(StorageError):
+            end(log, 1, commit=False)
+    assert log.log.producers.first_unstable_offset == 0
+    assert log.log.end_offset == 2, "the marker is in the log"
+    end(log, 1, commit=False)
+    assert log.log.transactions.aborted(0, 9) == [AbortedTxn(1, 0, 2, 3)]
+    assert disk.kill(log).log.transactions.aborted(0, 9) == [AbortedTxn(1, 0, 1, 2)], "rebuilt from the first marker"
+
+
+@pytest.mark.parametrize(
+    ("epoch", "coordinator_epoch", "code"),
+    [(4, 9, ErrorCode.INVALID_PRODUCER_EPOCH), (5, 6, ErrorCode.TRANSACTION_COORDINATOR_FENCED)],
+)
+def test_a_marker_of_the_past_is_refused(disk: Disk, epoch: int, coordinator_epoch: int, code: ErrorCode) -> None:
+    log = disk.open()
+    send(log, 1, "a", epoch=5)
+    end(log, 1, commit=True, epoch=5, coordinator_epoch=7)
+    send(log, 1, "b", epoch=5)
+    with pytest.raises(KafkaError) as raised:
+        end(log, 1, commit=True, epoch=epoch, coordinator_epoch=coordinator_epoch)
+    assert raised.value.code == code
+    assert log.log.end_offset == 3
+    end(log, 1, commit=True, epoch=6, coordinator_epoch=7)
+    producer = log.log.producers.get(1)
+    assert producer is not None
+    assert (producer.epoch, producer.last_sequence, producer.txn_first_offset) == (6, -1, -1)
+
+
+def test_a_marker_without_a_transaction_is_appended(disk: Disk) -> None:
+    log = disk.open()
+    assert end(log, 1, commit=False).base_offset == 0
+    assert log.log.transactions.aborted(0, 9) == [] and log.log.producers.get(1) is not None
+
+
+def test_a_groups_offsets_have_no_sequence_and_need_their_transaction(disk: Disk) -> None:
+    log = disk.open()
+
+    def commit(epoch: int = 0, guard: object = None, *, transactional: bool = True) -> None:
+        batch = build_batch(
+            [NewRecord(b"k", b"v")], producer_id=1, producer_epoch=epoch, base_sequence=0, transactional=transactional
+        )
+        log.log.append(memoryview(batch), 0, START_MS, trusted=True, guard=guard)  # type: ignore[arg-type]
+
+    with pytest.raises(KafkaError):
+        commit()
+    commit(guard=log.log.producers.begin_verification(1, 0, 0))
+    commit()
+    with pytest.raises(KafkaError) as raised:
+        commit(transactional=False)
+    assert raised.value.code == ErrorCode.INVALID_TXN_STATE
+    end(log, 1, commit=True, epoch=1)
+    with pytest.raises(KafkaError) as raised:
+        commit()
+    assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.log.end_offset == 3
+
+
+def test_a_marker_is_never_compressed_and_takes_the_logs_time(disk: Disk) -> None:
+    log = disk.open(compression_type="gzip", message_timestamp_type="LogAppendTime")
+    send(log, 1, "a" * 100)
+    disk.clock.advance(50)
+    end(log, 1, commit=True)
+    region = log.log.read(0, 10_000, log.log.end_offset)
+    assert region is not None
+    data, marker = [header for header, _ in iter_batches(region.read())]
+    assert (data.codec, data.is_transactional, marker.codec) == (GZIP, True, 0)
+    assert (marker.timestamp_type, marker.max_timestamp) == (1, START_MS + 50)
+    assert log.log.producers.active()[0].last_timestamp_ms == START_MS + 50
+
+
+def test_a_transactional_batch_needs_a_transactional_id(disk: Disk) -> None:
+    log = disk.open()
+    batch = build_batch([NewRecord(b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    with pytest.raises(KafkaError) as raised:
+        log.append(batch)
+    assert raised.value.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
