@@ -124,6 +124,11 @@ class InternalTopic(Generic[L]):
             return False
         return self._store.partition_count == self._replicas.partition_count(self.name)
 
+    def leader_epoch(self, index: int) -> int:
+        """The epoch under which this broker leads partition `index`; -1 if it does not."""
+        partition = self._replicas.partition(self.name, index)
+        return partition.leader_epoch if partition is not None else -1
+
     def attach(self, store: PartitionedStore[L]) -> None:
         self._store = store
 

@@ -17,7 +17,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
-from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
+from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import LocalTopic, Role
@@ -104,6 +104,16 @@ class ReplicaManager:
         """Whether the cluster has this partition, led here or elsewhere."""
         record = self._metadata.topics.get(topic)
         return record is not None and index in record.partitions
+
+    def leader_of(self, topic: str, index: int) -> int | None:
+        """The broker that leads the partition, or NO_LEADER; None if the cluster does not have this partition."""
+        if self.partition(topic, index) is not None:
+            return self._broker_id
+        record = self._metadata.topics.get(topic)
+        state = record.partitions.get(index) if record is not None else None
+        if state is None:
+            return NO_LEADER if self._metadata.has_unresolved_topic(topic) else None
+        return state.leader
 
     def partition_count(self, topic: str) -> int:
         """The number of a topic's partitions in the cluster; 0 if the topic does not exist."""

@@ -1,8 +1,8 @@
 """All parts of a running broker, built from one configuration, started and stopped in order.
 
-Lock the directories, open the metadata, load the logs, load the groups, and only then bind the sockets, so that every
-client that can connect is served. With zookeeper.connect the metadata are those of a cluster, and the broker joins it
-when its sockets are bound (`cluster_member`). Stop is the reverse.
+Lock the directories, open the metadata, load the logs, load groups and transactions, and only then bind the sockets, so
+that every client that can connect is served. With zookeeper.connect the metadata are those of a cluster, and the broker
+joins it when its sockets are bound (`cluster_member`). Stop is the reverse.
 Source: kafka.server.KafkaServer (order of start and stop).
 """
 
@@ -26,10 +26,6 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.common.throttled_log import RateLimitedLogger
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import metrics_listener
-from kafkalite.coordinator.group_coordinator import GroupCoordinator
-from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets
-from kafkalite.coordinator.producer_id_manager import ProducerIdManager
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
@@ -39,6 +35,7 @@ from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted
+from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
 from kafkalite.server.periodic_tasks import PeriodicTasks
 from kafkalite.server.single_broker import SingleBroker
@@ -56,7 +53,6 @@ _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
-_GROUPS_HEAD_START_MS = 100  # few groups load within it; with many, clients get COORDINATOR_LOAD_IN_PROGRESS
 
 
 class BrokerServer:
@@ -81,7 +77,7 @@ class BrokerServer:
             self._lock_directories()
             await self._open_metadata()
             await self._load_logs()
-            await self._load_groups()
+            await self._load_coordinators()
             await self._open_sockets()
             self._start_periodic_tasks()
             self._start_cleaner()
@@ -126,6 +122,7 @@ class BrokerServer:
         self.broker_id = self._member.broker_id
         self.dynamic_config = DynamicBrokerConfig(config, self.metadata, self.broker_id, self._apply_config)
         self.config = self.dynamic_config.now
+        self.logs.verification.enabled = self.config.transaction_partition_verification_enable
 
     async def _load_logs(self) -> None:
         self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
@@ -146,20 +143,19 @@ class BrokerServer:
         self._retention = RetentionTask(lambda: self.logs.logs, self.clock, lambda key: self._cleaner.is_busy(key))
         self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
 
-    async def _load_groups(self) -> None:
-        self._offsets_topic = InternalTopic(
-            consumer_offsets(self.config), GroupLoader, self.clock, self.replica_manager, self.topic_admin
+    async def _load_coordinators(self) -> None:
+        self._coordinators = coordinators = Coordinators(
+            lambda: self.config,
+            self.clock,
+            self.metadata,
+            self.logs,
+            self.replica_manager,
+            self.topic_admin,
+            self.broker_id,
         )
-        self.groups = GroupCoordinator(self.config, self.clock, self._offsets_topic.append)
-        self._closing.callback(self.groups.close)
-        self._offsets_topic.attach(self.groups.store)
-        self.replica_manager.on_election = self._offsets_topic.on_election
-        self.replica_manager.on_resignation = self._offsets_topic.on_resignation
-        self.replica_manager.when_deleted = self.groups.offsets.on_topic_deleted
-        self._closing.push_async_callback(self._offsets_topic.close)
-        loading = asyncio.ensure_future(self._offsets_topic.load())
-        self._closing.push_async_callback(_cancel, loading)
-        await asyncio.wait({loading}, timeout=_GROUPS_HEAD_START_MS / 1000)
+        self.groups, self.transactions = coordinators.groups, coordinators.transactions
+        self._closing.push_async_callback(coordinators.close)
+        await coordinators.load()
 
     async def _open_sockets(self) -> None:
         config = self.config
@@ -195,13 +191,13 @@ class BrokerServer:
             produce_admission=ProduceAdmission(self.replica_manager),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
             groups=self.groups,
-            offsets_topic=self._offsets_topic,
+            offsets_topic=self._coordinators.offsets_topic,
             legacy_offsets=self._member.legacy_offsets(),
-            producer_ids=ProducerIdManager(
-                self.metadata.next_producer_id_block,
-                self.metadata.skip_producer_ids if self.metadata.is_shared else None,  # ids are not counted here
-                self.logs.highest_producer_id,
-            ),
+            transactions=self.transactions,
+            transaction_topic=self._coordinators.transaction_topic,
+            add_partitions=self._coordinators.add_partitions,
+            append_marker=self._coordinators.markers.append,
+            producer_ids=self._coordinators.producer_ids,
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
         )
@@ -219,7 +215,7 @@ class BrokerServer:
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             tasks.add("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)
-        tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
+        self._coordinators.add_periodic_tasks(tasks, config)
         tasks.add("producer expiry", config.producer_id_expiration_check_interval_ms, self._expire_producers)
 
     def _start_cleaner(self) -> None:
@@ -277,6 +273,7 @@ class BrokerServer:
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
         self.replica_manager.reconfigure(config)
+        self.logs.verification.enabled = config.transaction_partition_verification_enable
         self._services.admission_epoch.advance()
         self._cleaner.reconfigure(config)
         self._member.reconfigure(config)
@@ -307,12 +304,3 @@ class BrokerServer:
         if advertised is not None:
             return advertised.host, advertised.port
         return connection.local_host, connection.local_port
-
-
-async def _cancel(loading: asyncio.Future[None]) -> None:
-    """End the task that loads groups; its error is logged."""
-    loading.cancel()
-    done, _ = await asyncio.wait({loading})
-    for ended in done:
-        if not ended.cancelled() and ended.exception() is not None:
-            logger.error("loading groups failed", exc_info=ended.exception())

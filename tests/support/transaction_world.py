@@ -38,7 +38,7 @@ class TransactionWorld:
         self.markers = []  # SendMarkers, as asked for
         self.writes_markers = True
         self.marked = []  # (partition, producer id, epoch, commit) in their order
-        self.transaction = Transaction.new("t", next(self.ids), TIMEOUT_MS, self.now_ms)
+        self.transaction = Transaction.new("t", 0, next(self.ids), TIMEOUT_MS, self.now_ms)
 
     @property
     def state(self):
@@ -94,7 +94,7 @@ class TransactionWorld:
         self.held, self.later, self.markers = [], [], []
         self.dawdles, self.refuses, self.writes_markers = False, ErrorCode.NONE, True
         stored = record_codec.read_value(record_codec.transaction_value(self.log[-1]))
-        self.transaction = Transaction("t", stored)
+        self.transaction = Transaction("t", 0, stored)
         self.perform(self.transaction.on_loaded(self.now_ms))
 
     def _decide(self, decide):

@@ -17,7 +17,13 @@ from kafkalite.api.request.broker_endpoints import BrokerEndpoint
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS, ZERO_UUID, topic_name_fault
+from kafkalite.common.names import (
+    GROUP_METADATA_TOPIC,
+    INTERNAL_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+    ZERO_UUID,
+    topic_name_fault,
+)
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.protocol.messages.metadata import (
     DescribeClusterBroker,
@@ -91,7 +97,9 @@ async def _create_and_answer(
         try:
             if name == GROUP_METADATA_TOPIC:
                 await services.offsets_topic.ensure()
-            elif name not in INTERNAL_TOPICS:
+            elif name == TRANSACTION_STATE_TOPIC:
+                await services.transaction_topic.ensure()
+            else:
                 await services.topic_admin.ensure(name, services.config.num_partitions, {})
         except KafkaError as error:
             # a topic that cannot be created now may exist later; clients retry LEADER_NOT_AVAILABLE

@@ -36,7 +36,7 @@ def _described_transaction(services: Services, transactional_id: str) -> Describ
         topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
     return DescribedTransaction(
         transactional_id=transactional_id,
-        transaction_state=transaction.state.name,
+        transaction_state=transaction.state.value,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
@@ -58,7 +58,7 @@ def list_transactions(
             ListedTransaction(
                 transactional_id=each.transactional_id,
                 producer_id=each.producer_id,
-                transaction_state=each.state.name,
+                transaction_state=each.state.value,
             )
             for each in transactions
         ],

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_loader import GroupLoader
     from kafkalite.coordinator.internal_topic import InternalTopic
     from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+    from kafkalite.coordinator.transaction_loader import TransactionLoader
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager
@@ -75,12 +76,8 @@ class Services:
     __slots__ = (
         "add_partitions", "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log",
         "fetch_sessions", "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission",
-        "producer_ids", "replica_manager", "runtime", "topic_admin", "transactions",
+        "producer_ids", "replica_manager", "runtime", "topic_admin", "transaction_topic", "transactions",
     )  # fmt: skip
-
-    add_partitions: AddPartitionsToTxnManager
-    append_marker: MarkerAppender
-    transactions: TransactionCoordinator
 
     def __init__(
         self,
@@ -98,6 +95,10 @@ class Services:
         groups: GroupCoordinator,
         offsets_topic: InternalTopic[GroupLoader],
         legacy_offsets: LegacyOffsets | None,
+        transactions: TransactionCoordinator,
+        add_partitions: AddPartitionsToTxnManager,
+        transaction_topic: InternalTopic[TransactionLoader],
+        append_marker: MarkerAppender,
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,
         error_log: RateLimitedLogger,
@@ -115,6 +116,10 @@ class Services:
         self.groups = groups
         self.offsets_topic = offsets_topic
         self.legacy_offsets = legacy_offsets
+        self.transactions = transactions
+        self.add_partitions = add_partitions
+        self.transaction_topic = transaction_topic
+        self.append_marker = append_marker
         self.producer_ids = producer_ids
         self.cleaner = cleaner
         self.error_log = error_log

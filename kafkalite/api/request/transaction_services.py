@@ -37,10 +37,10 @@ class ErrorWaiter(Protocol):
 
 
 class TransactionState(Protocol):
-    """The state of a transactional id."""
+    """The state of a transactional id; `value` is Kafka's name."""
 
     @property
-    def name(self) -> str: ...
+    def value(self) -> str: ...
 
 
 class Transaction(Protocol):

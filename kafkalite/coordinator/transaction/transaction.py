@@ -60,24 +60,26 @@ _NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
 class Transaction:
-    """`metadata` is stored, `pending` is being stored. `unmarked` are the partitions that still need a marker.
+    """`partition` of `__transaction_state` keeps the id. `metadata` is stored, `pending` is being stored. `unmarked`
+    are the partitions that still need a marker.
 
     Invariant: `pending` is a state that `ENTERED_FROM` allows after that of `metadata`.
     """
 
-    __slots__ = ("_has_failed_fence", "metadata", "pending", "transactional_id", "unmarked")
+    __slots__ = ("_has_failed_fence", "metadata", "partition", "pending", "transactional_id", "unmarked")
 
-    def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+    def __init__(self, transactional_id: str, partition: int, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
+        self.partition = partition
         self.metadata = metadata
         self.pending: TransactionMetadata | None = None
         self.unmarked: set[TopicPartition] = set()
         self._has_failed_fence = False  # the epoch was raised in memory, and nobody has been given it
 
     @classmethod
-    def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
+    def new(cls, transactional_id: str, partition: int, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
         """Of an id that is used for the first time; its first epoch is still to be stored."""
-        return cls(transactional_id, TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, now_ms))
+        return cls(transactional_id, partition, TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, now_ms))
 
     @property
     def state(self) -> TransactionState:

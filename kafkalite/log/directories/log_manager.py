@@ -34,6 +34,7 @@ from kafkalite.log.directories.startup_loading import (
 )
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
 from kafkalite.log.storage.files import Files
 from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
@@ -93,8 +94,14 @@ class LogManager:
         self._deletion = LogDeletion(self._files, self._timers)
         self._state = ManagerState.LOCKED
         self._takes_over = False
+        self.verification = VerificationSetting(enabled=config.transaction_partition_verification_enable)
         self._context = LogContext(
-            clock, self._executor.serial_queue, self._files, config.producer_id_expiration_ms, self.run_completions
+            clock,
+            self._executor.serial_queue,
+            self._files,
+            config.producer_id_expiration_ms,
+            self.run_completions,
+            verification=self.verification,
         )
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)

@@ -42,7 +42,7 @@ MINUTE_MS = 60_000
 
 def test_one_transaction_as_effects():
     stored = TransactionMetadata(5, 3, TIMEOUT_MS, START_MS, last_producer_epoch=2)
-    transaction = Transaction("t", stored)
+    transaction = Transaction("t", 0, stored)
     ongoing = stored._replace(
         state=ONGOING, partitions=frozenset({ORDERS, CLICKS}), start_ms=START_MS + 1, last_update_ms=START_MS + 1
     )
@@ -123,7 +123,7 @@ def test_a_producer_that_goes_on_after_an_error(world):
 
 
 def test_an_unknown_producer_that_goes_on_gets_a_new_id():
-    transaction = Transaction.new("t", 5, TIMEOUT_MS, START_MS)
+    transaction = Transaction.new("t", 0, 5, TIMEOUT_MS, START_MS)
     (append,) = transaction.init_producer_id(TIMEOUT_MS, ProducerIdAndEpoch(4, 9), "a", START_MS)
     assert (append.metadata.producer_id, append.metadata.producer_epoch) == (5, 0)
 
@@ -148,7 +148,7 @@ def test_fencing_at_the_last_epoch(world):
 
 
 def test_the_first_record_cannot_be_stored(world):
-    transaction = world.transaction = Transaction.new("t", 7, TIMEOUT_MS, START_MS)
+    transaction = world.transaction = Transaction.new("t", 0, 7, TIMEOUT_MS, START_MS)
     world.refuses = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.init() == InitProducerIdResult(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert transaction.producer_epoch == -1

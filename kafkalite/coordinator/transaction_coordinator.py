@@ -1,0 +1,366 @@
+"""The transaction coordinator: producer ids of transactional producers, their transactions, time-outs and expiry.
+
+Requests and results are values; `kafkalite.api.handlers` has the messages. A `Transaction` decides, and the effects of
+its decisions are performed here: a record is appended to `__transaction_state`, then requests are answered and markers
+written. With a single replica an append is complete when it returns, so most requests are answered synchronously.
+Source: kafka.coordinator.transaction.{TransactionCoordinator, TransactionStateManager} (3.9); KIP-98, KIP-664.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalite.common.clock import Clock, TimerGroup
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, TopicPartition
+from kafkalite.coordinator.effect_performer import AppendRecords, Records
+from kafkalite.coordinator.marker_writer import MarkerJob, MarkerWriter, TransactionMarker
+from kafkalite.coordinator.transaction.effects import (
+    AllocateProducerId,
+    Answer,
+    Append,
+    AppendLater,
+    Effect,
+    EndTransactionResult,
+    InitProducerIdResult,
+    SendMarkers,
+    Then,
+    Waiter,
+)
+from kafkalite.coordinator.transaction.record_codec import transaction_key, transaction_value
+from kafkalite.coordinator.transaction.transaction import Transaction
+from kafkalite.coordinator.transaction.transaction_metadata import NO_PRODUCER_ID
+from kafkalite.coordinator.transaction.transaction_state import APPEND_ERROR, TransactionState
+from kafkalite.coordinator.transaction_store import TransactionStore
+
+if TYPE_CHECKING:
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 200
+IDS_PER_TURN = 1_000  # looked at for expiry: less than a millisecond
+_STATES = {state.value: state for state in TransactionState}
+
+
+class TransactionCoordinator:
+    """All transactional ids whose partition of `__transaction_state` this broker leads, in `store`.
+
+    `coordinator_epoch` gives the leader epoch of such a partition, `group_partition` the partition of
+    `__consumer_offsets` of a group. All methods run on the owner's event loop.
+    """
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        append: AppendRecords,
+        markers: MarkerWriter,
+        producer_ids: ProducerIdManager,
+        *,
+        coordinator_epoch: Callable[[int], int],
+        group_partition: Callable[[str], int],
+    ) -> None:
+        self.store = TransactionStore(config().transaction_state_log_num_partitions, self._on_loaded)
+        self._config = config
+        self._wall_ms = clock.wall_ms
+        self._append_records = append
+        self._markers = markers
+        self._producer_ids = producer_ids
+        self._coordinator_epoch = coordinator_epoch
+        self._group_partition = group_partition
+        self._timers = TimerGroup(clock)
+        self._allocating: set[asyncio.Task[None]] = set()
+
+    # --- requests
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        waiter: Waiter[InitProducerIdResult],
+    ) -> None:
+        """InitProducerId. `expected`: the producer id and epoch of a producer that goes on (KIP-360)."""
+        if not transactional_id:
+            waiter.answer(InitProducerIdResult(ErrorCode.INVALID_REQUEST))
+            return
+        if not 0 < timeout_ms <= self._config().transaction_max_timeout_ms:
+            waiter.answer(InitProducerIdResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
+            return
+        producer = None if expected is None else ProducerIdAndEpoch(*expected)
+
+        def refuse(error: ErrorCode) -> None:
+            waiter.answer(InitProducerIdResult(error))
+
+        def decide(producer_id: int) -> None:
+            transaction, error = self.store.find(transactional_id)
+            if error:
+                refuse(error)
+                return
+            if transaction is None and producer_id == NO_PRODUCER_ID:
+                self._allocate(decide, refuse)
+                return
+            now_ms = self._wall_ms()
+            if transaction is None:
+                transaction = Transaction.new(
+                    transactional_id, self.store.partition_for(transactional_id), producer_id, timeout_ms, now_ms
+                )
+                self.store.add(transaction)
+            effects = transaction.init_producer_id(timeout_ms, producer, waiter, now_ms, producer_id)
+            self._perform_or_allocate(transaction, effects, decide, refuse)
+
+        decide(NO_PRODUCER_ID)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        waiter: Waiter[ErrorCode],
+    ) -> None:
+        """AddPartitionsToTxn."""
+        transaction, error = self._find_in_use(transactional_id)
+        if transaction is None:
+            waiter.answer(error)
+            return
+        effects = transaction.add_partitions(producer_id, producer_epoch, partitions, waiter, self._wall_ms())
+        self._perform(transaction, effects)
+
+    def add_offsets(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        group_id: str,
+        waiter: Waiter[ErrorCode],
+    ) -> None:
+        """AddOffsetsToTxn: adds the partition of `__consumer_offsets` that keeps the group's offsets."""
+        partition = GROUP_METADATA_TOPIC, self._group_partition(group_id)
+        self.add_partitions(transactional_id, producer_id, producer_epoch, [partition], waiter)
+
+    def verify_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether each of these is a partition of the producer's open transaction."""
+        transaction, error = self._find_in_use(transactional_id)
+        if transaction is None:
+            return dict.fromkeys(partitions, error)
+        return transaction.verify_partitions(producer_id, producer_epoch, partitions)
+
+    def end_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        waiter: Waiter[EndTransactionResult],
+        *,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        """EndTxn: `waiter` is answered when the outcome is stored; the markers may still be under way."""
+
+        def refuse(error: ErrorCode) -> None:
+            waiter.answer(EndTransactionResult(error))
+
+        def decide(new_producer_id: int) -> None:
+            transaction, error = self._find_in_use(transactional_id)
+            if transaction is None:
+                refuse(error)
+                return
+            effects = transaction.end(
+                producer_id,
+                producer_epoch,
+                waiter,
+                self._wall_ms(),
+                commit=commit,
+                transaction_version=transaction_version,
+                new_producer_id=new_producer_id,
+            )
+            self._perform_or_allocate(transaction, effects, decide, refuse)
+
+        decide(NO_PRODUCER_ID)
+
+    def describe(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
+        """DescribeTransactions: the transaction, which the caller must not change or keep; or None and an error."""
+        if not transactional_id:
+            return None, ErrorCode.INVALID_REQUEST
+        transaction, error = self.store.find(transactional_id)
+        if transaction is None and not error:
+            error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        return transaction, error
+
+    def list_transactions(
+        self,
+        states: Collection[str],
+        producer_ids: Collection[int],
+        min_duration_ms: int = -1,
+    ) -> tuple[ErrorCode, list[str], list[Transaction]]:
+        """ListTransactions: the error, the unknown names in `states`, and the transactions in one of `states` (empty:
+        any) and of one of `producer_ids` (empty: any) that began more than `min_duration_ms` ago (negative: any)."""
+        if self.store.is_closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, [], []
+        if self.store.loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [], []
+        wanted = {_STATES[name] for name in states if name in _STATES}
+        now_ms = self._wall_ms()
+        found = [
+            each
+            for each in self.store.transactions.values()
+            if (not states or each.state in wanted)
+            and (not producer_ids or each.producer_id in producer_ids)
+            and (min_duration_ms < 0 or now_ms - each.start_ms > min_duration_ms)
+        ]
+        return ErrorCode.NONE, [name for name in states if name not in _STATES], found
+
+    # --- time
+
+    def abort_timed_out(self) -> None:
+        """Abort transactions that are open for longer than their timeout.
+
+        The broker calls this every transaction.abort.timed.out.transaction.cleanup.interval.ms.
+        """
+        now_ms = self._wall_ms()
+        for transaction in list(self.store.open.values()):
+            effects = transaction.abort_if_timed_out(now_ms)
+            if effects:
+                logger.info(
+                    "the transaction of %s is open for %d ms, and is aborted",
+                    transaction.transactional_id,
+                    now_ms - transaction.start_ms,
+                )
+                self._perform(transaction, effects)
+
+    def expire(self) -> None:
+        """Remove transactional ids that have not been used for transactional.id.expiration.ms: some in each turn of the
+        loop, so that others are served.
+
+        The broker calls this every transaction.remove.expired.transaction.cleanup.interval.ms.
+        """
+        self._expire_in_turns(list(self.store.transactions.values()))
+
+    def close(self) -> None:
+        """Ends all timers. What is not finished is finished after the next start."""
+        self._timers.cancel()
+        self._markers.close()
+        self.store.close()
+        for task in self._allocating:
+            task.cancel()
+
+    # --- effects
+
+    def _on_loaded(self, transaction: Transaction) -> None:
+        self._perform(transaction, transaction.on_loaded(self._wall_ms()))
+
+    def _perform_or_allocate(
+        self,
+        transaction: Transaction,
+        effects: Sequence[Effect],
+        decide: Callable[[int], None],
+        refuse: Callable[[ErrorCode], None],
+    ) -> None:
+        if effects and isinstance(effects[0], AllocateProducerId):
+            self._allocate(decide, refuse)
+        else:
+            self._perform(transaction, effects)
+
+    def _perform(self, transaction: Transaction, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Answer):
+                effect.waiter.answer(effect.result)
+            elif isinstance(effect, Append):
+                self._append(transaction, effect)
+            elif isinstance(effect, AppendLater):
+                self._timers.call_later(RETRY_MS, partial(self._append_if_held, transaction, Append(*effect)))
+            elif isinstance(effect, SendMarkers):
+                self._send_markers(transaction, effect)
+
+    def _append(self, transaction: Transaction, append: Append) -> None:
+        records: Records = [(transaction_key(transaction.transactional_id), transaction_value(append.metadata))]
+        self._append_records(transaction.partition, records, partial(self._on_append, transaction, append.then))
+
+    def _append_if_held(self, transaction: Transaction, append: Append) -> None:
+        if self.store.holds(transaction):
+            self._append(transaction, append)
+
+    def _on_append(self, transaction: Transaction, then: Then, error: ErrorCode) -> None:
+        if error:
+            logger.error("the transaction of %s could not be stored: %s", transaction.transactional_id, error.name)
+            error = APPEND_ERROR.get(error, error)
+        is_held = self.store.holds(transaction)
+        if not is_held:  # the next coordinator has read the record, or will not find it
+            error = ErrorCode.NOT_COORDINATOR
+        effects = transaction.on_append(then, error, self._wall_ms())
+        if is_held:
+            self.store.on_change(transaction)
+        self._perform(transaction, effects)
+
+    def _send_markers(self, transaction: Transaction, effect: SendMarkers) -> None:
+        epoch = self._coordinator_epoch(transaction.partition)
+        marker = TransactionMarker(effect.producer_id, effect.producer_epoch, epoch, effect.commit)
+
+        def on_written(partition: TopicPartition) -> None:
+            self._perform(transaction, transaction.on_marker_written(partition))
+
+        self._markers.write(MarkerJob(marker, effect.partitions, on_written, partial(self.store.holds, transaction)))
+
+    def _allocate(self, then: Callable[[int], None], refuse: Callable[[ErrorCode], None]) -> None:
+        """Call `then` with a new producer id: at once, or when a new block of ids is reserved."""
+        producer_id = self._producer_ids.take()
+        if producer_id is not None:
+            then(producer_id)
+            return
+
+        async def allocate() -> None:
+            try:
+                producer_id = await self._producer_ids.next()
+            except KafkaError as error:
+                logger.error("no producer id can be given: %s", error)
+                refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
+            then(producer_id)
+
+        task = asyncio.ensure_future(allocate())
+        self._allocating.add(task)
+        task.add_done_callback(self._allocating.discard)
+
+    # --- expiry
+
+    def _expire_in_turns(self, transactions: list[Transaction]) -> None:
+        """Looks at the last of `transactions`, and at the others in later turns."""
+        now_ms, expiration_ms = self._wall_ms(), self._config().transactional_id_expiration_ms
+        turn = transactions[-IDS_PER_TURN:]
+        del transactions[-IDS_PER_TURN:]
+        expired: dict[int, list[Transaction]] = {}
+        for transaction in turn:
+            if self.store.holds(transaction) and transaction.begin_expiry(now_ms, expiration_ms):
+                expired.setdefault(transaction.partition, []).append(transaction)
+        for partition, theirs in expired.items():
+            tombstones: Records = [(transaction_key(each.transactional_id), None) for each in theirs]
+            self._append_records(partition, tombstones, partial(self._on_expired, theirs))
+        if transactions:
+            self._timers.call_later(0, partial(self._expire_in_turns, transactions))
+
+    def _on_expired(self, expired: Sequence[Transaction], error: ErrorCode) -> None:
+        for transaction in expired:
+            if error:
+                transaction.end_expiry()
+            elif self.store.holds(transaction):
+                self.store.remove(transaction)
+        if error:
+            logger.warning("%d unused transactional ids could not be removed: %s", len(expired), error.name)
+
+    def _find_in_use(self, transactional_id: str) -> tuple[Transaction | None, ErrorCode]:
+        """The transaction, or None and the error."""
+        if not transactional_id:
+            return None, ErrorCode.INVALID_REQUEST
+        transaction, error = self.store.find(transactional_id)
+        if transaction is None and not error:
+            error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        return transaction, error

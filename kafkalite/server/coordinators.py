@@ -1,0 +1,141 @@
+"""The coordinators of a broker, of groups and of transactions, with the topics that keep their state.
+
+Source: kafka.server.BrokerServer (groupCoordinator, transactionCoordinator, addPartitionsToTxnManager).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TRANSACTION_STATE_TOPIC
+from kafkalite.coordinator.add_partitions_manager import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    AddPartitionsToTxnManager,
+)
+from kafkalite.coordinator.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.group_loader import GroupLoader
+from kafkalite.coordinator.internal_topic import InternalTopic, consumer_offsets, transaction_state
+from kafkalite.coordinator.marker_writer import MarkerAppender, MarkerWriter, no_other_brokers
+from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
+from kafkalite.coordinator.transaction_loader import TransactionLoader
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.replication.partition import Partition
+    from kafkalite.replication.replica_manager import ReplicaManager
+    from kafkalite.replication.topic_admin import TopicAdmin
+    from kafkalite.server.periodic_tasks import PeriodicTasks
+
+logger = logging.getLogger(__name__)
+
+_HEAD_START_MS = 100  # little state loads within it; with more, clients get COORDINATOR_LOAD_IN_PROGRESS
+
+
+class Coordinators:
+    """`groups` and `transactions`, each with its topic. `config` gives the current settings."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        metadata: ClusterMetadata,
+        logs: LogManager,
+        replica_manager: ReplicaManager,
+        topic_admin: TopicAdmin,
+        broker_id: int,
+    ) -> None:
+        self.offsets_topic = InternalTopic(consumer_offsets(config()), GroupLoader, clock, replica_manager, topic_admin)
+        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append)
+        self.offsets_topic.attach(self.groups.store)
+        self.producer_ids = ProducerIdManager(
+            metadata.next_producer_id_block,
+            metadata.skip_producer_ids if metadata.is_shared else None,  # ids are not counted here
+            logs.highest_producer_id,
+        )
+        self.markers = MarkerAppender(replica_manager, clock, self.groups.offsets)
+        self.transaction_topic = InternalTopic(
+            transaction_state(config()), TransactionLoader, clock, replica_manager, topic_admin
+        )
+        self.transactions = TransactionCoordinator(
+            config,
+            clock,
+            self.transaction_topic.append,
+            MarkerWriter(broker_id, replica_manager.leader_of, self.markers, no_other_brokers, clock),
+            self.producer_ids,
+            coordinator_epoch=self.transaction_topic.leader_epoch,
+            group_partition=self.groups.store.partition_for,
+        )
+        self.transaction_topic.attach(self.transactions.store)
+        self.add_partitions = AddPartitionsToTxnManager(
+            self.transactions, broker_id, self._coordinator_of, clock, _send_nothing
+        )
+        self._replica_manager = replica_manager
+        self._loading: list[asyncio.Future[None]] = []
+        replica_manager.on_election = self._on_election
+        replica_manager.on_resignation = self._on_resignation
+        replica_manager.when_deleted = self.groups.offsets.on_topic_deleted
+
+    async def load(self) -> None:
+        """Begin to load the partitions that are led here, and wait for a moment: the rest loads while clients are told
+        to wait."""
+        self._loading = [
+            asyncio.ensure_future(self.offsets_topic.load()),
+            asyncio.ensure_future(self.transaction_topic.load()),
+        ]
+        await asyncio.wait(self._loading, timeout=_HEAD_START_MS / 1000)
+
+    async def close(self) -> None:
+        """Stop loading; every request gets COORDINATOR_NOT_AVAILABLE. Errors of the loading are logged."""
+        for loading in self._loading:
+            loading.cancel()
+        for ended in await asyncio.gather(*self._loading, return_exceptions=True):
+            if isinstance(ended, Exception):
+                logger.error("loading groups or transactions failed", exc_info=ended)
+        await self.transaction_topic.close()
+        await self.offsets_topic.close()
+        self.transactions.close()
+        self.groups.close()
+
+    def add_periodic_tasks(self, tasks: PeriodicTasks, config: BrokerConfig) -> None:
+        tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
+        tasks.add(
+            "transaction timeouts",
+            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            self.transactions.abort_timed_out,
+        )
+        tasks.add(
+            "transactional id expiry",
+            config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            self.transactions.expire,
+        )
+
+    def _on_election(self, partition: Partition) -> None:
+        self.offsets_topic.on_election(partition)
+        self.transaction_topic.on_election(partition)
+
+    def _on_resignation(self, partition: Partition) -> None:
+        self.offsets_topic.on_resignation(partition)
+        self.transaction_topic.on_resignation(partition)
+
+    def _coordinator_of(self, transactional_id: str) -> int:
+        """The broker that coordinates the id's transactions; NO_LEADER if none does at the moment."""
+        index = self.transactions.store.partition_for(transactional_id)
+        leader = self._replica_manager.leader_of(TRANSACTION_STATE_TOPIC, index)
+        return NO_LEADER if leader is None else leader
+
+
+def _send_nothing(
+    broker_id: int, requests: Sequence[AddPartitionsRequest], on_response: Callable[[AddPartitionsResponse], None]
+) -> None:
+    """Other brokers cannot be reached."""
+    on_response(ErrorCode.NETWORK_EXCEPTION)
