@@ -20,6 +20,7 @@ from kafkalite.coordinator.group.group_state import GROUP_APPEND_ERROR
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.effects import Append, Effect, GroupTimer
     from kafkalite.coordinator.group.group import Group
+    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class AppendRecords(Protocol):
         /,
         *,
         producer: ProducerIdAndEpoch | None = None,
-        guard: object | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None: ...
 
 

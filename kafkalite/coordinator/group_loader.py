@@ -12,7 +12,6 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.replay (4.0) for tombst
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
@@ -29,14 +28,13 @@ from kafkalite.protocol.records.group_records import GroupMetadataValue
 from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iter_batches
 from kafkalite.record.compression import NONE
 from kafkalite.record.message_set import entry_header, read_messages
-from kafkalite.record.record import Record, read_body, read_records
+from kafkalite.record.record import read_body, read_records
+from kafkalite.record.transaction_marker import read_marker
 
 logger = logging.getLogger(__name__)
 
 KEYS_PER_TURN = 1_000
 _MAGIC_AT = 16
-_MARKER = struct.Struct(">hh")  # version, type
-_COMMIT_MARKER = 1
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
 
 LastValue = tuple[bytes, int]  # a value, and its order in the log
@@ -103,19 +101,20 @@ class GroupLoader:
         self.groups[decoded.group_id] = read_group_value(value)
 
     def _read_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        attributes = header.attributes
         try:
             if header.magic != MAGIC:
                 records = read_messages(batch)
+            elif attributes & CONTROL:
+                if (marker := read_marker(batch)) is not None:
+                    self._end_transaction(header.producer_id, is_committed=marker.commit)
+                return
             elif header.codec == NONE:
                 records = read_body(header, batch[HEADER_BYTES:])
             else:
                 records = read_records(batch)
         except Malformed as fault:
             logger.error("skipped %d bytes of __consumer_offsets: %s", len(batch), fault)
-            return
-        attributes = header.attributes
-        if attributes & CONTROL:
-            self._end_transaction(header.producer_id, records)
             return
         last = self._open.setdefault(header.producer_id, {}) if attributes & TRANSACTIONAL else self._last
         for record in records:
@@ -142,18 +141,11 @@ class GroupLoader:
                 else:
                     self._last_of_groups[key] = value, self._order
 
-    def _end_transaction(self, producer_id: int, records: list[Record]) -> None:
+    def _end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         pending = self._open.pop(producer_id, {})
-        if not any(_is_commit_marker(record) for record in records):
+        if not is_committed:
             return
         for key, value in pending.items():
             known = self._last.get(key)
             if known is None or known[1] < value[1]:
                 self._last[key] = value
-
-
-def _is_commit_marker(record: Record) -> bool:
-    if record.key is None or len(record.key) < _MARKER.size:
-        return False
-    _, kind = _MARKER.unpack_from(record.key)
-    return bool(kind == _COMMIT_MARKER)

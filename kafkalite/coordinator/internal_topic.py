@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -26,10 +26,14 @@ from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
 
+if TYPE_CHECKING:
+    from kafkalite.log.state.transaction_verification import VerificationGuard
+
 logger = logging.getLogger(__name__)
 
 _INTERNAL_PRODUCE_VERSION = 9
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
+_PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 TURN_BYTES = 64 * 1024
 
 
@@ -246,12 +250,12 @@ class InternalTopic(Generic[L]):
         done: AppendDone,
         *,
         producer: ProducerIdAndEpoch | None = None,
-        guard: object | None = None,
+        guard: VerificationGuard | None = None,
     ) -> None:
         """Write one batch of (key, value) to partition `index`; calls `done` with the error.
 
-        With `producer` the batch belongs to its transaction. The base sequence is 0, as Kafka's: the broker appends
-        such a batch once, so there are no duplicates to detect.
+        With `producer` the batch belongs to its transaction, which `guard` has verified. The base sequence is 0, as
+        Kafka's: the broker appends such a batch once, so there are no duplicates to detect.
         """
         partition = self._replicas.partition(self.name, index)
         if partition is None:
@@ -259,7 +263,7 @@ class InternalTopic(Generic[L]):
             return
 
         def on_append(error: KafkaError | None) -> None:
-            if error is not None:
+            if error is not None and error.code not in _PRODUCERS_FAULTS:
                 logger.error("%s-%d takes no records: %s", self.name, index, error)
             done(ErrorCode.NONE if error is None else error.code)
 
@@ -269,7 +273,7 @@ class InternalTopic(Generic[L]):
         else:
             batch = build_batch_at(now_ms, records, **producer._asdict(), base_sequence=0, transactional=True)
         try:
-            result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True)
+            result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True, guard=guard)
         except KafkaError as error:
             on_append(error)
             return

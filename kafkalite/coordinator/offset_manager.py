@@ -25,6 +25,7 @@ from kafkalite.protocol.records.group_records import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
 
@@ -69,12 +70,12 @@ class VerifyCommit(Protocol):
     an error, or with NONE and the proof for the log, which is None where the log needs none."""
 
     def __call__(
-        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, object | None], None], /
+        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None], /
     ) -> None: ...
 
 
 def without_verification(
-    index: int, request: TransactionalCommit, done: Callable[[ErrorCode, object | None], None]
+    index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None]
 ) -> None:
     done(ErrorCode.NONE, None)
 
@@ -144,7 +145,7 @@ class OffsetManager:
             waiter.answer([error] * len(request.offsets))
             return
 
-        def on_verified(error: ErrorCode, guard: object | None) -> None:
+        def on_verified(error: ErrorCode, guard: VerificationGuard | None) -> None:
             if error:
                 waiter.answer([COMMIT_APPEND_ERROR.get(error, error)] * len(request.offsets))
             else:
@@ -152,7 +153,9 @@ class OffsetManager:
 
         self._verify(self._store.partition_for(request.group_id), request, on_verified)
 
-    def _commit_verified(self, request: TransactionalCommit, guard: object | None, waiter: CommitWaiter) -> None:
+    def _commit_verified(
+        self, request: TransactionalCommit, guard: VerificationGuard | None, waiter: CommitWaiter
+    ) -> None:
         """The transaction includes the group's partition. The group may have changed during the verification."""
         group_id, member_id, instance_id, generation_id, _, producer, offsets, _ = request
         store = self._store

@@ -6,20 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkalite.common.errors import ErrorCode, StorageError
-from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
 from kafkalite.coordinator.internal_topic import TURN_BYTES, InternalTopic, consumer_offsets
+from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
-from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.batch import NewRecord, build_batch, iter_batches
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
@@ -48,7 +50,8 @@ class Life:
         self.topics = topics
         self.topic_admin = topic_admin
         self.offsets_topic = InternalTopic(consumer_offsets(config), GroupLoader, clock, topics, topic_admin)
-        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append)
+        self.verifies = True
+        self.coordinator = GroupCoordinator(config, clock, self.offsets_topic.append, verify=self._verify)
         self.store = self.coordinator.store
         self.offsets_topic.attach(self.store)
 
@@ -57,6 +60,23 @@ class Life:
         offsets = [("orders", 0, offset, -1, "", -1)]
         self.coordinator.offsets.commit(group, "", None, -1, offsets, -1, Answered(errors))
         return errors[0]
+
+    def _verify(self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, Any], None]) -> None:
+        """Every transaction includes the partition."""
+        partition = self.topic.partitions[index]
+        done(ErrorCode.NONE, partition.begin_verification(*request.producer, -1) if self.verifies else None)
+
+    def commit_in_transaction(self, group: str, offset: int, producer: tuple[int, int] = (7, 0)) -> ErrorCode:
+        errors: list[ErrorCode] = []
+        offsets = [("orders", 0, offset, -1, "", -1)]
+        request = TransactionalCommit(group, "", None, -1, "t", ProducerIdAndEpoch(*producer), offsets)
+        self.coordinator.offsets.commit_in_transaction(request, Answered(errors))
+        return errors[0]
+
+    def end(self, group: str, producer: tuple[int, int] = (7, 0), *, is_committed: bool = True) -> None:
+        partition = self.partition_of(group)
+        partition.append_marker(*producer, 1, is_committed, 1_000)
+        self.coordinator.offsets.on_transaction_end(partition.index, producer[0], is_committed=is_committed)
 
     def committed(self, group: str) -> int | ErrorCode:
         error, rows = self.coordinator.offsets.fetch(group, None)
@@ -288,3 +308,47 @@ def test_a_failure_to_make_it_is_told_and_the_next_tries_again(
         assert broker.commit("g", 1) == ErrorCode.NONE
 
     live(story)
+
+
+def test_commits_in_transactions_are_transactional_batches(live: Callable[[Story], None]) -> None:
+    async def first(broker: Life) -> None:
+        await broker.offsets_topic.ensure()
+        for offset in (1, 2, 3):  # equal sequence numbers: no duplicates of each other
+            assert broker.commit_in_transaction("g", offset) == ErrorCode.NONE
+        partition = broker.partition_of("g")
+        assert (partition.last_stable_offset, partition.log.end_offset) == (0, 3)
+        headers = [header for batch in partition.log.batches(0) for header, _ in iter_batches(batch)]
+        identity = {(one.producer_id, one.producer_epoch, one.base_sequence, one.is_transactional) for one in headers}
+        assert identity == {(7, 0, 0, True)}
+        broker.end("g")
+        assert partition.last_stable_offset == 4
+        assert broker.committed("g") == 3
+        assert broker.commit_in_transaction("g", 4) == ErrorCode.NONE
+
+    async def second(broker: Life) -> None:
+        assert broker.committed("g") == 3
+        broker.end("g", (7, 1))
+        assert broker.committed("g") == 4
+        assert broker.commit_in_transaction("g", 5) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert broker.commit_in_transaction("g", 5, (7, 1)) == ErrorCode.NONE
+        broker.end("g", (7, 1), is_committed=False)
+
+    async def third(broker: Life) -> None:
+        assert broker.committed("g") == 4
+
+    for story in (first, second, third):
+        live(story)
+
+
+def test_a_commit_in_a_transaction_that_nobody_has_verified_is_refused(
+    live: Callable[[Story], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(broker: Life) -> None:
+        await broker.offsets_topic.ensure()
+        broker.verifies = False
+        assert broker.commit_in_transaction("g", 1) == ErrorCode.INVALID_TXN_STATE
+        assert broker.partition_of("g").log.end_offset == 0
+        assert not broker.store.groups["g"].offsets.has_pending
+
+    live(story)
+    assert not caplog.records
