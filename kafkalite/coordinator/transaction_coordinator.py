@@ -221,6 +221,11 @@ class TransactionCoordinator:
 
     # --- time
 
+    def oldest_open_ms(self) -> int:
+        """For how long the oldest open transaction has been open; 0 if none is."""
+        started_ms = min((each.start_ms for each in self.store.open.values()), default=None)
+        return 0 if started_ms is None else max(0, self._wall_ms() - started_ms)
+
     def abort_timed_out(self) -> None:
         """Abort transactions that are open for longer than their timeout.
 

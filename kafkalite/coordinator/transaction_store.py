@@ -13,14 +13,17 @@ from collections.abc import Callable
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import partition_for_id
 from kafkalite.coordinator.transaction.transaction import Transaction
-from kafkalite.coordinator.transaction.transaction_state import ONGOING
+from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ONGOING
 from kafkalite.coordinator.transaction_loader import TransactionLoader
 
 logger = logging.getLogger(__name__)
 
+OPEN = frozenset({ONGOING})
+
 
 class TransactionStore:
-    """Transactions by transactional id. `open` are the ones in which a producer may write.
+    """Transactions by transactional id. `open` are the ones in which a producer may write, `ending` the ones whose
+    outcome is stored and whose markers are being written.
 
     Invariant: the partition of each transaction is owned, and no partition is owned and loading. `on_loaded` is called
     with each transaction of a partition that was loaded.
@@ -30,6 +33,7 @@ class TransactionStore:
         self.partition_count = partition_count  # of the topic, which may differ from the configuration
         self.transactions: dict[str, Transaction] = {}
         self.open: dict[str, Transaction] = {}
+        self.ending: dict[str, Transaction] = {}
         self.owned: set[int] = set()
         self.loading: set[int] = set()
         self.is_closed = False
@@ -60,15 +64,19 @@ class TransactionStore:
         self.transactions[transaction.transactional_id] = transaction
 
     def remove(self, transaction: Transaction) -> None:
-        del self.transactions[transaction.transactional_id]
-        self.open.pop(transaction.transactional_id, None)
+        transactional_id = transaction.transactional_id
+        del self.transactions[transactional_id]
+        self.open.pop(transactional_id, None)
+        self.ending.pop(transactional_id, None)
 
     def on_change(self, transaction: Transaction) -> None:
         """The transaction has another state now."""
-        if transaction.state is ONGOING:
-            self.open[transaction.transactional_id] = transaction
-        else:
-            self.open.pop(transaction.transactional_id, None)
+        state, transactional_id = transaction.state, transaction.transactional_id
+        for states, transactions in ((OPEN, self.open), (COMPLETED_AS, self.ending)):
+            if state in states:
+                transactions[transactional_id] = transaction
+            else:
+                transactions.pop(transactional_id, None)
 
     # --- partitions
 
@@ -106,5 +114,6 @@ class TransactionStore:
         self.is_closed = True
         self.transactions.clear()
         self.open.clear()
+        self.ending.clear()
         self.owned.clear()
         self.loading.clear()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
+    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.network.socket_server import SocketServer
     from kafkalite.replication.replica_manager import ReplicaManager
@@ -40,6 +41,11 @@ _LOG_COLUMNS = (
     Column("kafkalite_log_high_watermark", GAUGE, "Consumers read what lies below this offset."),
     Column("kafkalite_log_live_records", GAUGE, "Data records, exactly; absent where they were not counted yet."),
     Column("kafkalite_log_control_records", GAUGE, "Markers of transactions, exactly; absent like live records."),
+    Column(
+        "kafka_cluster_partition_laststableoffsetlag",
+        GAUGE,
+        "Offsets that read_committed consumers cannot read yet; absent if there are none.",
+    ),
 )
 _BROKER_COLUMNS = (
     Column("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions of this broker."),
@@ -61,6 +67,12 @@ _GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 _GROUP_COLUMNS = (
     Column(_GROUPS, GAUGE, "Consumer groups."),
     *(Column(_GROUPS + one.value.lower(), GAUGE, f"Groups in state {one.value}.") for one in GroupState),
+)
+_TRANSACTION_COLUMNS = (
+    Column("kafkalite_transactional_ids", GAUGE, "Transactional ids whose coordinator is this broker."),
+    Column("kafkalite_transactions_open", GAUGE, "Their open transactions."),
+    Column("kafkalite_transactions_oldest_open_seconds", GAUGE, "For how long the oldest of them has been open."),
+    Column("kafkalite_transactions_ending", GAUGE, "Ended transactions whose markers are not all written yet."),
 )
 _CLEANING = "kafkalite_log_cleaner"
 _CLEANING_COLUMNS = (
@@ -85,6 +97,7 @@ def broker_metrics(
     replica_manager: ReplicaManager,
     logs: LogManager,
     groups: GroupCoordinator,
+    transactions: TransactionCoordinator,
     server: SocketServer,
     cleaner: LogCleaner,
     is_controller: Callable[[], bool] = lambda: True,
@@ -107,6 +120,7 @@ def broker_metrics(
     )
     metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
     metrics.table(_GROUP_COLUMNS, (), partial(_groups, groups))
+    metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
@@ -188,6 +202,12 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
     yield Row((), (sum(counts.values()), *counts.values()))
 
 
+def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
+    store = transactions.store
+    oldest_open_s = transactions.oldest_open_ms() / 1000
+    yield Row((), (len(store.transactions), len(store.open), oldest_open_s, len(store.ending)))
+
+
 def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
     for topic in list(replica_manager):
         for index, partition in list(topic.partitions.items()):
@@ -205,6 +225,7 @@ def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
                     partition.high_watermark,
                     None if counts is None else counts.records,
                     None if counts is None else counts.control_records,
+                    partition.high_watermark - partition.last_stable_offset or None,
                 ),
             )
 

@@ -234,6 +234,7 @@ class BrokerServer:
             self.replica_manager,
             self.logs,
             self.groups,
+            self.transactions,
             self.server,
             self.cleaner,
             lambda: self.metadata.controller_id == self.broker_id,

@@ -431,6 +431,24 @@ def test_transactions_that_are_open_for_too_long_are_aborted(world):
     assert world.ids() == (1000, 1)
 
 
+def test_open_and_ending_transactions_are_counted(world):
+    assert world.coordinator.oldest_open_ms() == 0
+    for name in ("t", "u"):
+        world.init(name)
+        world.add(A, name=name)
+        world.clock.advance(100)
+    assert world.coordinator.oldest_open_ms() == 200 and set(world.store.open) == {"t", "u"}
+    world.leaders[A] = -1
+    world.commit()
+    assert set(world.store.open) == {"u"} and set(world.store.ending) == {"t"}
+    assert world.coordinator.oldest_open_ms() == 100
+    world.leaders[A] = ME
+    world.clock.advance(RETRY_MS)
+    assert not world.store.ending
+    world.store.unload(world.store.partition_for("u"))
+    assert not world.store.open
+
+
 def test_unused_ids_are_forgotten(world):
     world.init("open")
     world.init("young")

@@ -114,6 +114,18 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             assert value(told, f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}") == 0
 
 
+def test_transactions_are_counted(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
+        told = scrape(broker)
+        for name in (
+            "transactional_ids",
+            "transactions_open",
+            "transactions_oldest_open_seconds",
+            "transactions_ending",
+        ):
+            assert value(told, f"kafkalite_{name}") == 0
+
+
 def test_compaction_is_told(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", port=0, log_segment_bytes=700, metrics_listener="127.0.0.1:0") as broker:
         with BlockingClient(broker.bootstrap_servers, 10) as client:
@@ -157,7 +169,12 @@ def test_topics_may_go_while_they_are_told_of(tmp_path: Path) -> None:
             for name in ("first", "second"):
                 await running.topic_admin.create(name, 40, {"cleanup.policy": "compact"})
             metrics = broker_metrics(
-                running.replica_manager, running.logs, running.groups, running.server, running.cleaner
+                running.replica_manager,
+                running.logs,
+                running.groups,
+                running.transactions,
+                running.server,
+                running.cleaner,
             )
             parts = []
             for number, piece in enumerate(metrics.pieces(rows_per_piece=1)):
@@ -181,7 +198,12 @@ def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
             running = broker._running
             assert running is not None
             metrics = broker_metrics(
-                running.replica_manager, running.logs, running.groups, running.server, running.cleaner
+                running.replica_manager,
+                running.logs,
+                running.groups,
+                running.transactions,
+                running.server,
+                running.cleaner,
             )
             names = {name for name in metrics.names if name not in words and not name.endswith(endings)}
             assert not names
