@@ -7,6 +7,8 @@ it is verified; for later ones the broker adds it.
 A coordinator on this broker is called, and mostly answers at once. The requests for a coordinator on another broker are
 sent in batches, one at a time to each broker. A producer has one place in the next batch: a newer epoch ends the wait
 of an older one, and a retry that of the request it repeats.
+
+`CommitVerification` asks for the offsets that a producer commits, whose partition is one of `__consumer_offsets`.
 Source: kafka.server.AddPartitionsToTxnManager, KafkaApis.handleProduceRequest (3.9; adding as in 4.0, KAFKA-18654).
 """
 
@@ -14,16 +16,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import TopicPartition
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import GROUP_METADATA_TOPIC, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.offset_manager import TransactionalCommit
+    from kafkalite.log.state.transaction_verification import VerificationGuard
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 Errors = Mapping[TopicPartition, ErrorCode]
 OnResult = Callable[[Errors], None]
 """Gets the partitions that must not be appended to, with their errors: none if all are confirmed."""
 
+_NO_SEQUENCE = -1
 ADD_RETRY_MS = 20
 ADD_RETRIES_MS = 100
 """The markers of the last transaction may still be under way when its producer goes on: adding is tried again."""
@@ -137,6 +145,39 @@ class AddPartitionsToTxnManager:
 
 _PRODUCERS_ERROR: Mapping[ErrorCode, ErrorCode] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 """Codes that answers to a Produce do not have."""
+
+
+class CommitVerification:
+    """Verifies that a transaction includes the partition of its group (`VerifyCommit`), or adds the partition.
+    `is_enabled` is transaction.partition.verification.enable; a partition is added in any case."""
+
+    def __init__(
+        self, replicas: ReplicaManager, manager: AddPartitionsToTxnManager, is_enabled: Callable[[], bool]
+    ) -> None:
+        self._replicas = replicas
+        self._manager = manager
+        self._is_enabled = is_enabled
+
+    def __call__(
+        self, index: int, request: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None], /
+    ) -> None:
+        key = GROUP_METADATA_TOPIC, index
+        guard = None
+        try:
+            if request.adds_partition or self._is_enabled():
+                guard = self._replicas.require(*key).begin_verification(*request.producer, _NO_SEQUENCE)
+        except KafkaError as error:
+            done(error.code, None)
+            return
+        if guard is None:
+            done(ErrorCode.NONE, None)
+            return
+
+        def on_result(errors: Errors) -> None:
+            done(errors.get(key, ErrorCode.NONE), guard)
+
+        identity = request.transactional_id, *request.producer
+        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result)
 
 
 class _Waiter:

@@ -196,7 +196,7 @@ class BrokerServer:
             transactions=self.transactions,
             transaction_topic=self._coordinators.transaction_topic,
             add_partitions=self._coordinators.add_partitions,
-            append_marker=self._coordinators.markers.append,
+            markers=self._coordinators.markers,
             producer_ids=self._coordinators.producer_ids,
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
@@ -273,6 +273,7 @@ class BrokerServer:
 
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
+        self.logs.verify_transactions(enabled=config.transaction_partition_verification_enable)
         self.replica_manager.reconfigure(config)
         self.logs.verification.enabled = config.transaction_partition_verification_enable
         self._services.admission_epoch.advance()

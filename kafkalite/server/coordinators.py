@@ -16,6 +16,7 @@ from kafkalite.coordinator.add_partitions_manager import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     AddPartitionsToTxnManager,
+    CommitVerification,
 )
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
@@ -29,7 +30,9 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.coordinator.offset_manager import TransactionalCommit
     from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import ReplicaManager
@@ -55,7 +58,7 @@ class Coordinators:
         broker_id: int,
     ) -> None:
         self.offsets_topic = InternalTopic(consumer_offsets(config()), GroupLoader, clock, replica_manager, topic_admin)
-        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append)
+        self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, verify=self._verify_commit)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
             metadata.next_producer_id_block,
@@ -78,6 +81,9 @@ class Coordinators:
         self.transaction_topic.attach(self.transactions.store)
         self.add_partitions = AddPartitionsToTxnManager(
             self.transactions, broker_id, self._coordinator_of, clock, _send_nothing
+        )
+        self._commit_verification = CommitVerification(
+            replica_manager, self.add_partitions, lambda: config().transaction_partition_verification_enable
         )
         self._replica_manager = replica_manager
         self._loading: list[asyncio.Future[None]] = []
@@ -126,6 +132,11 @@ class Coordinators:
     def _on_resignation(self, partition: Partition) -> None:
         self.offsets_topic.on_resignation(partition)
         self.transaction_topic.on_resignation(partition)
+
+    def _verify_commit(
+        self, index: int, commit: TransactionalCommit, done: Callable[[ErrorCode, VerificationGuard | None], None]
+    ) -> None:
+        self._commit_verification(index, commit, done)
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """The broker that coordinates the id's transactions; NO_LEADER if none does at the moment."""

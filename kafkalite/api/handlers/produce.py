@@ -7,10 +7,14 @@ Source: kafka.server.KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Coroutine
+from typing import Any
+
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
+from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
 from kafkalite.common.errors import Disconnect, ErrorCode, KafkaError
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.network.client_connection import DeferredResponse
@@ -38,14 +42,21 @@ _WORK_MS_MAX = 500
 """After this time the remaining partitions of a request are refused, and the client retries. A request may name a
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
 
+Produced = ProduceResponse | DeferredResponse | Coroutine[Any, Any, ProduceResponse | None] | None
+"""The response, now or later; None for acks=0."""
+
 
 def produce(
-    services: Services, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | DeferredResponse | None:
-    admission = services.produce_admission
-    error_code = admission.request_error(request)
-    if error_code is not None:
-        return _all_failed(request, error_code)
+    services: Services, request: ProduceRequest, context: RequestContext, verified: VerifiedAdmission | None = None
+) -> Produced:
+    """`verified` is the admission of a transactional request whose coordinator has answered."""
+    admission = verified or services.produce_admission
+    if verified is None:
+        error_code = services.produce_admission.request_error(request)
+        if error_code is not None:
+            return _all_failed(request, KafkaError(error_code))
+        if request.transactional_id is not None:
+            return _verify_and_produce(services, request, context, request.transactional_id)
     acks, version = request.acks, context.api_version
     clock = services.runtime.clock
     now_ms = clock.wall_ms()
@@ -90,6 +101,35 @@ def produce(
     return DelayedProduce(clock, response, pending, request.timeout_ms) if pending else response
 
 
+def _verify_and_produce(
+    services: Services, request: ProduceRequest, context: RequestContext, transactional_id: str
+) -> Produced:
+    try:
+        verified = verify(services, request, transactional_id, context.api_version)
+    except KafkaError as error:
+        return _all_failed(request, error)
+    if isinstance(verified, VerifiedAdmission):
+        return produce(services, request, context, verified)
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:  # they are appended even if the client leaves, and the frame with it
+                data.records = memoryview(bytearray(data.records))
+    return _produce_when_verified(services, request, context, verified)
+
+
+async def _produce_when_verified(
+    services: Services, request: ProduceRequest, context: RequestContext, verified: Awaitable[VerifiedAdmission]
+) -> ProduceResponse | None:
+    response = produce(services, request, context, await verified)
+    if not isinstance(response, DelayedProduce):
+        assert response is None or isinstance(response, ProduceResponse)
+        return response
+    committed = services.runtime.loop.create_future()
+    response.render, response.on_answer = (lambda _: []), committed.set_result
+    await committed
+    return response.response
+
+
 def _add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
     """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
     endpoints = {}
@@ -124,15 +164,14 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
             BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
             for at, message in error.record_errors
         ]
-    if error.code in _CODES_WITH_MESSAGE:
+    if error.code in _CODES_WITH_MESSAGE or isinstance(error, TransactionRefused):
         response.error_message = error.message
     return response
 
 
-def _all_failed(request: ProduceRequest, code: ErrorCode) -> ProduceResponse | None:
+def _all_failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
     if request.acks == 0:
-        raise Disconnect(f"acks=0 produce refused with {code.name}")
-    error = KafkaError(code)
+        raise Disconnect(f"acks=0 produce refused with {error.code.name}")
     return ProduceResponse(
         responses=[
             TopicProduceResponse(

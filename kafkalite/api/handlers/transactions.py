@@ -36,7 +36,7 @@ from kafkalite.protocol.messages.transactions import (
 )
 
 if TYPE_CHECKING:
-    from kafkalite.api.request.transaction_services import ProducerIdentity
+    from kafkalite.coordinator.transaction.effects import EndTransactionResult
 
 FIRST_VERSION_WITH_FENCED = 2
 FIRST_VERSION_OF_BROKERS = 4  # of AddPartitionsToTxn
@@ -70,7 +70,7 @@ def end_txn(
 ) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     version = context.api_version
 
-    def render(result: ProducerIdentity) -> EndTxnResponse:
+    def render(result: EndTransactionResult) -> EndTxnResponse:
         return EndTxnResponse(
             error_code=known_error(result.error, version),
             producer_id=result.producer_id,
@@ -215,7 +215,7 @@ def write_txn_markers(
         return WriteTxnMarkersResponse()
     for marker, partition in appends:
         errors.setdefault(marker.producer_id, {})[partition] = ErrorCode.NONE  # in the order of the request
-        services.append_marker(
+        services.markers.append(
             partition,
             marker.producer_id,
             marker.producer_epoch,

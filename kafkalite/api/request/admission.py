@@ -13,13 +13,14 @@ Source: kafka.server.KafkaApis.handleProduceRequest, kafka.server.ReplicaManager
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.replication.partition import Partition
 
 if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import AppendResult
+    from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
@@ -27,6 +28,9 @@ ACKS_ALL = -1
 FIRST_VERSION_OF_BATCHES = 3  # older versions carry message sets of v0 and v1, or a batch nevertheless
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 _ANY_CODEC_VERSION = 7  # batches from requests of older versions may have any codec, as in Kafka
+
+Append = Callable[[Partition, Any, int, int], "AppendResult | None"]
+"""Appends records to a partition: (partition, records, now_ms, version of the request)."""
 
 
 class AdmissionEpoch:
@@ -56,17 +60,17 @@ class ProduceAdmission:
         """The error for the whole request, or None."""
         if request.acks not in (1, ACKS_ALL, 0):
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if request.transactional_id is not None:
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return None
 
-    def topic(self, name: str, acks: int, client_id: str | None, version: int) -> TopicAdmission | None:
+    def topic(
+        self, name: str, acks: int, client_id: str | None, version: int, append: Append = Partition.append
+    ) -> TopicAdmission | None:
         """The admission of one client's batches to a topic; None if the topic does not exist."""
         topic = self._by_name.get(name)
         if topic is None:
             return None
-        if _is_conditional(topic, acks, version):
-            return TopicAdmission(topic, acks, client_id, version)
+        if append is not Partition.append or _is_conditional(topic, acks, version):
+            return TopicAdmission(topic, acks, client_id, version, append)
         # One object serves all such requests, whatever their acks and client: to make one costs 0.3 us.
         admitted: TopicAdmission | None = topic.admission
         if admitted is None:
@@ -78,19 +82,20 @@ class TopicAdmission:
     """The admission of batches to one topic, for requests with equal acks, client id and version.
 
     `append(partition, batch, now_ms, version)` appends a batch to a partition of `topic` that is led here, and raises
-    KafkaError with the code for the producer. Where no rule depends on the partition or the batch, it is
-    `Partition.append` itself: a call between would cost 0.1 of the 5 us of a request.
+    KafkaError with the code for the producer. Where no rule depends on the partition or the batch, it is the function
+    that was given, such as `Partition.append` itself: a call between would cost 0.1 of the 5 us of a request.
     """
 
-    __slots__ = ("_acks", "_client_id", "append", "topic")
+    __slots__ = ("_acks", "_append", "_client_id", "append", "topic")
 
-    def __init__(self, topic: Topic, acks: int, client_id: str | None, version: int) -> None:
+    def __init__(
+        self, topic: Topic, acks: int, client_id: str | None, version: int, append: Append = Partition.append
+    ) -> None:
         self.topic = topic
         self._acks = acks
         self._client_id = client_id
-        self.append: Callable[[Partition, memoryview, int, int], AppendResult | None] = (
-            self.check_and_append if _is_conditional(topic, acks, version) else Partition.append
-        )
+        self._append = append
+        self.append: Append = self.check_and_append if _is_conditional(topic, acks, version) else append
 
     def check_and_append(
         self, partition: Partition, records: memoryview | None, now_ms: int, version: int
@@ -113,7 +118,20 @@ class TopicAdmission:
             if converted is None:
                 return None
             records, version = converted, _ANY_CODEC_VERSION
-        return partition.append(records, now_ms, version)
+        return self._append(partition, records, now_ms, version)
+
+
+def append_for(transactional_id: str | None) -> Append:
+    """The function that appends the batches of a request."""
+    return Partition.append if transactional_id is None else append_transactional
+
+
+def append_transactional(
+    partition: Partition, records: memoryview, now_ms: int, version: int, guard: VerificationGuard | None = None
+) -> AppendResult:
+    """Append a batch of a request with a transactional id. Raises UnverifiedTransaction if it would be the first of its
+    transaction in the partition, and `guard` does not verify it."""
+    return partition.append(records, now_ms, version, transactional=True, guard=guard)
 
 
 def _is_conditional(topic: Topic, acks: int, version: int) -> bool:

@@ -34,14 +34,14 @@ class DelayedProduce(DeferredResponse):
     """Answers with `response` when all of `pending` is committed. Partitions that are not committed after `timeout_ms`,
     or half a minute if that is longer, get REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_pending", "_response")
+    __slots__ = ("_pending", "response")
 
     def __init__(
         self, clock: Clock, response: ProduceResponse, pending: Sequence[PendingPartition], timeout_ms: int
     ) -> None:
         timer = clock.call_later(min(max(timeout_ms, _WAIT_MS_MIN), _WAIT_MS_MAX), self._time_out)
         super().__init__(timer.cancel)
-        self._response = response
+        self.response = response
         self._pending = dict(enumerate(pending))
         for number, one in enumerate(pending):
             one.partition.when_committed(one.last_offset, partial(self._on_commit, number))
@@ -53,13 +53,13 @@ class DelayedProduce(DeferredResponse):
         if error is not None:
             _refuse(one.answer, error.code)
         if not self._pending:
-            self.answer(self._response)
+            self.answer(self.response)
 
     def _time_out(self) -> None:
         for one in self._pending.values():
             _refuse(one.answer, ErrorCode.REQUEST_TIMED_OUT)
         self._pending.clear()
-        self.answer(self._response)
+        self.answer(self.response)
 
 
 def _refuse(answer: PartitionProduceResponse, code: ErrorCode) -> None:

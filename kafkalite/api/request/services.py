@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
-    from kafkalite.api.request.transaction_services import MarkerAppender, TransactionCoordinator
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.group_loader import GroupLoader
     from kafkalite.coordinator.internal_topic import InternalTopic
+    from kafkalite.coordinator.marker_writer import MarkerAppender
     from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+    from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.coordinator.transaction_loader import TransactionLoader
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
@@ -74,9 +75,9 @@ class Services:
     are the offsets in ZooKeeper (None without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
-        "add_partitions", "admission_epoch", "append_marker", "brokers", "cleaner", "dynamic_config", "error_log",
-        "fetch_sessions", "groups", "legacy_offsets", "logs", "metadata", "offsets_topic", "produce_admission",
-        "producer_ids", "replica_manager", "runtime", "topic_admin", "transaction_topic", "transactions",
+        "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
+        "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic", "produce_admission", "producer_ids",
+        "replica_manager", "runtime", "topic_admin", "transaction_topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -98,7 +99,7 @@ class Services:
         transactions: TransactionCoordinator,
         add_partitions: AddPartitionsToTxnManager,
         transaction_topic: InternalTopic[TransactionLoader],
-        append_marker: MarkerAppender,
+        markers: MarkerAppender,
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,
         error_log: RateLimitedLogger,
@@ -119,7 +120,7 @@ class Services:
         self.transactions = transactions
         self.add_partitions = add_partitions
         self.transaction_topic = transaction_topic
-        self.append_marker = append_marker
+        self.markers = markers
         self.producer_ids = producer_ids
         self.cleaner = cleaner
         self.error_log = error_log

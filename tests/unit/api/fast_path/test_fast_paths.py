@@ -149,6 +149,58 @@ def test_a_batch_of_an_idempotent_producer_that_comes_again_is_known(tell: Calla
     tell(story)
 
 
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
+    tell: Callable[..., None], version: int
+) -> None:
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        asked: list[Any] = []
+
+        class Manager:
+            def verify_or_add(self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, tell: Any) -> None:
+                asked.append((name, pid, epoch, partitions, adds))
+                tell({})
+
+        broker._running._services.add_partitions = Manager()
+        partition = broker._running.replica_manager.partition("t", 0)
+        veteran, plain = Client(broker), Client(broker)
+
+        def frame(sequence: int, name: str | None = "x", index: int = 0) -> bytes:
+            records = batch(producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+            request = produce(records, partition=index)
+            request.transactional_id = name
+            return request_frame(request, version, 7, "somebody")[4:]
+
+        def outcome(answer: bytes) -> tuple[int, int]:
+            _, response = decode_response(ProduceRequest, version, memoryview(answer)[4:])
+            found = response.responses[0].partition_responses[0]
+            return found.error_code, found.base_offset
+
+        def fast_path_answer(connection: Any, frame: bytes) -> Any:
+            answer = connection.fast_paths[0].answer(memoryview(bytearray(frame)))
+            return None if answer is None else outcome(joined(answer))
+
+        for sequence, first_offset in ((0, 0), (3, 4)):
+            assert outcome(veteran.send(frame(sequence))) == (0, first_offset)
+            for more in (1, 2):
+                assert fast_path_answer(veteran.connection, frame(sequence + more)) == (0, first_offset + more)
+            partition.append_marker(7, 0, 0, commit=True, now_ms=1)
+            assert fast_path_answer(veteran.connection, frame(sequence + 3)) is None
+        assert asked == [("x", 7, 0, [("t", 0)], version >= 12)] * 2
+
+        # transactional, without a transactional id, on a connection whose fast path knows the request
+        plain.ask(produce(batch()), version)
+        assert plain.connection.fast_paths[0]._known  # type: ignore[attr-defined]
+        for index in (0, 1):
+            assert outcome(plain.send(frame(0, None, index)))[0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        # another id is another request, with the topic at another place
+        assert outcome(veteran.send(frame(0, "another", 1))) == (0, 0)
+        assert fast_path_answer(veteran.connection, frame(1, "another", 1)) == (0, 1)
+
+    tell(story)
+
+
 def test_a_topic_that_went_or_changed_is_not_taken_for_the_old_one(tell: Callable[..., None]) -> None:
     async def story(_: Any, broker: Any) -> None:
         await topics(broker, "t")

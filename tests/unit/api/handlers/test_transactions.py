@@ -200,7 +200,7 @@ def test_markers_are_answered_when_all_of_them_are_committed() -> None:
 
     markers = [marker(1, True, t=[0, 1], u=[5]), marker(2, False, t=[0]), marker(3, True), marker(1, True, u=[0])]
     response: Any = write_txn_markers(
-        services(append_marker=append_marker),
+        services(markers=SimpleNamespace(append=append_marker)),
         WriteTxnMarkersRequest(markers=markers),
         RequestContext(None, 1, None),  # type: ignore[arg-type]
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.api.request.admission import ProduceAdmission, TopicAdmission
+from kafkalite.api.request.admission import ProduceAdmission, TopicAdmission, append_for, append_transactional
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.cluster_metadata import PartitionRecord
 from kafkalite.protocol.messages.produce import ProduceRequest
@@ -25,7 +25,7 @@ def topic(*, internal: bool = False, min_insync_replicas: int = 1, replicas: int
 
 
 class Log:
-    """A partition that remembers the versions of its batches."""
+    """A partition that remembers the versions of its batches, and how they were appended."""
 
     index = 0
 
@@ -35,6 +35,10 @@ class Log:
     def append(self, records: memoryview, now_ms: int, version: int) -> str:
         self.versions.append(version)
         return "appended"
+
+
+def strict(topic: Any, acks: int, client_id: str | None, version: int = 9) -> TopicAdmission:
+    return TopicAdmission(topic, acks, client_id, version, Log.append)  # type: ignore[arg-type]
 
 
 def outcome(admitted: TopicAdmission, records: memoryview | None = BATCH, version: int = 9) -> Any:
@@ -49,7 +53,7 @@ def outcome(admitted: TopicAdmission, records: memoryview | None = BATCH, versio
     [
         (2, None, ErrorCode.INVALID_REQUIRED_ACKS),
         (2, "id", ErrorCode.INVALID_REQUIRED_ACKS),
-        (-1, "id", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (-1, "id", None),
         (0, None, None),
         (1, None, None),
         (-1, None, None),
@@ -63,12 +67,12 @@ def test_a_request_is_refused_as_a_whole(acks: int, transactional_id: str | None
 
 def test_the_rules_are_evaluated_in_order() -> None:
     wide = {"min_insync_replicas": 2, "replicas": 3}
-    assert outcome(TopicAdmission(topic(internal=True, **wide), -1, "c", 9), None) == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert outcome(TopicAdmission(topic(internal=True, **wide), 1, "c", 9), None) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert outcome(TopicAdmission(topic(**wide), 1, "c", 9), None) == ErrorCode.INVALID_RECORD
-    assert outcome(TopicAdmission(topic(**wide), 1, "c", 9)) == "appended"
-    assert outcome(TopicAdmission(topic(internal=True), -1, "__admin_client", 9)) == "appended"
-    assert outcome(TopicAdmission(topic(min_insync_replicas=2), -1, "c", 9)) == "appended"  # it has no more replicas
+    assert outcome(strict(topic(internal=True, **wide), -1, "c"), None) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert outcome(strict(topic(internal=True, **wide), 1, "c"), None) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert outcome(strict(topic(**wide), 1, "c"), None) == ErrorCode.INVALID_RECORD
+    assert outcome(strict(topic(**wide), 1, "c")) == "appended"
+    assert outcome(strict(topic(internal=True), -1, "__admin_client")) == "appended"
+    assert outcome(strict(topic(min_insync_replicas=2), -1, "c")) == "appended"  # it has no more replicas
 
 
 def test_a_batch_goes_straight_to_the_partition_where_no_rule_depends_on_it() -> None:
@@ -82,6 +86,26 @@ def test_a_batch_goes_straight_to_the_partition_where_no_rule_depends_on_it() ->
     assert not is_direct(topic(), version=2)
 
 
+def test_a_request_with_a_transactional_id_may_bring_transactional_batches() -> None:
+    plain = topic()
+    admission = ProduceAdmission(SimpleNamespace(by_name={"t": plain}))  # type: ignore[arg-type]
+    assert append_for(None) is Partition.append
+    admitted = admission.topic("t", -1, "a", 9, append_for("x"))
+    assert admitted is not None and admitted.append is append_transactional and plain.admission is None
+    calls: list[Any] = []
+
+    class Recorder:
+        def append(self, *batch: Any, **how: Any) -> None:
+            calls.append((*batch, how))
+
+    admitted.append(Recorder(), BATCH, 5, 9)  # type: ignore[arg-type]
+    plain.internal = True
+    admitted = admission.topic("t", -1, "__admin_client", 9, append_for("x"))
+    assert admitted is not None
+    admitted.append(Recorder(), BATCH, 6, 9)  # type: ignore[arg-type]
+    assert calls == [(BATCH, now_ms, 9, {"transactional": True, "guard": None}) for now_ms in (5, 6)]
+
+
 def test_requests_that_no_rule_depends_on_share_one_admission() -> None:
     plain = topic()
     admission = ProduceAdmission(SimpleNamespace(by_name={"t": plain}))  # type: ignore[arg-type]
@@ -90,8 +114,8 @@ def test_requests_that_no_rule_depends_on_share_one_admission() -> None:
     assert admission.topic("t", 1, "b", 7) is shared and admission.topic("t", -1, "a", 2) is not shared
     plain.config.min_insync_replicas = 2
     plain.states = topic(replicas=3).states
-    strict = admission.topic("t", -1, "a", 9)
-    assert strict is not None and outcome(strict) == ErrorCode.NOT_ENOUGH_REPLICAS
+    conditional = admission.topic("t", -1, "a", 9)
+    assert conditional is not None and outcome(conditional) == ErrorCode.NOT_ENOUGH_REPLICAS
     assert admission.topic("t", 1, "a", 9) is shared and outcome(shared, None) == ErrorCode.INVALID_RECORD
 
 
