@@ -12,101 +12,17 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.common.errors import ErrorCode, UnverifiedTransaction
-from kafkalite.common.names import TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch
+from kafkalite.common.names import TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.marker_writer import MarkerWriter
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
-from kafkalite.record.batch import NewRecord, build_batch, parse_header
-from kafkalite.record.record import read_records
 from kafkalite.server.broker_server import BrokerServer
 from tests.support.manual_clock import ManualClock
 from tests.support.places import ROOT
+from tests.support.transactional_producer import TIMEOUT_MS, Call, UnconnectedProducer, committed, state
 
 KAFKA_DIRECTORY = ROOT / "tests/golden/inspection/kafka-3.9.1"
 OK = ErrorCode.NONE
-TIMEOUT_MS = 60_000
-
-
-class Call:
-    def __init__(self) -> None:
-        self.result: Any = None
-
-    def answer(self, result: Any) -> None:
-        self.result = result
-
-
-class Producer:
-    """A transactional producer without a connection: the topic `t`, partition 0."""
-
-    def __init__(self, running: BrokerServer, name: str = "copy") -> None:
-        self.running = running
-        self.name = name
-        self.ids = ProducerIdAndEpoch(-1, -1)
-        self.sequence = 0
-
-    async def init(self) -> ErrorCode:
-        call = Call()
-        self.running.transactions.init_producer_id(self.name, TIMEOUT_MS, None, call)
-        for _ in range(100):
-            if call.result is None:
-                await asyncio.sleep(0.01)
-        self.ids, self.sequence = ProducerIdAndEpoch(*call.result[1:]), 0
-        return ErrorCode(call.result.error)
-
-    def add(self, *partitions: tuple[str, int]) -> ErrorCode:
-        call = Call()
-        self.running.transactions.add_partitions(self.name, *self.ids, partitions or [("t", 0)], call)
-        return ErrorCode(call.result)
-
-    def send(self, value: bytes, topic: str = "t", *, verifies: bool = True) -> None:
-        partition = self.running.replica_manager.require(topic, 0)
-        batch = build_batch(
-            [NewRecord(None, value, timestamp=1)],
-            producer_id=self.ids.producer_id,
-            producer_epoch=self.ids.producer_epoch,
-            base_sequence=self.sequence,
-            transactional=True,
-        )
-        guard = partition.begin_verification(*self.ids, self.sequence) if verifies else None
-        partition.append(memoryview(batch), 1, 9, transactional=True, guard=guard)
-        self.sequence += 1
-
-    def end(self, *, commit: bool, version: int = 0) -> ErrorCode:
-        call = Call()
-        self.running.transactions.end_transaction(
-            self.name, *self.ids, call, commit=commit, transaction_version=version
-        )
-        if not call.result.error:
-            if call.result[1:] != self.ids:
-                self.sequence = 0
-            self.ids = ProducerIdAndEpoch(*call.result[1:])
-        return ErrorCode(call.result.error)
-
-
-def state(running: BrokerServer, name: str = "copy") -> str:
-    transaction, error = running.transactions.describe(name)
-    return transaction.state.value if transaction is not None else error.name
-
-
-def committed(running: BrokerServer, topic: str = "t") -> list[bytes]:
-    """What a read_committed consumer sees."""
-    partition = running.replica_manager.require(topic, 0)
-    end_offset = partition.last_stable_offset
-    aborted = {(each.producer_id, each.first_offset) for each in partition.aborted_transactions(0, end_offset)}
-    values: list[bytes] = []
-    dropping: set[int] = set()
-    for batch in partition.log.batches(0):
-        header = parse_header(batch)
-        if header.base_offset >= end_offset:
-            break
-        if header.is_control:
-            dropping.discard(header.producer_id)
-            continue
-        if (header.producer_id, header.base_offset) in aborted:
-            dropping.add(header.producer_id)
-        if header.producer_id not in dropping or not header.is_transactional:
-            values += [record.value or b"" for record in read_records(batch)]
-    return values
 
 
 Story = Callable[[BrokerServer], Awaitable[object]]
@@ -142,7 +58,7 @@ def live(tmp_path: Path) -> Callable[..., None]:
 
 def test_commits_are_seen_and_aborts_are_not_also_after_a_restart(live: Callable[..., None]) -> None:
     async def first(running: BrokerServer) -> None:
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         assert await producer.init() == OK
         for number in range(6):
             assert producer.add() == OK
@@ -158,7 +74,7 @@ def test_commits_are_seen_and_aborts_are_not_also_after_a_restart(live: Callable
 
     async def second(running: BrokerServer) -> None:
         assert state(running) == "Ongoing"
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         assert await producer.init() == ErrorCode.CONCURRENT_TRANSACTIONS
         assert state(running) == "CompleteAbort"
         assert await producer.init() == OK
@@ -193,7 +109,7 @@ def test_an_end_without_markers_is_finished_by_the_next_start(
 ) -> None:
     async def first(running: BrokerServer) -> None:
         monkeypatch.setattr(MarkerWriter, "write", lambda *_: None)
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         await producer.init()
         producer.add()
         producer.send(b"decided")
@@ -212,7 +128,7 @@ def test_an_end_without_markers_is_finished_by_the_next_start(
 @pytest.mark.parametrize("commit", [True, False])
 def test_offsets_count_from_the_end_of_their_transaction_on(live: Callable[..., None], commit: bool) -> None:
     async def story(running: BrokerServer) -> None:
-        producer, call, added = Producer(running), Call(), Call()
+        producer, call, added = UnconnectedProducer(running), Call(), Call()
         await producer.init()
         running.transactions.add_offsets("copy", *producer.ids, "g", added)
         assert added.result == OK
@@ -232,7 +148,7 @@ def test_offsets_count_from_the_end_of_their_transaction_on(live: Callable[..., 
 
 def test_verification_may_be_switched_off_while_the_broker_runs(live: Callable[..., None]) -> None:
     async def story(running: BrokerServer) -> None:
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         await producer.init()
         with pytest.raises(UnverifiedTransaction):
             producer.send(b"1", verifies=False)
@@ -251,7 +167,7 @@ def test_verification_may_be_switched_off_while_the_broker_runs(live: Callable[.
 def test_a_deleted_topic_does_not_hold_up_its_transaction(live: Callable[..., None]) -> None:
     async def story(running: BrokerServer) -> None:
         await running.topic_admin.create("gone", 1, {})
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         await producer.init()
         producer.add(("t", 0), ("gone", 0))
         producer.send(b"1")
@@ -268,7 +184,7 @@ def test_time_ends_a_transaction_and_forgets_an_unused_id(live: Callable[..., No
     clock = ManualClock()
 
     async def story(running: BrokerServer) -> None:
-        producer = Producer(running)
+        producer = UnconnectedProducer(running)
         await producer.init()
         producer.add()
         producer.send(b"slow")
@@ -296,7 +212,7 @@ def test_a_directory_of_kafka_with_an_open_transaction(live: Callable[..., None]
         assert money.last_stable_offset == money.high_watermark
         assert committed(running, "money") == before
         assert len(before) == 32  # 8 of 12 transactions of 4 records
-        anna = Producer(running, "anna")
+        anna = UnconnectedProducer(running, "anna")
         assert await anna.init() == OK
         assert anna.ids == (3, 1)
 
