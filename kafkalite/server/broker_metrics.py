@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.common.metrics import COUNTER, GAUGE, Column, Metrics, Row
 from kafkalite.coordinator.group.group_state import GroupState
+from kafkalite.coordinator.transaction.transaction_state import STATE_OF_ID, TransactionState
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
@@ -69,11 +70,17 @@ _GROUP_COLUMNS = (
     *(Column(_GROUPS + one.value.lower(), GAUGE, f"Groups in state {one.value}.") for one in GroupState),
 )
 _TRANSACTION_COLUMNS = (
-    Column("kafkalite_transactional_ids", GAUGE, "Transactional ids whose coordinator is this broker."),
-    Column("kafkalite_transactions_open", GAUGE, "Their open transactions."),
+    Column("kafkalite_transactions_open", GAUGE, "Open transactions whose coordinator is this broker."),
     Column("kafkalite_transactions_oldest_open_seconds", GAUGE, "For how long the oldest of them has been open."),
     Column("kafkalite_transactions_ending", GAUGE, "Ended transactions whose markers are not all written yet."),
 )
+_TRANSACTIONAL_IDS = Column("kafkalite_transactional_ids", GAUGE, "Transactional ids whose coordinator is this broker.")
+_LATE_TRANSACTIONS = Column(
+    "kafka_server_replicamanager_partitionswithlatetransactionscount",
+    GAUGE,
+    "Partitions with a transaction that is open for longer than any timeout allows.",
+)
+_LATE_TRANSACTION_BUFFER_MS = 5 * 60_000  # Kafka's: time for the coordinator to write its marker
 _CLEANING = "kafkalite_log_cleaner"
 _CLEANING_COLUMNS = (
     Column(f"{_CLEANING}_dirty_ratio", GAUGE, "Share of the log's compactable bytes that were not compacted yet."),
@@ -100,6 +107,8 @@ def broker_metrics(
     transactions: TransactionCoordinator,
     server: SocketServer,
     cleaner: LogCleaner,
+    wall_ms: Callable[[], int],
+    transaction_timeout_max_ms: Callable[[], int],
     is_controller: Callable[[], bool] = lambda: True,
 ) -> Metrics:
     """All metrics. Metrics of the whole cluster are 0 except on its controller, as in Kafka, so that the sum over all
@@ -121,6 +130,9 @@ def broker_metrics(
     metrics.table(_PROCESSOR_COLUMNS, ("networkProcessor",), partial(_processors, server))
     metrics.table(_GROUP_COLUMNS, (), partial(_groups, groups))
     metrics.table(_TRANSACTION_COLUMNS, (), partial(_transactions, transactions))
+    metrics.table((_TRANSACTIONAL_IDS,), ("state",), partial(_transactional_ids, transactions))
+    late = partial(_late_transactions, replica_manager, wall_ms, transaction_timeout_max_ms)
+    metrics.table((_LATE_TRANSACTIONS,), (), late)
     metrics.gauge(
         "kafka_log_logcleaner_deadthreadcount",
         "1 while the cleaner as a whole has a trouble, such as a worker process that cannot begin; /health names it.",
@@ -205,7 +217,35 @@ def _groups(groups: GroupCoordinator) -> Iterator[Row | None]:
 def _transactions(transactions: TransactionCoordinator) -> Iterator[Row]:
     store = transactions.store
     oldest_open_s = transactions.oldest_open_ms() / 1000
-    yield Row((), (len(store.transactions), len(store.open), oldest_open_s, len(store.ending)))
+    yield Row((), (len(store.open), oldest_open_s, len(store.ending)))
+
+
+def _transactional_ids(transactions: TransactionCoordinator) -> Iterator[Row | None]:
+    """By the states that are stored; an id is in one of them."""
+    counts = dict.fromkeys(STATE_OF_ID[: STATE_OF_ID.index(TransactionState.DEAD)], 0)
+    for number, each in enumerate(list(transactions.store.transactions.values()), start=1):
+        counts[each.state] += 1
+        if number % _PER_PAUSE == 0:
+            yield None
+    for state, count in counts.items():
+        yield Row((state.value,), (count,))
+
+
+def _late_transactions(
+    replica_manager: ReplicaManager, wall_ms: Callable[[], int], timeout_max_ms: Callable[[], int]
+) -> Iterator[Row | None]:
+    """Source: ProducerStateManager.hasLateTransaction."""
+    late_since_ms = wall_ms() - timeout_max_ms() - _LATE_TRANSACTION_BUFFER_MS
+    late = since_pause = 0
+    for topic in list(replica_manager):
+        for partition in list(topic.partitions.values()):
+            oldest = None if partition.is_offline else partition.oldest_open_transaction
+            late += oldest is not None and 0 < oldest.last_timestamp_ms < late_since_ms
+        since_pause += 1 + len(topic.partitions)
+        if since_pause >= _PER_PAUSE:
+            since_pause = 0
+            yield None
+    yield Row((), (late,))
 
 
 def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:

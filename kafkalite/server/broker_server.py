@@ -237,6 +237,8 @@ class BrokerServer:
             self.transactions,
             self.server,
             self.cleaner,
+            self.clock.wall_ms,
+            lambda: self.config.transaction_max_timeout_ms,
             lambda: self.metadata.controller_id == self.broker_id,
         )
         endpoint = MetricsEndpoint(

@@ -13,6 +13,10 @@ import uvloop
 
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.metrics import Metrics
+from kafkalite.coordinator.transaction.transaction import Transaction
+from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
+from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT
 from kafkalite.protocol.messages.cleaner import RunCleanerRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.protocol.messages.topics import (
@@ -23,12 +27,15 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.record.batch import NewRecord, build_batch, build_batch_at
 from kafkalite.server.broker import Broker
 from kafkalite.server.broker_metrics import broker_metrics
+from kafkalite.server.broker_server import BrokerServer
 from tests.support.places import ROOT
 from tests.support.prometheus import Family, parse, value
 from tests.support.wait import DEADLINE_S
+
+MINUTE_MS = 60_000
 
 
 def create(client: BlockingClient, name: str, partition_count: int, policy: str = "delete") -> None:
@@ -53,6 +60,19 @@ def get(broker: Broker, path: str) -> str:
 
 def scrape(broker: Broker) -> dict[str, Family]:
     return parse(get(broker, "/metrics"))
+
+
+def metrics_of(running: BrokerServer) -> Metrics:
+    return broker_metrics(
+        running.replica_manager,
+        running.logs,
+        running.groups,
+        running.transactions,
+        running.server,
+        running.cleaner,
+        running.clock.wall_ms,
+        lambda: running.config.transaction_max_timeout_ms,
+    )
 
 
 def test_what_is_told_of_partitions_is_true(tmp_path: Path) -> None:
@@ -114,16 +134,39 @@ def test_groups_are_counted_by_state(tmp_path: Path) -> None:
             assert value(told, f"kafka_coordinator_group_groupmetadatamanager_numgroups{state}") == 0
 
 
-def test_transactions_are_counted(tmp_path: Path) -> None:
+def test_open_and_late_transactions_are_told(tmp_path: Path) -> None:
     with Broker(data_dir=tmp_path / "data", port=0, metrics_listener="127.0.0.1:0") as broker:
+        with BlockingClient(broker.bootstrap_servers, 10) as client:
+            create(client, "orders", 3)
+        assert value(scrape(broker), "kafkalite_transactions_oldest_open_seconds") == 0
+        running = broker._running
+        assert running is not None
+        now_ms = running.clock.wall_ms()
+        for index, age_ms in enumerate([20 * MINUTE_MS - 10_000, 20 * MINUTE_MS + 10_000]):
+            partition = running.replica_manager.partition("orders", index)
+            assert partition is not None
+            guard = partition.begin_verification(7, 0, 0)
+            batch = build_batch_at(now_ms - age_ms, [(None, b"x")], producer_id=7, producer_epoch=0, transactional=True)
+            partition.append(memoryview(batch), now_ms, 9, trusted=True, guard=guard)
+        store = running.transactions.store
+        for number, state in enumerate([ONGOING, ONGOING, PREPARE_ABORT, EMPTY]):
+            start_ms = now_ms - 1000 * (number + 1)
+            metadata = TransactionMetadata(number, 0, 60_000, now_ms, state, start_ms=start_ms)
+            store.add(Transaction(f"t{number}", 0, metadata))
+            store.on_change(store.transactions[f"t{number}"])
         told = scrape(broker)
-        for name in (
-            "transactional_ids",
-            "transactions_open",
-            "transactions_oldest_open_seconds",
-            "transactions_ending",
-        ):
-            assert value(told, f"kafkalite_{name}") == 0
+        for transaction in list(store.transactions.values()):
+            store.remove(transaction)
+    assert value(told, "kafkalite_transactions_open") == 2
+    assert 2 <= value(told, "kafkalite_transactions_oldest_open_seconds") < 60
+    assert value(told, "kafkalite_transactions_ending") == 1
+    by_state = {dict(labels)["state"]: count for labels, count in told["kafkalite_transactional_ids"].samples.items()}
+    assert by_state == {
+        "Empty": 1, "Ongoing": 2, "PrepareCommit": 0, "PrepareAbort": 1, "CompleteCommit": 0, "CompleteAbort": 0,
+    }  # fmt: skip
+    assert value(told, "kafka_server_replicamanager_partitionswithlatetransactionscount") == 1
+    lags = {dict(labels)["partition"] for labels in told["kafka_cluster_partition_laststableoffsetlag"].samples}
+    assert lags == {"0", "1"}
 
 
 def test_compaction_is_told(tmp_path: Path) -> None:
@@ -168,14 +211,7 @@ def test_topics_may_go_while_they_are_told_of(tmp_path: Path) -> None:
             assert running is not None
             for name in ("first", "second"):
                 await running.topic_admin.create(name, 40, {"cleanup.policy": "compact"})
-            metrics = broker_metrics(
-                running.replica_manager,
-                running.logs,
-                running.groups,
-                running.transactions,
-                running.server,
-                running.cleaner,
-            )
+            metrics = metrics_of(running)
             parts = []
             for number, piece in enumerate(metrics.pieces(rows_per_piece=1)):
                 parts.append(piece)
@@ -197,14 +233,7 @@ def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             running = broker._running
             assert running is not None
-            metrics = broker_metrics(
-                running.replica_manager,
-                running.logs,
-                running.groups,
-                running.transactions,
-                running.server,
-                running.cleaner,
-            )
+            metrics = metrics_of(running)
             names = {name for name in metrics.names if name not in words and not name.endswith(endings)}
             assert not names
 
