@@ -50,7 +50,7 @@ class DelayedOperation:
     __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "read_committed", "woken")
 
     def __init__(
-        self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon, *, read_committed: bool = False
+        self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon, read_committed: bool = False
     ) -> None:
         self.missing_bytes = missing_bytes
         self.read_committed = read_committed
@@ -60,7 +60,9 @@ class DelayedOperation:
         self._call_soon = call_soon
 
     def watch(self, partition: Partition) -> None:
-        partition.delay(self)
+        partition.delayed_operations[self] = None
+        if self.read_committed:
+            partition.count_stable_bytes()
         self.partitions.append(partition)
 
     def accumulate(self, size_bytes: int) -> None:
@@ -85,8 +87,8 @@ class Partition:
     """A partition that this broker leads. `leader_epoch` is stamped on every batch; `high_watermark` is the first
     offset that is not committed. Invariant: start_offset <= high_watermark <= end_offset.
 
-    Delayed operations have been told of the bytes up to `_counted_stable_offset`; None: up to the high watermark, since
-    no transaction is open.
+    Delayed read_committed operations have been told of the bytes up to `_counted_stable_offset`; None: up to the high
+    watermark, since no transaction is open.
     """
 
     __slots__ = (
@@ -306,11 +308,10 @@ class Partition:
         self._on_ack(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_all()
 
-    def delay(self, operation: DelayedOperation) -> None:
-        """Add `operation`; the bytes that arrive from now on count."""
+    def count_stable_bytes(self) -> None:
+        """Begin to tell read_committed operations of bytes: those past the last stable offset of now."""
         stable_offset = self.last_stable_offset
         self._counted_stable_offset = stable_offset if stable_offset < self.high_watermark else None
-        self.delayed_operations[operation] = None
 
     def wake_all(self) -> None:
         """Wake all delayed operations: their records may be truncated, or never arrive. Producers keep waiting."""

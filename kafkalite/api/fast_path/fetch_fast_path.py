@@ -10,8 +10,9 @@ one connection, all other bytes; equal bytes mean an equal request.
 From version 13 on topics have ids. The id is resolved when a request is learnt and compared at each call, because a
 topic that is created again gets another id.
 Two outcomes are decided here: enough records are available; or the partition is read to its end, and the fetch is
-delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, and requests
-that were learnt under another admission epoch (`api/request/admission`).
+delayed. Everything else takes the long way, also after the delay: errors, sessions, several partitions, records of
+aborted transactions for a read_committed fetch, and requests that were learnt under another admission epoch
+(`api/request/admission`).
 Source: FetchRequest.json, FetchResponse.json.
 """
 
@@ -68,7 +69,7 @@ class _KnownRequest:
 
     __slots__ = (
         "behind", "epoch", "fixed_bytes", "index", "leader_epoch", "max_bytes", "max_wait_ms", "middle", "min_bytes",
-        "missing_bytes", "pack", "tail", "topic", "topic_id",
+        "missing_bytes", "pack", "reads_committed", "tail", "topic", "topic_id",
     )  # fmt: skip
 
     def __init__(self, request: FetchRequest, version: int, topic: Topic, epoch: int, fetch_max_bytes: int) -> None:
@@ -82,13 +83,14 @@ class _KnownRequest:
         self.min_bytes = min(request.min_bytes, request.max_bytes)
         self.missing_bytes = min(self.min_bytes, fetch_max_bytes)  # a response never holds more
         self.max_wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        self.reads_committed = request.isolation_level == READ_COMMITTED
         compact = version in FetchResponse.flexible
         partition = PartitionData(
             partition_index=self.index,
             high_watermark=_MARKS[0],
             last_stable_offset=_MARKS[1],
             log_start_offset=_MARKS[2],
-            aborted_transactions=[] if request.isolation_level == READ_COMMITTED else None,
+            aborted_transactions=[] if self.reads_committed else None,
             preferred_read_replica=-1,
             records=memoryview(b"\xa5"),
         )
@@ -136,12 +138,13 @@ class FetchFastPath:
             return None
         if api != self._api or not self._may_serve(known, topic, partition):
             return None
-        if offset == partition.high_watermark:
+        limit_offset = partition.last_stable_offset if known.reads_committed else partition.high_watermark
+        if offset == limit_offset:
             return DelayedFetch(self, known, partition, correlation_id, offset, frame)
-        region = _read(known, partition, offset)
+        region = _read(known, partition, offset, limit_offset)
         if region is None or region.size < known.min_bytes:
             return None
-        return self._response(known, partition, correlation_id, region)
+        return self._response(known, partition, limit_offset, correlation_id, region)
 
     def learn(self, frame: memoryview, request: FetchRequest, client_id: str | None) -> None:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
@@ -177,15 +180,16 @@ class FetchFastPath:
         """The answer after a delay."""
         known, partition = delayed.known, delayed.partition
         topic = self._by_name.get(known.topic)
+        limit_offset = partition.last_stable_offset if known.reads_committed else partition.high_watermark
         if (
             topic is not None
             and topic.partitions.get(known.index) is partition
             and self._may_serve(known, topic, partition)
-            and delayed.offset <= partition.high_watermark
+            and delayed.offset <= limit_offset
         ):
-            region = _read(known, partition, delayed.offset)
-            if region is not None or delayed.offset == partition.high_watermark:
-                return self._response(known, partition, delayed.correlation_id, region)
+            region = _read(known, partition, delayed.offset, limit_offset)
+            if region is not None or delayed.offset == limit_offset:
+                return self._response(known, partition, limit_offset, delayed.correlation_id, region)
         header, position = decode_request_header(delayed.frame)
         request, _ = decode(FetchRequest, self._version, delayed.frame, position)
         (named,) = request.topics
@@ -202,13 +206,19 @@ class FetchFastPath:
         )
 
     def _response(
-        self, known: _KnownRequest, partition: Partition, correlation_id: int, region: FileRegion | None
+        self,
+        known: _KnownRequest,
+        partition: Partition,
+        limit_offset: int,
+        correlation_id: int,
+        region: FileRegion | None,
     ) -> list[Part]:
         size = 0 if region is None else region.size
         length = self._write_length(size)
+        stable_offset = limit_offset if known.reads_committed else partition.last_stable_offset
         head: bytes = known.pack(
             known.fixed_bytes + len(length) + size, correlation_id, known.middle, partition.high_watermark,
-            partition.last_stable_offset, partition.log.start_offset, known.behind,
+            stable_offset, partition.log.start_offset, known.behind,
         )  # fmt: skip
         if region is None:
             return [head + length + known.tail]
@@ -243,7 +253,9 @@ class DelayedFetch(DeferredResponse):
         self.offset = offset
         self.frame = memoryview(bytes(frame))  # a view would keep the whole receive buffer
         runtime = fast_path._services.runtime
-        self._operation = DelayedOperation(known.missing_bytes, self._complete, runtime.loop.call_soon)
+        self._operation = DelayedOperation(
+            known.missing_bytes, self._complete, runtime.loop.call_soon, known.reads_committed
+        )
         self._timer = runtime.clock.call_later(known.max_wait_ms, self._operation.wake)
         self._operation.watch(partition)
 
@@ -289,11 +301,16 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
     fast_path.learn(frame, request, context.client_id)
 
 
-def _read(known: _KnownRequest, partition: Partition, offset: int) -> FileRegion | None:
+def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset: int) -> FileRegion | None:
+    """The records from `offset` on; None if there are none, or if the long way must say more: it reads again."""
+    log = partition.log
     try:
-        return partition.read(offset, known.max_bytes, True)
+        region = log.read(offset, known.max_bytes, limit_offset, True)
+        if known.reads_committed and log.transactions.last_aborted_offset >= offset and region is not None:
+            return None if log.transactions.aborted_in(region, offset) else region
+        return region
     except KafkaError:
-        return None  # the long way reads again, and reports it
+        return None
 
 
 def _compact_length(size: int) -> bytes:

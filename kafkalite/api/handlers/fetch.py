@@ -22,6 +22,7 @@ from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -99,7 +100,9 @@ def _wait(
         operation.withdraw()
 
     reply = DeferredResponse(withdraw)
-    operation = DelayedOperation(missing_bytes, answer, services.runtime.loop.call_soon)
+    operation = DelayedOperation(
+        missing_bytes, answer, services.runtime.loop.call_soon, read_committed=reader.reads_committed
+    )
     timer = services.runtime.clock.call_later(min(request.max_wait_ms, WAIT_MS_MAX), operation.wake)
     for partition in partitions:
         operation.watch(partition)
@@ -133,7 +136,7 @@ async def _fetch_of_old(services: Services, request: FetchRequest, reader: _Read
 class _Reader:
     """Reads the partitions of one request, possibly several times."""
 
-    __slots__ = ("_by_id", "_context", "_find", "_is_old", "_isolation", "_services", "_version", "max_bytes")
+    __slots__ = ("_by_id", "_context", "_find", "_is_old", "_services", "_version", "max_bytes", "reads_committed")
 
     def __init__(
         self,
@@ -147,7 +150,7 @@ class _Reader:
         self._context = context
         self._by_id = context.by_id
         self._find = find
-        self._isolation = request.isolation_level
+        self.reads_committed = request.isolation_level == READ_COMMITTED
         self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
         self._version = version
         self._is_old = version < FIRST_VERSION_WITH_ZSTD
@@ -168,11 +171,12 @@ class _Reader:
         return [partition for partition in found if partition is not None]
 
     def exhausted(self) -> list[Partition] | None:
-        """The requested partitions if each fetch offset is the high watermark, so that a read would return nothing.
+        """The requested partitions if each fetch offset is the first that may not be read: there is nothing to read.
 
         This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
         by_name = self._services.replica_manager.by_name
+        reads_committed = self.reads_committed
         partitions = []
         for wanted in self._context.partitions.values():
             topic = by_name.get(wanted.topic)
@@ -180,7 +184,8 @@ class _Reader:
             if (
                 topic is None
                 or partition is None
-                or wanted.fetch_offset != partition.high_watermark
+                or wanted.fetch_offset
+                != (partition.last_stable_offset if reads_committed else partition.high_watermark)
                 or (self._by_id and wanted.topic_id is not topic.topic_id)
                 or wanted.last_fetched_epoch >= 0
                 or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
@@ -273,7 +278,7 @@ class _Reader:
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.start_offset,
-            aborted_transactions=[] if self._isolation == READ_COMMITTED else None,
+            aborted_transactions=[] if self.reads_committed else None,
             preferred_read_replica=-1,
         )
         if wanted.last_fetched_epoch >= 0:
@@ -285,9 +290,16 @@ class _Reader:
                 return data
         max_bytes = min(wanted.max_bytes, budget)
         if max_bytes > 0 or min_one:
-            region = partition.read(wanted.fetch_offset, max(max_bytes, 0), min_one)
+            region = partition.read(
+                wanted.fetch_offset, max(max_bytes, 0), min_one, read_committed=self.reads_committed
+            )
             if region is not None:
                 data.records = region
+                if self.reads_committed:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                        for txn in partition.aborted_in(region, wanted.fetch_offset)
+                    ]
         elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return data

@@ -130,8 +130,9 @@ def _find(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     _check_epoch(partition, wanted.current_leader_epoch)
     log = partition.log
+    read_committed = isolation == READ_COMMITTED
     if timestamp == LATEST_TIMESTAMP:
-        end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
+        end = partition.last_stable_offset if read_committed else partition.high_watermark
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epochs.epoch_at(log.start_offset)
@@ -140,9 +141,12 @@ def _find(
         return _answer(index, offset=log.start_offset, leader_epoch=epoch)
     if timestamp == LATEST_TIERED_TIMESTAMP:
         return _answer(index)
-    is_max = timestamp == MAX_TIMESTAMP
     answer = _answer(index)
-    sought.append((answer, partition.lookup_of_max_timestamp() if is_max else partition.lookup_of_timestamp(timestamp)))
+    if timestamp == MAX_TIMESTAMP:
+        lookup = partition.lookup_of_max_timestamp(read_committed=read_committed)
+    else:
+        lookup = partition.lookup_of_timestamp(timestamp, read_committed=read_committed)
+    sought.append((answer, lookup))
     return answer
 
 

@@ -21,9 +21,12 @@ from kafkalite.record.batch import parse_header
 
 
 class LogTransactions:
-    """Invariant: `_with_aborted` are those of the segments `_listed` that have aborted transactions."""
+    """Fields: no marker of an aborted transaction lies behind `last_aborted_offset`, NEVER until it is looked up.
 
-    __slots__ = ("_listed", "_location", "_producers", "_segments", "_with_aborted")
+    Invariant: `_with_aborted` are those of the segments `_listed` that have aborted transactions.
+    """
+
+    __slots__ = ("_listed", "_location", "_producers", "_segments", "_with_aborted", "last_aborted_offset")
 
     def __init__(self, location: LogLocation, segments: SegmentList, producers: ProducerState) -> None:
         self._location = location
@@ -32,6 +35,7 @@ class LogTransactions:
         producers.verifications.setting = segments.context.verification
         self._listed: tuple[Segment, ...] = ()
         self._with_aborted: tuple[Segment, ...] = ()
+        self.last_aborted_offset = NEVER
 
     def end(self, batch: memoryview, *, acknowledged: bool) -> None:
         """Applies a marker that was appended to the active segment. If it aborts a transaction, the index gets its
@@ -47,6 +51,7 @@ class LogTransactions:
                 if not index.entries:
                     self._listed = ()  # a segment more has aborted transactions
                 index.append(aborted)
+                self.last_aborted_offset = aborted.last_offset
             except OSError as error:
                 raise self._location.refusal(f"cannot index an abort in {self._location.name}", error) from error
         self._producers.end_transaction(header, marker, acknowledged=acknowledged)
@@ -55,6 +60,7 @@ class LogTransactions:
         """Builds the producers' state again after a truncation to `end_offset`. Raises OSError, StorageError."""
         producers, context = self._producers, self._segments.context
         producers.forget_markers_from(end_offset)
+        self.last_aborted_offset = NEVER
         covered = producers.restore(start_offset, end_offset, context.clock.wall_ms(), context.producer_expiration_ms)
         for batch in self._segments.batches(covered, end_offset) if covered < end_offset else ():
             producers.apply(parse_header(batch), batch)
@@ -70,6 +76,8 @@ class LogTransactions:
     def aborted_in(self, region: FileRegion, fetch_offset: int) -> list[AbortedTxn]:
         """The aborted transactions with records in `region`, which a read of `fetch_offset` has just found, and perhaps
         some that begin a little behind it. Raises StorageError."""
+        if fetch_offset > self.last_aborted_offset:
+            return []
         try:
             if not self._any_from(fetch_offset):
                 return []
@@ -84,7 +92,8 @@ class LogTransactions:
             self._with_aborted = tuple(segment for segment in listed if segment.txn_index.entries)
             self._listed = listed
         found = self._with_aborted
-        return bool(found) and found[-1].txn_index.last_offset >= offset
+        self.last_aborted_offset = found[-1].txn_index.last_offset if found else -1
+        return self.last_aborted_offset >= offset
 
     def _collect(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
         found: list[AbortedTxn] = []

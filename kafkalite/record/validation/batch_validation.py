@@ -234,5 +234,7 @@ def rewrite(records: memoryview, header: BatchHeader, rules: Rules, now_ms: int)
         if size > rules.segment_bytes:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, _too_large(size, rules.segment_bytes))
     if rules.log_append_time:
+        if header.is_transactional:  # if it must be verified first, it comes again as it was
+            records = memoryview(bytearray(records))
         stamp_log_append_time(records, now_ms)
     return records, parse_header(records)

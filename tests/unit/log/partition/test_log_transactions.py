@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
+from kafkalite.common.errors import ErrorCode, KafkaError, StorageError, UnverifiedTransaction
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.partition.partition_log import AppendResult
 from kafkalite.log.storage.files import Files
@@ -239,3 +239,29 @@ def test_a_transactional_batch_needs_a_transactional_id(disk: Disk) -> None:
     with pytest.raises(KafkaError) as raised:
         log.append(batch)
     assert raised.value.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_a_batch_that_is_not_verified_stays_as_it_came(disk: Disk) -> None:
+    """It is appended later, so LogAppendTime must not be stamped into it yet."""
+    log = disk.open(message_timestamp_type="LogAppendTime")
+    batch = build_batch([NewRecord(b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    came = bytes(batch)
+    with pytest.raises(UnverifiedTransaction):
+        log.log.append(memoryview(batch), 0, START_MS, transactional=True)
+    assert batch == came
+    guard = log.log.producers.begin_verification(1, 0, 0)
+    assert log.log.append(memoryview(batch), 0, START_MS, transactional=True, guard=guard).base_offset == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_directory_of_kafka_is_adopted_with_its_transactions(disk: Disk, clean: bool) -> None:
+    for path in (GOLDEN / "inspection/kafka-3.9.1/money-0").iterdir():
+        (disk.directory / path.name).write_bytes(path.read_bytes())
+    log = disk.open(clean=clean, segment_bytes=1500, index_interval_bytes=100, segment_index_bytes=1200).log
+    assert log.producers.ongoing == {60: 5} and log.producers.first_unstable_offset == 60
+    assert [(one.producer_id, one.epoch, one.last_sequence) for one in log.producers.active()] == [
+        (3, 0, 23), (4, 0, 23), (5, 0, 0)
+    ]  # fmt: skip
+    assert log.transactions.aborted(8, 21) == [AbortedTxn(3, 5, 9, 10), AbortedTxn(3, 20, 24, 25)]
+    assert log.transactions.aborted(36, 38) == [AbortedTxn(4, 35, 39, 40)], "its marker is in the next segment"
+    assert log.transactions.aborted(55, 61) == []
