@@ -36,7 +36,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
     def keep_markers(self):
         for _, producer_id, epoch, commit in self.world.marked:
             known = self.outcomes.setdefault((producer_id, epoch), commit)
-            assert known == commit, "two outcomes under one epoch and no transaction between"
+            assert known == commit, "two outcomes under one epoch and no transaction between, or not what was promised"
         self.world.marked.clear()
 
     @rule(who=st.sampled_from("ab"), goes_on=st.booleans())
@@ -63,6 +63,8 @@ class TransactionalIdLife(RuleBasedStateMachine):
         result = self.world.end(commit=commit, ids=ids, version=version)
         if result is None or result.error:
             return
+        self.keep_markers()
+        assert self.outcomes.setdefault((ids[0], ids[1] + (version == 2)), commit) == commit
         assert self.world.state in ("PrepareCommit", "CompleteCommit") if commit else ("PrepareAbort", "CompleteAbort")
         if version == 2:
             assert (result.producer_id, result.producer_epoch) == (ids[0], ids[1] + 1) or (
@@ -99,8 +101,11 @@ class TransactionalIdLife(RuleBasedStateMachine):
     def tries_again(self):
         self.world.tries_again()
 
-    @rule()
-    def restarts(self):
+    @rule(is_written=st.booleans())
+    def restarts(self, is_written):
+        """Also between the write of a record and the answer to it."""
+        if is_written and self.world.held:
+            self.world.log.append(self.world.held[0].metadata)
         self.world.restart()
 
     @invariant()
