@@ -169,11 +169,12 @@ class InternalTopic(Generic[L]):
         for partition in partitions:
             self.on_election(partition)
         self._update_partition_count()
-        if self._loading is not None:
+        loading = self._loading
+        if loading is not None:
             try:
-                await asyncio.shield(self._loading)
+                await asyncio.shield(loading)
             except asyncio.CancelledError:
-                self._loading.cancel()
+                loading.cancel()
                 raise
         if "cleanup.policy" not in topic.overrides:
             with _errors_logged("made compact", topic.name):

@@ -231,6 +231,28 @@ def test_others_are_served_while_it_is_read(live: Callable[[Story], None]) -> No
     live(second)
 
 
+def test_a_load_may_be_cancelled_as_it_ends(live: Callable[[Story], None]) -> None:
+    async def first(broker: Life) -> None:
+        await broker.offsets_topic.ensure()
+        broker.commit("g", 1)
+
+    async def second(broker: Life) -> None:
+        for index in broker.topic.partitions:
+            broker.store.unload(index)
+        loading = asyncio.ensure_future(broker.offsets_topic.load())
+        for _ in range(100):
+            await asyncio.sleep(0)
+            if not broker.store.loading:
+                break
+        loading.cancel()
+        (ended,) = await asyncio.gather(loading, return_exceptions=True)
+        assert ended is None or isinstance(ended, asyncio.CancelledError)
+        assert broker.committed("g") == 1
+
+    live(first)
+    live(second)
+
+
 @pytest.mark.parametrize("fault", [StorageError("the disk refuses"), RuntimeError("us")])
 def test_a_partition_that_cannot_be_read_to_its_end_serves_what_could_be_read(
     live: Callable[[Story], None],
