@@ -22,6 +22,7 @@ from kafkalite.record.columns.record_columns import Columns, decode_groups
 from kafkalite.spark.arrow import Rows, to_arrow
 from kafkalite.spark.plan import Chunk
 from kafkalite.spark.segment_file import old_format
+from kafkalite.spark.transactions import is_aborted
 
 READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""
@@ -49,7 +50,7 @@ def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) ->
                 consumed_bytes = columns.batches.consumed_bytes
                 rows = _wanted(columns, chunk)
                 if len(rows):
-                    yield to_arrow(rows, schema)
+                    yield _without_aborted(to_arrow(rows, schema), rows, chunk)
         except OldFormat:
             raise old_format(chunk.path, position) from None
         except Malformed as error:
@@ -65,6 +66,14 @@ def _wanted(columns: Columns, chunk: Chunk) -> Rows:
     """Offsets only ascend in a log, so the wanted ones are one run."""
     start, stop = np.searchsorted(columns.offset, [chunk.start_offset, chunk.end_offset]).tolist()
     return Rows(columns, start, stop, chunk.topic, chunk.partition)
+
+
+def _without_aborted(batch: pa.RecordBatch, rows: Rows, chunk: Chunk) -> pa.RecordBatch:
+    if not chunk.aborted:
+        return batch
+    aborted = is_aborted(rows.columns.batches, chunk.aborted)
+    kept = ~aborted[rows.columns.batch[rows.rows]]
+    return batch if kept.all() else batch.filter(pa.array(kept))
 
 
 def _open(chunk: Chunk) -> OpenFile:

@@ -9,8 +9,10 @@
     includeHeaders    false (default), true
     minPartitions     at least so many Spark partitions
     failOnDataLoss    true (default): offsets that are gone are an error; false: go on with what is there
+    kafka.isolation.level   read_uncommitted (default), or read_committed: without the records of transactions that were
+                      aborted, and up to the first record of the oldest one that is open
 
-Names and meanings are those of Spark's own Kafka source, whose `kafka.*` options are let pass unread: there is no
+Names and meanings are those of Spark's own Kafka source, whose other `kafka.*` options are let pass unread: there is no
 broker to connect to. Any other name is an error, so that a slip of the pen does not read the wrong thing.
 Source: org.apache.spark.sql.kafka010.KafkaSourceProvider.
 """
@@ -29,8 +31,10 @@ EARLIEST = -2
 LATEST = -1
 
 _CHOICES = ("subscribe", "subscribePattern", "assign")
+_ISOLATION = "kafka.isolation.level"
 _NAMES = (
     "path", *_CHOICES, "startingOffsets", "endingOffsets", "includeHeaders", "minPartitions", "failOnDataLoss",
+    _ISOLATION,
 )  # fmt: skip
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
@@ -53,6 +57,7 @@ class ReadOptions:
     include_headers: bool
     min_partitions: int
     fail_on_data_loss: bool
+    read_committed: bool
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -77,6 +82,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         _flag("includeHeaders", values.get("includeheaders", "false")),
         _count("minPartitions", values.get("minpartitions", "1")),
         _flag("failOnDataLoss", values.get("failondataloss", "true")),
+        _read_committed(values.get(_ISOLATION, "read_uncommitted")),
     )
 
 
@@ -151,6 +157,12 @@ def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ConfigError(f"the option {name!r} is {text!r}; it may be true or false")
     return text.lower() == "true"
+
+
+def _read_committed(text: str) -> bool:
+    if text.lower() not in ("read_committed", "read_uncommitted"):
+        raise ConfigError(f"the option {_ISOLATION!r} is {text!r}; it may be read_committed or read_uncommitted")
+    return text.lower() == "read_committed"
 
 
 def _count(name: str, text: str) -> int:

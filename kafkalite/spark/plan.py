@@ -3,7 +3,8 @@
 A chunk is a run of whole batches in one segment, about CHUNK_BYTES of it, cut where the segment's offset index knows
 that a batch begins. The end is the last batch that is whole and has a right checksum at the time of planning: a batch
 that a running broker is just writing, or that a crash left torn, is in no chunk.
-A chunk carries the header of its first batch, by which the reader sees whether the file is still the same one.
+A chunk carries the header of its first batch, by which the reader sees whether the file is still the same one, and for
+read_committed the aborted transactions that it has records of; the log ends at its last stable offset then.
 Source: org.apache.kafka.storage.internals.log.OffsetIndex (what an entry means), LocalLog (names of files).
 """
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.common.names import TopicPartition
+from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import (
     LOG,
@@ -29,9 +31,10 @@ from kafkalite.log.storage.file_names import (
     partition_directory,
 )
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import HEADER_BYTES
+from kafkalite.record.batch import HEADER_BYTES, parse_header
 from kafkalite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from kafkalite.spark.segment_file import SegmentFile
+from kafkalite.spark.transactions import overlapping, read_transactions
 
 CHUNK_BYTES = 64 << 20
 _ATTEMPTS = 3
@@ -48,6 +51,7 @@ class Chunk(NamedTuple):
     head: bytes  # the header of the first batch, as planning saw it
     start_offset: int
     end_offset: int  # exclusive
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 class Span(NamedTuple):
@@ -69,6 +73,7 @@ class PartitionPlan(NamedTuple):
     start_offset: int
     end_offset: int
     spans: list[Span]
+    aborted: tuple[AbortedTxn, ...] = ()
 
 
 def plan(options: ReadOptions, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
@@ -137,17 +142,21 @@ def _plan_partition(options: ReadOptions, topic: str, partition: int) -> Partiti
         last_position, log_end = last.end()
     starts = read_offsets(Files(), os.path.join(options.path, LOG_STARTS))
     log_start = max(bases[0], starts.get((topic, partition), 0))
+    aborted: tuple[AbortedTxn, ...] = ()
+    segment_end = log_end
+    if options.read_committed:
+        log_end, aborted = read_transactions(directory, bases, last_position, log_end, log_start)
     start = _resolve(options, "startingOffsets", options.starting_offsets, topic, partition, log_start, log_end)
     end = _resolve(options, "endingOffsets", options.ending_offsets, topic, partition, log_start, log_end)
     if start > end:
         raise ConfigError(f"startingOffsets of {topic}-{partition} is {start}, after its endingOffsets, {end}")
     spans = []
-    for base, next_base in zip(bases, [*bases[1:], log_end], strict=True):
+    for base, next_base in zip(bases, [*bases[1:], segment_end], strict=True):
         if base < end and next_base > start:
             with SegmentFile(directory, base) as segment:
                 end_position = last_position if base == bases[-1] else segment.size_bytes
                 spans.append(_span(directory, segment, end_position, start, end))
-    return PartitionPlan(topic, partition, start, end, spans)
+    return PartitionPlan(topic, partition, start, end, spans, overlapping(aborted, start, end))
 
 
 def _segments(directory: str) -> list[int]:
@@ -212,8 +221,12 @@ def _cut(plan: PartitionPlan, span: Span, chunk_bytes: int) -> list[Chunk]:
                 offset = int(span.index_offsets[entry])
                 if starts[-1] < position < span.end_position and segment.begins(position, offset):
                     starts.append(position)
-        for start, stop in zip(starts, [*starts[1:], span.end_position], strict=False):
+        end = plan.end_offset
+        for start, stop in reversed(list(zip(starts, [*starts[1:], span.end_position], strict=False))):
             head = os.pread(segment.fd, HEADER_BYTES, start)
+            base_offset = parse_header(head).base_offset
             where = (plan.topic, plan.partition, segment.path, start, stop - start)
-            chunks.append(Chunk(*where, head, plan.start_offset, plan.end_offset))
-    return chunks
+            aborted = overlapping(plan.aborted, base_offset, end) if plan.aborted else ()
+            chunks.append(Chunk(*where, head, plan.start_offset, plan.end_offset, aborted))
+            end = base_offset
+    return chunks[::-1]
