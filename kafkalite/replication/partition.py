@@ -186,6 +186,8 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
+        if not size_bytes and high_watermark > old_high_watermark:
+            size_bytes = _ENOUGH_BYTES  # a part of what was appended under an earlier leader epoch
         is_unstable = self._producers.first_unstable_offset < high_watermark
         if is_unstable:
             self._producers.acknowledge(high_watermark)

@@ -275,7 +275,6 @@ class BrokerServer:
 
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
-        self.logs.verify_transactions(enabled=config.transaction_partition_verification_enable)
         self.replica_manager.reconfigure(config)
         self.logs.verification.enabled = config.transaction_partition_verification_enable
         self._services.admission_epoch.advance()

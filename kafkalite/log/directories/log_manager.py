@@ -103,13 +103,8 @@ class LogManager:
             self.run_completions,
             verification=self.verification,
         )
-        self.verify_transactions(enabled=config.transaction_partition_verification_enable)
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
-
-    def verify_transactions(self, *, enabled: bool) -> None:
-        """Whether the logs take only verified transactions (transaction.partition.verification.enable)."""
-        self._context.verification.enabled = enabled
 
     @property
     def online(self) -> list[LogDirectory]:

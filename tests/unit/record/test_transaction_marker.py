@@ -6,9 +6,12 @@ import struct
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.record.batch import NewRecord, build_batch, iter_batches, stamp
+from kafkalite.record import transaction_marker
+from kafkalite.record.batch import NewRecord, build_batch, iter_batches, stamp, stamp_log_append_time
 from kafkalite.record.transaction_marker import TransactionMarker, build_marker, read_marker
 
 GOLDEN = Path(__file__).parents[2] / "golden/inspection/kafka-3.9.1/money-0"
@@ -51,3 +54,30 @@ def test_other_control_records_and_empty_batches_are_no_markers() -> None:
 def test_a_marker_that_is_cut_off_is_malformed(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(Malformed):
         read_marker(control_batch(key, value))
+
+
+@settings(max_examples=300)
+@given(
+    size=st.sampled_from([4, 6]), kind=st.integers(-1, 3), delta=st.sampled_from([0, 5]), log_append_time=st.booleans(),
+    codec=st.sampled_from([0, 1]),
+)  # fmt: skip
+def test_the_usual_layout_is_read_as_any_other(
+    size: int, kind: int, delta: int, log_append_time: bool, codec: int
+) -> None:
+    record = NewRecord(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 7)[:size], (), 50 + delta)
+    batch = memoryview(
+        build_batch([record], producer_id=1, producer_epoch=0, transactional=True, control=True, codec=codec)
+    )
+    if log_append_time:
+        stamp_log_append_time(batch, 99)
+
+    def outcome() -> TransactionMarker | str | None:
+        try:
+            return read_marker(batch)
+        except Malformed:
+            return "malformed"
+
+    found = outcome()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(transaction_marker, "_BEFORE_KEY", b"never")
+        assert outcome() == found

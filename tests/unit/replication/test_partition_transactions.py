@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.topic_config import TopicConfig
@@ -62,6 +64,11 @@ class World:
         guard = partition.begin_verification(producer, 0, sequence)
         partition.append(memoryview(batch), NOW_MS, 9, transactional=True, guard=guard)
         return len(batch)
+
+    def forget_sequences(self, partition: Partition) -> None:
+        """The producers go on from what the log knows."""
+        known = {one.producer_id: one.last_sequence for one in partition.active_producers()}
+        self._sequences = known
 
 
 @pytest.fixture
@@ -203,3 +210,89 @@ def test_markers_of_the_past_are_refused(world: World) -> None:
             partition.append_marker(1, epoch, coordinator_epoch, True, NOW_MS)
         assert raised.value.code == code
     assert partition.log.end_offset == 1
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["send", "send", "commit", "abort"]), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["plain", "flushed", "truncate", "lead again"]), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps=steps, flush_messages=st.sampled_from([1, 3, 1 << 40]))
+def test_the_last_stable_offset_is_that_of_a_plain_list(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], flush_messages: int
+) -> None:
+    """And a waiting read_committed fetch is told of every byte below it, once."""
+    world = World(tmp_path_factory.mktemp("partition"))
+    partition = world.open(flush_messages=flush_messages)
+    world.background.waits = True
+    entries: list[tuple[str, int]] = []
+    waiting, _ = waiter(partition, 1 << 50)
+    told_from, is_exact = 0, True
+
+    def stable_offset() -> int:
+        opened: dict[int, int] = {}
+        for offset, (what, producer) in enumerate(entries):
+            if what == "send":
+                opened.setdefault(producer, offset)
+            elif what in ("commit", "abort") and offset < partition.high_watermark:
+                opened.pop(producer, None)
+            # a marker that is not committed ends nothing yet, and a transaction behind it is another one above it
+        return min([partition.high_watermark, *opened.values()])
+
+    for what, producer in steps:
+        if what == "send":
+            world.send(partition, producer)
+        elif what == "plain":
+            plain(partition)
+        elif what == "flushed":
+            world.background.run()
+        elif what == "truncate":
+            partition.log.truncate_to(partition.high_watermark)  # type: ignore[attr-defined]
+            del entries[partition.log.end_offset :]
+            world.forget_sequences(partition)
+        elif what == "lead again":
+            waiting.withdraw()
+            partition = Partition("t", 0, partition.log, partition.leader_epoch)
+            waiting, _ = waiter(partition, 1 << 50)
+            told_from = partition.last_stable_offset
+            is_exact = partition.high_watermark == partition.log.end_offset  # what follows counts as enough bytes
+        else:
+            partition.append_marker(producer, 0, 0, what == "commit", NOW_MS)
+        if what in ("send", "plain", "commit", "abort"):
+            entries.append((what, producer))
+        assert len(entries) == partition.log.end_offset
+        assert partition.last_stable_offset == stable_offset()
+        region = partition.log.read(told_from, 1 << 30, partition.last_stable_offset)
+        told_bytes, stable_bytes = (1 << 50) - waiting.missing_bytes, 0 if region is None else region.size
+        assert told_bytes == stable_bytes or (told_bytes > stable_bytes and not is_exact)
+    partition.log.abandon()  # type: ignore[attr-defined]
+
+
+def test_what_was_appended_under_an_earlier_leader_epoch_and_is_committed_in_parts_wakes(world: World) -> None:
+    partition = world.open(flush_messages=1)
+    world.background.waits = True
+    plain(partition)
+    world.send(partition, 1)
+    again = Partition("t", 0, partition.log, 4)
+    _, soon = waiter(again, 1)
+    world.background.run()
+    assert (again.high_watermark, again.log.end_offset) == (1, 2) and len(soon) == 1
+
+
+def test_a_marker_that_was_cut_off_holds_nothing_up(world: World) -> None:
+    partition = world.open(flush_messages=1)
+    world.send(partition, 1)
+    world.background.waits = True
+    for _ in range(3):
+        plain(partition)
+    partition.append_marker(1, 0, 0, True, NOW_MS)
+    partition.log.truncate_to(1)  # type: ignore[attr-defined]
+    world.background.run()
+    partition.append_marker(1, 0, 0, True, NOW_MS)
+    world.background.run()
+    assert (partition.last_stable_offset, partition.high_watermark) == (2, 2)
