@@ -186,17 +186,21 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
-        if not size_bytes and high_watermark > old_high_watermark:
-            size_bytes = _ENOUGH_BYTES  # a part of what was appended under an earlier leader epoch
-        is_unstable = self._producers.first_unstable_offset < high_watermark
-        if is_unstable:
-            self._producers.acknowledge(high_watermark)
-        if self.delayed_operations:
-            stable_bytes = size_bytes
-            if is_unstable or self._counted_stable_offset is not None:
-                stable_bytes = self._newly_stable_bytes(old_high_watermark)
+        if self._counted_stable_offset is not None or self._producers.first_unstable_offset < high_watermark:
+            self._advance_unstable(size_bytes, old_high_watermark)
+        elif self.delayed_operations:
             for operation in tuple(self.delayed_operations):
-                operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
+                operation.accumulate(size_bytes)
+
+    def _advance_unstable(self, size_bytes: int, old_high_watermark: int) -> None:
+        """As `_advance`, while a transaction is open below the high watermark, or was until now."""
+        self._producers.acknowledge(self.high_watermark)
+        if not self.delayed_operations:
+            self._counted_stable_offset = None
+            return
+        stable_bytes = self._newly_stable_bytes(old_high_watermark)
+        for operation in tuple(self.delayed_operations):
+            operation.accumulate(stable_bytes if operation.read_committed else size_bytes)
 
     def _newly_stable_bytes(self, old_high_watermark: int) -> int:
         """The bytes below the last stable offset that delayed operations have not been told of."""
@@ -225,8 +229,11 @@ class Partition:
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[-1][0] > end_offset:
             uncommitted.pop()
-        if self.log.flusher.ack_offset != self.high_watermark:
-            self._advance(0)
+        ack_offset = self.log.flusher.ack_offset
+        if ack_offset != self.high_watermark:
+            # what was appended under an earlier leader epoch may be committed in parts of unknown sizes
+            is_part = ack_offset > self.high_watermark and not (uncommitted and uncommitted[0][0] <= ack_offset)
+            self._advance(_ENOUGH_BYTES if is_part else 0)
         delayed_acks, self._delayed_acks = self._delayed_acks, []
         for last_offset, tell in delayed_acks:
             if last_offset < self.high_watermark:
