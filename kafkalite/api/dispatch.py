@@ -50,6 +50,11 @@ HANDLERS: Mapping[str, str] = {
     "DeleteTopics": "topics.delete_topics",
     "DeleteRecords": "topics.delete_records",
     "InitProducerId": "producer_ids.init_producer_id",
+    "AddPartitionsToTxn": "transactions.add_partitions_to_txn",
+    "AddOffsetsToTxn": "transactions.add_offsets_to_txn",
+    "EndTxn": "transactions.end_txn",
+    "WriteTxnMarkers": "transactions.write_txn_markers",
+    "TxnOffsetCommit": "group_offsets.txn_offset_commit",
     "OffsetForLeaderEpoch": "list_offsets.offset_for_leader_epoch",
     "DescribeConfigs": "configs.describe_configs",
     "AlterConfigs": "configs.alter_configs",
@@ -60,6 +65,9 @@ HANDLERS: Mapping[str, str] = {
     "ListPartitionReassignments": "reassignments.list_partition_reassignments",
     "OffsetDelete": "group_offsets.offset_delete",
     "DescribeCluster": "metadata.describe_cluster",
+    "DescribeProducers": "transaction_admin.describe_producers",
+    "DescribeTransactions": "transaction_admin.describe_transactions",
+    "ListTransactions": "transaction_admin.list_transactions",
     "RunCleaner": "cleaner.run_cleaner",
 }
 """Module and function in `kafkalite.api.handlers`."""

@@ -30,6 +30,8 @@ from kafkalite.protocol.messages import (
     producer_ids,
     reassignments,
     topics,
+    transaction_admin,
+    transactions,
 )
 
 
@@ -46,7 +48,7 @@ class Api(NamedTuple):
 
 # fmt: off
 _ROWS = (
-    Api(0, "Produce", produce.ProduceRequest, produce.ProduceResponse, 0, 11),
+    Api(0, "Produce", produce.ProduceRequest, produce.ProduceResponse, 0, 12),
     Api(1, "Fetch", fetch.FetchRequest, fetch.FetchResponse, 0, 17),
     Api(2, "ListOffsets", list_offsets.ListOffsetsRequest, list_offsets.ListOffsetsResponse, 0, 9),
     Api(3, "Metadata", metadata.MetadataRequest, metadata.MetadataResponse, 0, 12),
@@ -65,6 +67,11 @@ _ROWS = (
     Api(21, "DeleteRecords", topics.DeleteRecordsRequest, topics.DeleteRecordsResponse, 0, 2),
     Api(22, "InitProducerId", producer_ids.InitProducerIdRequest, producer_ids.InitProducerIdResponse, 0, 5),
     Api(23, "OffsetForLeaderEpoch", list_offsets.OffsetForLeaderEpochRequest, list_offsets.OffsetForLeaderEpochResponse, 0, 4),
+    Api(24, "AddPartitionsToTxn", transactions.AddPartitionsToTxnRequest, transactions.AddPartitionsToTxnResponse, 0, 5),
+    Api(25, "AddOffsetsToTxn", transactions.AddOffsetsToTxnRequest, transactions.AddOffsetsToTxnResponse, 0, 4),
+    Api(26, "EndTxn", transactions.EndTxnRequest, transactions.EndTxnResponse, 0, 5),
+    Api(27, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse, 0, 1),
+    Api(28, "TxnOffsetCommit", group_offsets.TxnOffsetCommitRequest, group_offsets.TxnOffsetCommitResponse, 0, 5),
     Api(32, "DescribeConfigs", configs.DescribeConfigsRequest, configs.DescribeConfigsResponse, 0, 4),
     Api(33, "AlterConfigs", configs.AlterConfigsRequest, configs.AlterConfigsResponse, 0, 2),
     Api(35, "DescribeLogDirs", log_dirs.DescribeLogDirsRequest, log_dirs.DescribeLogDirsResponse, 0, 4),
@@ -74,6 +81,9 @@ _ROWS = (
     Api(46, "ListPartitionReassignments", reassignments.ListPartitionReassignmentsRequest, reassignments.ListPartitionReassignmentsResponse, 0, 0),
     Api(47, "OffsetDelete", group_offsets.OffsetDeleteRequest, group_offsets.OffsetDeleteResponse, 0, 0),
     Api(60, "DescribeCluster", metadata.DescribeClusterRequest, metadata.DescribeClusterResponse, 0, 1),
+    Api(61, "DescribeProducers", transaction_admin.DescribeProducersRequest, transaction_admin.DescribeProducersResponse, 0, 0),
+    Api(65, "DescribeTransactions", transaction_admin.DescribeTransactionsRequest, transaction_admin.DescribeTransactionsResponse, 0, 0),
+    Api(66, "ListTransactions", transaction_admin.ListTransactionsRequest, transaction_admin.ListTransactionsResponse, 0, 1),
 )
 
 _OWN_ROWS = (Api(cleaner.RUN_CLEANER_KEY, "RunCleaner", cleaner.RunCleanerRequest, cleaner.RunCleanerResponse, 0, 0),)

@@ -1,19 +1,20 @@
 """FindCoordinator, DescribeGroups, ListGroups, DeleteGroups.
 
-The topic __consumer_offsets is created at the first FindCoordinator request.
+The topics __consumer_offsets and __transaction_state are created at the first FindCoordinator request for a group or
+for a transactional id.
 Source: kafka.server.KafkaApis.handleFindCoordinatorRequest, KIP-699.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.api.request.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.group.group import Group
 from kafkalite.coordinator.group.group_state import DEAD, STABLE
 from kafkalite.protocol.messages.group_admin import (
@@ -32,7 +33,8 @@ from kafkalite.protocol.messages.group_admin import (
     ListGroupsResponse,
 )
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from kafkalite.coordinator.internal_topic import InternalTopic
 
 FIRST_VERSION_WITH_KEYS = 4
 GROUP_KEY_TYPE = 0
@@ -41,22 +43,29 @@ SHARE_KEY_TYPE = 2
 FIRST_VERSION_OF_SHARE_GROUPS = 6
 CLASSIC = "classic"  # the type of every group here; other types are of KIP-848 and later
 NO_ERROR = "NONE"  # the error message without an error up to version 3; from 4 on it is empty
-_NO_TRANSACTIONS = "this broker has no transactions yet: use an idempotent producer without a transactional.id"
 
 
 def find_coordinator(
     services: Services, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == GROUP_KEY_TYPE and not services.offsets_topic.is_ready:
-        return _create_topic_and_answer(services, request, context)
+    topic = _topic_of(services, request.key_type)
+    if topic is not None and not topic.is_ready:
+        return _create_topic_and_answer(services, topic, request, context)
     return _coordinators(services, request, context, None)
 
 
+def _topic_of(services: Services, key_type: int) -> InternalTopic[Any] | None:
+    """The topic whose leaders are the coordinators for keys of this type."""
+    if key_type == GROUP_KEY_TYPE:
+        return services.offsets_topic
+    return services.transaction_topic if key_type == TRANSACTION_KEY_TYPE else None
+
+
 async def _create_topic_and_answer(
-    services: Services, request: FindCoordinatorRequest, context: RequestContext
+    services: Services, topic: InternalTopic[Any], request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     try:
-        await services.offsets_topic.ensure()
+        await topic.ensure()
     except KafkaError as error:
         return _coordinators(services, request, context, error)
     return _coordinators(services, request, context, None)
@@ -82,26 +91,26 @@ def _coordinators(
 def _coordinator(
     services: Services, key_type: int, key: str, context: RequestContext, topic_error: KafkaError | None
 ) -> Coordinator:
-    error = topic_error
-    if key_type == TRANSACTION_KEY_TYPE:
-        # every client treats this error as fatal, so the producer fails at once and does not retry
-        error = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTIONS)
-        logger.warning("%s wants the transactional id %r: %s", context.client_id or "a client", key, _NO_TRANSACTIONS)
+    if topic_error is not None:
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_error))
+    if key_type == GROUP_KEY_TYPE:
+        topic, index = GROUP_METADATA_TOPIC, services.groups.store.partition_for(key)
+    elif key_type == TRANSACTION_KEY_TYPE:
+        topic, index = TRANSACTION_STATE_TOPIC, services.transactions.store.partition_for(key)
     elif key_type == SHARE_KEY_TYPE and context.api_version >= FIRST_VERSION_OF_SHARE_GROUPS:
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
-    elif key_type != GROUP_KEY_TYPE:
-        error = KafkaError(ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
-    elif topic_error is not None:
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(topic_error))
-    if error is not None:
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message)
-    leader, _ = services.leader_of(GROUP_METADATA_TOPIC, services.groups.store.partition_for(key))
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "there are no share groups here")
+    else:
+        return _no_coordinator(key, ErrorCode.INVALID_REQUEST, f"unknown coordinator key type {key_type}")
+    leader, _ = services.leader_of(topic, index)
     broker = services.brokers.find(context.connection, leader)
     if broker is None:
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        message = "nobody leads the group's partition at the moment, or not on this listener"
-        return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+        message = f"no broker leads {topic}-{index} at the moment, or not on this listener"
+        return _no_coordinator(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return Coordinator(error_message="", key=key, node_id=broker.broker_id, host=broker.host, port=broker.port)
+
+
+def _no_coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)
 
 
 def describe_groups(

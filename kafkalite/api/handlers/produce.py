@@ -37,7 +37,11 @@ _CODES_WITH_MESSAGE = (  # from version 8 on these have a message
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-_CODES_WITH_LOG_START = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH)
+_CODES_WITH_LOG_START = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
+)
 _WORK_MS_MAX = 500
 """After this time the remaining partitions of a request are refused, and the client retries. A request may name a
 thousand partitions, each with a batch to decompress, and no other client is served meanwhile."""
@@ -157,6 +161,9 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
     response = PartitionProduceResponse(
         index=index, error_code=error.code, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1
     )
+    if isinstance(error, TransactionRefused):
+        response.error_message = error.message
+        return response
     if topic is not None and (isinstance(error, InvalidRecords) or error.code in _CODES_WITH_LOG_START):
         response.log_start_offset = topic.partitions[index].log.start_offset
     if isinstance(error, InvalidRecords):
@@ -164,7 +171,7 @@ def failure(index: int, error: KafkaError, topic: Topic | None = None) -> Partit
             BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=message)
             for at, message in error.record_errors
         ]
-    if error.code in _CODES_WITH_MESSAGE or isinstance(error, TransactionRefused):
+    if error.code in _CODES_WITH_MESSAGE:
         response.error_message = error.message
     return response
 

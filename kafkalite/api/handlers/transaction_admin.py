@@ -1,22 +1,75 @@
-"""DescribeTransactions, ListTransactions: the transactional ids of the coordinator here.
+"""DescribeProducers, DescribeTransactions, ListTransactions: the producers of partitions and the transactions here.
 
-Source: KafkaApis.handleDescribeTransactionsRequest, handleListTransactionsRequest (3.9).
+Source: KafkaApis.handleDescribeProducersRequest, handleDescribeTransactionsRequest, handleListTransactionsRequest
+(3.9).
 """
 
 from __future__ import annotations
 
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import topic_name_fault
 from kafkalite.protocol.messages.transaction_admin import (
+    DescribedProducer,
     DescribedTransaction,
     DescribedTransactionTopic,
+    DescribeProducersPartition,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+
+_UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
+
+
+def describe_producers(
+    services: Services, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    topics = []
+    for topic in request.topics:
+        error = _topic_error(services, topic.name)
+        partitions = [_described_partition(services, topic.name, index, error) for index in topic.partition_indexes]
+        topics.append(DescribeProducersTopic(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _topic_error(services: Services, name: str) -> KafkaError | None:
+    if (fault := topic_name_fault(name)) is not None:
+        return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if not services.replica_manager.partition_count(name):
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN_TOPIC)
+    return None
+
+
+def _described_partition(
+    services: Services, topic: str, index: int, error: KafkaError | None
+) -> DescribeProducersPartition:
+    if error is not None:
+        return DescribeProducersPartition(partition_index=index, error_code=error.code, error_message=error.message)
+    try:
+        producers = services.replica_manager.require(topic, index).active_producers()
+    except KafkaError as reason:
+        return DescribeProducersPartition(partition_index=index, error_code=reason.code)
+    return DescribeProducersPartition(
+        partition_index=index,
+        active_producers=[
+            DescribedProducer(
+                producer_id=each.producer_id,
+                producer_epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.txn_first_offset,
+            )
+            for each in producers
+        ],
+    )
 
 
 def describe_transactions(

@@ -42,7 +42,7 @@ _RETRIABLE = frozenset(
 
 
 class TransactionRefused(KafkaError):
-    """A transactional batch is refused before its append. The message is for the client, too."""
+    """A transactional batch is refused before its append. The message, if there is one, is for the client, too."""
 
 
 class TransactionalBatch(NamedTuple):
@@ -140,15 +140,15 @@ def transactional_batch(records: memoryview | None) -> TransactionalBatch | None
     return TransactionalBatch(producer_id, epoch, sequence)
 
 
-def _producers_error(error: ErrorCode, version: int) -> KafkaError:
-    """The coordinator's error as the client's version knows it, and so that it retries where this may help."""
+def _producers_error(error: ErrorCode, version: int) -> TransactionRefused:
+    """The coordinator's error as the client's version knows it, so that the client retries where this may help."""
     if error == ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_VERSION_WITH_ABORTABLE:
         error = ErrorCode.INVALID_TXN_STATE
     if error == ErrorCode.INVALID_TXN_STATE:
         return TransactionRefused(error, "Partition was not added to the transaction")
     if error == ErrorCode.CONCURRENT_TRANSACTIONS and version >= FIRST_VERSION_THAT_ADDS:
-        return KafkaError(error)
+        return TransactionRefused(error)
     if error in _RETRIABLE:
         message = "Unable to verify the partition has been added to the transaction. Underlying error: "
         return TransactionRefused(ErrorCode.NOT_ENOUGH_REPLICAS, message + error.name)
-    return KafkaError(error)
+    return TransactionRefused(error)

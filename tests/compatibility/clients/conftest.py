@@ -9,6 +9,7 @@ and closes all of them whatever happens. Topics and groups get unique names, so 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -140,7 +141,8 @@ class Confluent:
             client = self.open.pop()
             if isinstance(client, confluent_kafka.Producer):
                 client.purge()
-                client.flush(1)
+                with contextlib.suppress(confluent_kafka.KafkaException):  # it was fenced
+                    client.flush(1)
             else:
                 client.close()
         self.admins.clear()

@@ -84,6 +84,11 @@ def produce(
     )
 
 
+def is_verified(answer: Any) -> bool:
+    """Whether a transaction's coordinator was there to be asked."""
+    return all(one.error_code != 19 for each in answer.responses for one in each.partition_responses)
+
+
 def fetch(topic: str, offset: int = 0, partition: int = 0, **more: Any) -> FetchRequest:
     """Of one partition, at once. `more`: fields of the partition where it has them, else of the request.
 

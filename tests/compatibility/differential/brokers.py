@@ -14,8 +14,8 @@ from tests.compatibility.differential.engine import Explained, Story, Teller
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
-    "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids", "frames",
-    "old_versions",
+    "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids",
+    "transactions", "frames", "old_versions",
 )  # fmt: skip
 
 SETTINGS = {
@@ -23,8 +23,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "log.retention.ms": "-1",  # the records of the stories are from 2023
     "group.min.session.timeout.ms": "1000",
+    "transaction.state.log.num.partitions": "2",
 }
-FOR_KAFKA_ONLY = {"transaction.state.log.num.partitions": "2"}  # less to make when a story asks for it
 BROKER_ID = 1  # as the reference's
 
 
@@ -38,7 +38,7 @@ def kafkalite_broker(home: Path) -> Iterator[tuple[str, int]]:
 
 @contextlib.contextmanager
 def apache_kafka() -> Iterator[tuple[str, int]]:
-    with reference_kafka(heap="512m", properties=SETTINGS | FOR_KAFKA_ONLY) as kafka:
+    with reference_kafka(heap="512m", properties=SETTINGS) as kafka:
         host, _, port = kafka.bootstrap.rpartition(":")
         prepare((host, int(port)))
         yield host, int(port)

@@ -8,12 +8,12 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 
 OWN_TABLE = Explained(
     "the table of APIs is kafkalite's own",
-    "it lists what works here, from KIP-896's oldest versions on: no transactions, ACLs or controller APIs",
+    "it lists what works here, from KIP-896's oldest versions on: no ACLs or controller APIs",
     "api_keys.**",
 )
-NO_FEATURES = Explained(
-    "no features are named",
-    "without them clients stay with the protocols that are served here",
+OWN_FEATURES = Explained(
+    "the only feature is transaction.version, finalized at 2",
+    "Kafka 4 offers it so, and the clients of transactions of version 2 look for it",
     "supported_features",
     "supported_features.**",
     "finalized_features",
@@ -25,12 +25,12 @@ NO_FEATURES = Explained(
 @every_version("ApiVersions")
 def what_is_listed(t: Teller) -> None:
     request = ApiVersionsRequest(client_software_name="differ", client_software_version="1.0")
-    t.ask("the table", request, but=(OWN_TABLE, NO_FEATURES) if t.v >= 3 else OWN_TABLE)
+    t.ask("the table", request, but=(OWN_TABLE, OWN_FEATURES) if t.v >= 3 else OWN_TABLE)
 
 
 @in_versions(3, 4)
 def who_asks(t: Teller) -> None:
-    but = (OWN_TABLE, NO_FEATURES)
+    but = (OWN_TABLE, OWN_FEATURES)
     for name, version in (
         ("apache-kafka-java", "3.9.1"),
         ("librdkafka", "v2.6.0-RC1"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.compression import CODECS
-from tests.compatibility.differential.asking import BEGINNING_MS, batch, fetch, message_set, produce
+from tests.compatibility.differential.asking import BEGINNING_MS, batch, fetch, is_verified, message_set, produce
 from tests.compatibility.differential.engine import Explained, Teller, every_version, in_versions, once
 
 
@@ -120,8 +121,9 @@ def a_topic_or_partition_twice(t: Teller) -> None:
 @in_versions(3, 9, 11)
 def with_a_transactional_id(t: Teller) -> None:
     topic = t.topic()
+    t.aside(FindCoordinatorRequest(key=t.name("tx"), key_type=1), 2)
     records = batch(b"a", producer_id=777, producer_epoch=0, base_sequence=0, transactional=True)
-    t.ask("never registered", produce(topic, records, transactional_id=t.name("tx")))
+    t.ask("never registered", produce(topic, records, transactional_id=t.name("tx")), until=is_verified)
     t.ask("but no transactional batch", produce(topic, batch(b"a"), transactional_id=t.name("tx")))
 
 

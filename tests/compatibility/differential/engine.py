@@ -36,6 +36,7 @@ CLIENT_ID = "differ"
 CLOSED = "closed"
 SILENT = "no answer"
 HANGS_SECONDS = 1.0  # a request whose handler fails at Kafka is sometimes never answered
+KAFKAS_NEWEST = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}  # the next ones came with Kafka 4.0
 _RETRIABLE = (14, 15, 16)  # loading, not available, not the coordinator
 
 
@@ -78,9 +79,10 @@ class Story:
 
 
 def every_version(api_name: str) -> Callable[[Callable[[Teller], None]], Story]:
-    """Told in each version of the API that kafkalite lists."""
+    """Told in each version of the API that kafkalite lists, and Kafka 3.9.1 serves."""
     api = next(api for api in APIS.values() if api.name == api_name)
-    return lambda tell: Story(tell, tuple(range(api.min_version, api.max_version + 1)))
+    newest = KAFKAS_NEWEST.get(api_name, api.max_version)
+    return lambda tell: Story(tell, tuple(range(api.min_version, newest + 1)))
 
 
 def in_versions(*versions: int) -> Callable[[Callable[[Teller], None]], Story]:

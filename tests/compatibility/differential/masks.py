@@ -59,6 +59,14 @@ KEYED = {
     ("OffsetFetchResponseGroup", "topics"): "name",
     ("OffsetDeleteResponse", "topics"): "name",
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"): "name",
+    ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
+    ("AddPartitionsToTxnResult", "topic_results"): "name",
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
+    ("WriteTxnMarkersResponse", "markers"): "producer_id",
+    ("WritableTxnMarkerResult", "topics"): "name",
+    ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
+    ("DescribedTransaction", "topics"): "topic",
     ("DescribeLogDirsResult", "topics"): "name",
     ("DescribeLogDirsTopic", "partitions"): "partition_index",
     ("ListGroupsResponse", "groups"): "group_id",
@@ -69,6 +77,8 @@ KEYED = {
     ("FetchResponse", "responses"): "topic",
     ("FetchableTopicResponse", "partitions"): "partition_index",
 }
+# Arrays of plain values in the order of a hash table.
+UNORDERED = {("DescribedTransactionTopic", "partitions"), ("ListTransactionsResponse", "unknown_state_filters")}
 # Lists of all there is: of them only what belongs to the story is noted.
 ALL_THERE_IS = {("MetadataResponse", "topics"): "name", ("ListGroupsResponse", "groups"): "group_id"}
 _TEXTS = {"error_message", "documentation", "batch_index_error_message"}
@@ -114,6 +124,8 @@ class Masks:
         if (kind, name) == ("DescribeLogDirsResult", "topics"):  # the internal ones are as large as what was told
             values = [one for one in values if one.name.startswith(self._stem)]
         key = KEYED.get((kind, name))
+        if (kind, name) in UNORDERED:
+            return sorted(values)
         if key is None:
             return [self._struct(one, version) if isinstance(one, Message) else one for one in values]
         if version >= FIRST_FETCH_BY_ID and (kind, name) == ("FetchResponse", "responses"):

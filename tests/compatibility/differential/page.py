@@ -31,6 +31,7 @@ TITLES = {
     "offsets": "OffsetCommit, OffsetFetch",
     "offset_delete": "OffsetDelete",
     "producer_ids": "InitProducerId",
+    "transactions": "Transactions: from InitProducerId to the markers, and their records",
     "old_versions": "Produce 0-2, Fetch 0-3, ListOffsets 0",
     "frames": "Frames",
 }

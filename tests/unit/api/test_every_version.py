@@ -191,7 +191,7 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
 
         answers = await ask_in_every_version(asker, "Produce", produce)
         outcomes = {v: answer.responses[0].partition_responses[0] for v, answer in answers.items()}
-        assert [(outcomes[v].error_code, outcomes[v].base_offset) for v in range(12)] == [(0, v) for v in range(12)]
+        assert [(outcomes[v].error_code, outcomes[v].base_offset) for v in range(13)] == [(0, v) for v in range(13)]
 
         def fetch(v: int) -> FetchRequest:
             one = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
@@ -201,7 +201,7 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
         topic_id = broker._running.replica_manager.by_name["t"].topic_id
         for v, answer in (await ask_in_every_version(asker, "Fetch", fetch)).items():
             data = answer.responses[0].partitions[0]
-            assert (data.error_code, data.high_watermark) == (0, 12)
+            assert (data.error_code, data.high_watermark) == (0, 13)
             assert v < 4 or data.aborted_transactions is None
             assert bytes(data.records)[:8] == (2).to_bytes(8, "big") and b"value-9" in bytes(data.records)
             assert bytes(data.records)[16] == (0, 0, 1, 1, 2)[min(v, 4)]
@@ -212,14 +212,14 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
 
         for version, answer in (await ask_in_every_version(asker, "ListOffsets", list_offsets)).items():
             (found,) = answer.topics[0].partitions
-            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([12], (12, -1))
+            assert (found.old_style_offsets if version == 0 else (found.offset, found.timestamp)) in ([13], (13, -1))
 
         def epoch_end(v: int) -> OffsetForLeaderEpochRequest:
             one = OffsetForLeaderPartition(partition=0, leader_epoch=0)
             return OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic="t", partitions=[one])])
 
         for v, answer in (await ask_in_every_version(asker, "OffsetForLeaderEpoch", epoch_end)).items():
-            assert answer.topics[0].partitions[0].end_offset == 12, v
+            assert answer.topics[0].partitions[0].end_offset == 13, v
 
         def delete(v: int) -> DeleteRecordsRequest:
             one = DeleteRecordsPartition(partition_index=0, offset=v + 1)
@@ -232,7 +232,7 @@ def test_records_in_and_out(tell: Callable[..., None]) -> None:
         )
         assert [answer.producer_id for answer in ids.values()] == [0, 1, 2, 3, 4, 5]
         refused_ids = await ask_in_every_version(
-            asker, "InitProducerId", lambda v: InitProducerIdRequest(transactional_id="x")
+            asker, "InitProducerId", lambda v: InitProducerIdRequest(transactional_id="")
         )
         assert all(answer.error_code != 0 and answer.producer_id == -1 for answer in refused_ids.values())
 
@@ -248,11 +248,14 @@ def test_groups(tell: Callable[..., None]) -> None:
         for v, answer in found.items():
             where = answer.coordinators[0] if v >= 4 else answer
             assert (where.error_code, where.node_id, where.port) == (0, 0, broker.port)
-        transactional = await asker.ask(FindCoordinatorRequest(key="x", key_type=1), 2)
-        assert (
-            transactional.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            and "transactions" in transactional.error_message
+        transactional = await ask_in_every_version(
+            asker, "FindCoordinator", lambda v: FindCoordinatorRequest(key="x", coordinator_keys=["x"], key_type=1)
         )
+        for v, answer in transactional.items():
+            where = answer.coordinators[0] if v >= 4 else answer
+            assert (where.error_code, where.node_id, where.port) == (0, 0, broker.port)
+        unknown = await asker.ask(FindCoordinatorRequest(key="x", key_type=3), 2)
+        assert unknown.error_code == ErrorCode.INVALID_REQUEST
 
         def join(v: int, member_id: str = "") -> JoinGroupRequest:
             return JoinGroupRequest(
