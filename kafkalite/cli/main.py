@@ -22,6 +22,7 @@ _COMMANDS = {
     "serve": "run a broker",
     "log": "look into data directories: dump, verify, count",
     "topic": "ask about topics: describe",
+    "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
     "cleaner": "see and steer log compaction: status, run",
     "config": "print server.properties with every setting, its meaning and default",
 }

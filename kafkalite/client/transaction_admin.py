@@ -1,0 +1,270 @@
+"""Transactions of a cluster as an administrator sees them: requests to coordinators and to leaders of partitions.
+
+A transactional id is described by its coordinator; all coordinators together list all ids. The leader of a partition
+knows which producers have a transaction open there. A transaction that a leader holds open, and that no coordinator
+knows of, hangs: nothing will end it but a marker written by hand.
+Source: org.apache.kafka.clients.admin.{KafkaAdminClient, internals.DescribeProducersHandler, AbortTransactionHandler},
+org.apache.kafka.tools.TransactionsCommand (3.9); KIP-664.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
+from kafkalite.client.cluster_client import NO_LEADER, ClusterClient
+from kafkalite.common.errors import ConfigError, ErrorCode
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.transaction_admin import (
+    DescribedProducer,
+    DescribedTransaction,
+    DescribeProducersRequest,
+    DescribeProducersTopicRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafkalite.protocol.messages.transactions import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+ANY_DURATION = -1
+_TRANSACTION_KEY = 1  # the type of a transactional id in FindCoordinator
+_FIND_COORDINATOR_VERSION = 3
+_LIST_VERSION = 0
+_LIST_BY_DURATION_VERSION = 1
+_DESCRIBE_VERSION = 0
+_WRITE_MARKERS_VERSION = 1
+_PARTITIONS_MAX = 500  # in one DescribeProducers
+_RETRY_S = 0.1
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class ListedTransaction(NamedTuple):
+    """A transactional id in the list of its coordinator, a broker id."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+class OpenTransaction(NamedTuple):
+    """A producer with an open transaction in a partition. `start_offset` is that of its first record there."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int  # -1: the producer has no marker in this partition yet
+    start_offset: int
+    last_timestamp_ms: int
+
+
+class TransactionAdmin:
+    """The requests. Raises Unanswered for a refusal, with its reason; ConfigError for what does not exist."""
+
+    def __init__(
+        self,
+        cluster: ClusterClient,
+        timeout_s: float,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._monotonic_s = monotonic_s
+        self._sleep = sleep
+        self._clients: dict[int, BlockingClient] = {}
+
+    # --- transactional ids
+
+    def list_transactions(
+        self,
+        *,
+        states: Iterable[str] = (),
+        producer_ids: Iterable[int] = (),
+        min_duration_ms: int = ANY_DURATION,
+    ) -> list[ListedTransaction]:
+        """The transactional ids of all coordinators: in these states, with these producer ids, with a transaction that
+        has been open for longer than this. By default all."""
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=min_duration_ms
+        )
+        version = _LIST_BY_DURATION_VERSION if min_duration_ms >= 0 else _LIST_VERSION
+        found = []
+        for broker_id in sorted(self._cluster.brokers):
+            client = self._client(broker_id)
+            response = self._retry(partial(client.ask, request, version))
+            if response.error_code:
+                raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
+            if response.unknown_state_filters:
+                raise ConfigError(f"there is no state {', '.join(response.unknown_state_filters)} of a transaction")
+            found += [
+                ListedTransaction(each.transactional_id, broker_id, each.producer_id, each.transaction_state)
+                for each in response.transaction_states
+            ]
+        return sorted(found)
+
+    def describe(self, transactional_id: str) -> tuple[int, DescribedTransaction] | None:
+        """The coordinator and the state of a transactional id. None: it does not exist."""
+        coordinator = NO_LEADER
+
+        def ask() -> DescribedTransaction:
+            nonlocal coordinator
+            request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION_KEY)
+            found = self._cluster.first.ask(request, _FIND_COORDINATOR_VERSION)
+            if found.error_code:
+                return DescribedTransaction(error_code=found.error_code)
+            coordinator = found.node_id
+            ids = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            response = self._client(coordinator).ask(ids, _DESCRIBE_VERSION)
+            state: DescribedTransaction = response.transaction_states[0]
+            return state
+
+        described: DescribedTransaction = self._retry(ask)
+        if described.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            return None
+        if described.error_code:
+            raise Unanswered(f"{transactional_id} cannot be described: {name_of_error(described.error_code)}")
+        return coordinator, described
+
+    # --- partitions
+
+    def producers(self, partition: TopicPartition, broker_id: int | None = None) -> list[DescribedProducer]:
+        """The active producers of a partition, as its leader knows them, or as the replica on `broker_id` does."""
+        broker_id = self._leader(partition) if broker_id is None else broker_id
+        return next(iter(self._describe_producers(broker_id, [partition])))[1]
+
+    def abort(
+        self, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+    ) -> None:
+        """Append an abort marker for the producer's transaction to this one partition."""
+        topic, index = partition
+        marker = WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=max(coordinator_epoch, 0),  # without one: not greater than that of any coordinator
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+        )
+        leader = self._client(self._leader(partition))
+        response = leader.ask(WriteTxnMarkersRequest(markers=[marker]), _WRITE_MARKERS_VERSION)
+        for each in (one for marker in response.markers for topic in marker.topics for one in topic.partitions):
+            if each.error_code:
+                name = name_of_error(each.error_code)
+                raise Unanswered(f"the transaction in {topic}-{index} cannot be aborted: {name}")
+
+    def open_transactions(self, partitions: Iterable[TopicPartition], broker_id: int | None) -> list[OpenTransaction]:
+        """The open transactions in these partitions, of their leaders or of the replicas on `broker_id`."""
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for each in sorted(partitions):
+            by_broker.setdefault(self._leader(each) if broker_id is None else broker_id, []).append(each)
+        return sorted(
+            OpenTransaction(
+                *key,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.coordinator_epoch,
+                producer.current_txn_start_offset,
+                producer.last_timestamp,
+            )
+            for broker, keys in by_broker.items()
+            for key, producers in self._describe_producers(broker, keys)
+            for producer in producers
+            if producer.current_txn_start_offset >= 0
+        )
+
+    def hanging(self, open_transactions: Collection[OpenTransaction]) -> list[OpenTransaction]:
+        """Those of `open_transactions` that no coordinator will end: its transactional id is not known, or its current
+        transaction does not include the partition."""
+        if not open_transactions:
+            return []
+        producer_ids = {each.producer_id for each in open_transactions}
+        expected: dict[int, set[TopicPartition]] = {}  # the partitions that get a marker, by producer id
+        for listed in self.list_transactions(producer_ids=sorted(producer_ids)):
+            described = self.describe(listed.transactional_id)
+            if described is not None:
+                expected.setdefault(listed.producer_id, set()).update(partitions_of(described[1]))
+        return [
+            each for each in open_transactions if (each.topic, each.partition) not in expected.get(each.producer_id, ())
+        ]
+
+    def partitions(self, topic: str | None, index: int | None, broker_id: int | None) -> list[TopicPartition]:
+        """The partitions to search: of a topic, or one of them, or all; those with a replica on `broker_id`, if it is
+        given."""
+        found = [
+            key
+            for key, place in self._cluster.places.items()
+            if topic in (None, key[0])
+            and index in (None, key[1])
+            and (place.leader != NO_LEADER if broker_id is None else broker_id in place.replicas)
+        ]
+        if topic is not None and not any(key[0] == topic for key in self._cluster.places):
+            raise ConfigError(f"there is no topic {topic} in {self._cluster.address}")
+        if index is not None and (topic, index) not in self._cluster.places:
+            raise ConfigError(f"there is no partition {topic}-{index} in {self._cluster.address}")
+        return found
+
+    def _describe_producers(
+        self, broker_id: int, partitions: list[TopicPartition]
+    ) -> Iterator[tuple[TopicPartition, list[DescribedProducer]]]:
+        client = self._client(broker_id)
+        for start in range(0, len(partitions), _PARTITIONS_MAX):
+            topics: dict[str, DescribeProducersTopicRequest] = {}
+            for name, index in partitions[start : start + _PARTITIONS_MAX]:
+                topics.setdefault(name, DescribeProducersTopicRequest(name=name)).partition_indexes.append(index)
+            response = client.ask(DescribeProducersRequest(topics=list(topics.values())), _DESCRIBE_VERSION)
+            for topic in response.topics:
+                for one in topic.partitions:
+                    if one.error_code:
+                        where = f"{topic.name}-{one.partition_index}"
+                        why = one.error_message or name_of_error(one.error_code)
+                        raise Unanswered(f"broker {broker_id} does not tell the producers of {where}: {why}")
+                    yield (topic.name, one.partition_index), one.active_producers
+
+    def _leader(self, partition: TopicPartition) -> int:
+        place = self._cluster.places.get(partition)
+        topic, index = partition
+        if place is None:
+            raise ConfigError(f"there is no partition {topic}-{index} in {self._cluster.address}")
+        if place.leader == NO_LEADER:
+            raise Unanswered(f"nobody leads {topic}-{index}")
+        return place.leader
+
+    def _client(self, broker_id: int) -> BlockingClient:
+        """A single broker is asked over the first connection, regardless of the address that it advertises."""
+        if broker_id not in self._cluster.brokers:
+            raise ConfigError(f"there is no broker {broker_id} in {self._cluster.address}")
+        if self._cluster.is_one:
+            return self._cluster.first
+        client = self._clients.get(broker_id)
+        if client is None:
+            client = self._clients[broker_id] = self._cluster.connect(broker_id)
+        return client
+
+    def _retry(self, ask: Callable[[], Any]) -> Any:
+        """The response; asks again while a coordinator is loading or moving, until the timeout has passed."""
+        deadline_s = self._monotonic_s() + self._timeout_s
+        while True:
+            response = ask()
+            if response.error_code not in _RETRIABLE or self._monotonic_s() >= deadline_s:
+                return response
+            self._sleep(_RETRY_S)
+
+
+def partitions_of(described: DescribedTransaction) -> list[TopicPartition]:
+    """The partitions of the current transaction; while it ends, the ones that still miss their marker."""
+    return [(topic.topic, index) for topic in described.topics for index in topic.partitions]
