@@ -1,0 +1,48 @@
+"""The broker as a history of transactions sees it: requests by named clients, time, and what an operator may do to it.
+
+`in_process_driver` has one below the sockets, where every call to the disk may be the last one; `socket_driver` one for
+any broker that listens on a port.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from kafkalite.protocol.codec.schema import Message
+
+
+class NoAnswer(Exception):
+    """The request was sent, and no answer will come: the broker has ended, or the client did not wait. It may have been
+    carried out, and may still be."""
+
+
+class Driver(Protocol):
+    """`is_down`: the broker has ended, and has to be started. `ends` counts the ends at a call to its disk. After
+    `settles_ms` every transaction that nobody ends has timed out."""
+
+    is_down: bool
+    ends: int
+    settles_ms: int
+
+    def now_ms(self) -> int:
+        """The broker's wall clock."""
+        ...
+
+    def ask(self, client: str, request: Message, version: int, *, waits: bool = True) -> Any:
+        """Send a request on the connection of `client`, and give the answer. Raises NoAnswer. With `waits` False the
+        client leaves when it has sent it."""
+        ...
+
+    def wait(self, duration_ms: int) -> None:
+        """Let time pass."""
+        ...
+
+    def start(self) -> None:
+        """Start the broker again when it is down."""
+        ...
+
+    def operate(self, what: str, *arguments: Any) -> None:
+        """What the operator, the disk or the machine does: see `steps`. A driver leaves out what it cannot do."""
+        ...
+
+    def close(self) -> None: ...
