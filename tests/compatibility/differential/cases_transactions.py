@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, and what becomes of the records of transactions.
+"""AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers, and the records of transactions.
 
 DescribeProducers, DescribeTransactions and ListTransactions look at them from outside.
 """
@@ -8,6 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
+from kafkalite.protocol.messages.group_offsets import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.transaction_admin import (
     DescribeProducersRequest,
@@ -201,6 +208,52 @@ def groups(t: Teller) -> None:
     t.ask("another producer", me.offsets(group, producer_id=me.id + 1000))
     t.ask("an unknown transactional id", me.offsets(group, transactional_id=t.name("nobody")), until=settled)
     t.ask("no transactional id", me.offsets(group, transactional_id=""))
+
+
+@every_version("TxnOffsetCommit")
+def offsets(t: Teller) -> None:
+    topic, group, me = t.topic(partitions=2), t.group(), Producer(t)
+
+    def commit(label: str, offset: int, *indexes: int, name: str = topic, **more: Any) -> None:
+        mine = {"transactional_id": me.name, "producer_id": me.id, "producer_epoch": me.epoch, "group_id": group} | more
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="note")
+            for index in indexes or (0,)
+        ]
+        topics = [TxnOffsetCommitRequestTopic(name=name, partitions=partitions)]
+        t.ask(label, TxnOffsetCommitRequest(**mine, topics=topics), until=are_settled)
+
+    def are_settled(answer: Any) -> bool:
+        return all(one.error_code not in NOT_YET for each in answer.topics for one in each.partitions)
+
+    def look(label: str, *, until_stable: bool = True) -> None:
+        for stable in (False, True):
+            topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
+            request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=stable)
+            t.ask(f"{label}, stable {stable}", request, 7, until=is_stable if until_stable else None)
+
+    def is_stable(answer: Any) -> bool:
+        return all(one.error_code != 88 for each in answer.topics for one in each.partitions)
+
+    commit("before the group is added", 1)
+    t.aside(me.offsets(group), 3)
+    commit("one", 5)
+    commit("two, and one that is not there", 6, 0, 1, 9)
+    commit("of an unknown topic", 6, name=t.name("none"))
+    look("pending", until_stable=False)
+    commit("an older epoch", 7, producer_epoch=me.epoch - 1)
+    commit("another transactional id", 7, transactional_id=t.name("another"))
+    if t.v >= 3:
+        commit("of a generation that is not", 7, generation_id=3, member_id="nobody")
+        commit("of a member that is not", 7, member_id="nobody")
+        commit("of an instance that is not", 7, group_instance_id="nothing", member_id="nobody")
+    me.end_aside(False)
+    look("aborted")
+    commit("after the end", 8)
+    t.aside(me.offsets(group), 3)
+    commit("again", 9)
+    me.end_aside(True)
+    look("committed")
 
 
 @every_version("EndTxn")

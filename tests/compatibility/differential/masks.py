@@ -63,6 +63,8 @@ KEYED = {
     ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
     ("AddPartitionsToTxnResult", "topic_results"): "name",
     ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
+    ("TxnOffsetCommitResponse", "topics"): "name",
+    ("TxnOffsetCommitResponseTopic", "partitions"): "partition_index",
     ("WriteTxnMarkersResponse", "markers"): "producer_id",
     ("WritableTxnMarkerResult", "topics"): "name",
     ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
