@@ -77,7 +77,7 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data_dir or options.adopt
     if options.adopt is not None and options.brokers is None:
-        from kafkalite.server.adoption import identity
+        from kafkalite.server.membership.adoption import identity
 
         found = identity(BrokerConfig.load(properties).data_dirs)
         # with ZooKeeper the id comes from there, and the one in the directory may be generated

@@ -55,6 +55,13 @@ Send = Callable[[int, Sequence[AddPartitionsRequest], Callable[[AddPartitionsRes
 """Sends AddPartitionsToTxn to a broker, and calls back once."""
 
 
+def send_nothing(
+    broker_id: int, requests: Sequence[AddPartitionsRequest], on_response: Callable[[AddPartitionsResponse], None]
+) -> None:
+    """The `Send` of a broker that cannot reach any other."""
+    on_response(ErrorCode.NETWORK_EXCEPTION)
+
+
 class ErrorWaiter(Protocol):
     """Receives one error for all partitions."""
 

@@ -19,8 +19,8 @@ from kafkalite.server.broker_server import BrokerServer
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
-    from kafkalite.server.adoption import Adopted
     from kafkalite.server.loop_thread import LoopThread
+    from kafkalite.server.membership.adoption import Adopted
 
 
 class Broker:

@@ -34,16 +34,16 @@ from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServe
 from kafkalite.replication.metadata_applier import MetadataApplier
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
-from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
+from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted
+from kafkalite.server.membership.single_broker import SingleBroker
 from kafkalite.server.periodic_tasks import PeriodicTasks
-from kafkalite.server.single_broker import SingleBroker
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.network.client_connection import ClientConnection
-    from kafkalite.server.cluster_member import ClusterMember
+    from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
 
 logger = logging.getLogger(__name__)
@@ -112,7 +112,9 @@ class BrokerServer:
         if config.zookeeper_connect is None:
             self._member = SingleBroker(config, directories, adopts=self._adopts)
         else:
-            from kafkalite.server.cluster_member import ClusterMember  # brings kazoo, which most starts do not need
+            from kafkalite.server.membership.cluster_member import (
+                ClusterMember,  # brings kazoo, which most starts do not need
+            )
 
             self._member = ClusterMember(config, self.clock, directories, adopts=self._adopts)
         self.metadata = self._member.metadata
@@ -144,6 +146,9 @@ class BrokerServer:
         self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
 
     async def _load_coordinators(self) -> None:
+        requests = self._member.inter_broker_requests()
+        if requests is not None:
+            self._closing.push_async_callback(requests.close)
         self._coordinators = coordinators = Coordinators(
             lambda: self.config,
             self.clock,
@@ -152,6 +157,7 @@ class BrokerServer:
             self.replica_manager,
             self.topic_admin,
             self.broker_id,
+            requests,
         )
         self.groups, self.transactions = coordinators.groups, coordinators.transactions
         self._closing.push_async_callback(coordinators.close)

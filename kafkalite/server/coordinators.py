@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TRANSACTION_STATE_TOPIC
 from kafkalite.coordinator.add_partitions_manager import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
     AddPartitionsToTxnManager,
     CommitVerification,
+    send_nothing,
 )
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
@@ -29,6 +27,7 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
+    from kafkalite.common.errors import ErrorCode
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.coordinator.offset_manager import TransactionalCommit
     from kafkalite.log.directories.log_manager import LogManager
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
+    from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
     from kafkalite.server.periodic_tasks import PeriodicTasks
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,10 @@ _HEAD_START_MS = 100  # little state loads within it; with more, clients get COO
 
 
 class Coordinators:
-    """`groups` and `transactions`, each with its topic. `config` gives the current settings."""
+    """`groups` and `transactions`, each with its topic. `config` gives the current settings.
+
+    `requests` sends requests to the other brokers of a cluster; None for a broker alone.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class Coordinators:
         replica_manager: ReplicaManager,
         topic_admin: TopicAdmin,
         broker_id: int,
+        requests: InterBrokerRequests | None,
     ) -> None:
         self.offsets_topic = InternalTopic(consumer_offsets(config()), GroupLoader, clock, replica_manager, topic_admin)
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, verify=self._verify_commit)
@@ -69,18 +73,23 @@ class Coordinators:
         self.transaction_topic = InternalTopic(
             transaction_state(config()), TransactionLoader, clock, replica_manager, topic_admin
         )
+        send_markers = no_other_brokers if requests is None else requests.send_markers
         self.transactions = TransactionCoordinator(
             config,
             clock,
             self.transaction_topic.append,
-            MarkerWriter(broker_id, replica_manager.leader_of, self.markers, no_other_brokers, clock),
+            MarkerWriter(broker_id, replica_manager.leader_of, self.markers, send_markers, clock),
             self.producer_ids,
             coordinator_epoch=self.transaction_topic.leader_epoch,
             group_partition=self.groups.store.partition_for,
         )
         self.transaction_topic.attach(self.transactions.store)
         self.add_partitions = AddPartitionsToTxnManager(
-            self.transactions, broker_id, self._coordinator_of, clock, _send_nothing
+            self.transactions,
+            broker_id,
+            self._coordinator_of,
+            clock,
+            send_nothing if requests is None else requests.send_add_partitions,
         )
         self._commit_verification = CommitVerification(
             replica_manager, self.add_partitions, lambda: config().transaction_partition_verification_enable
@@ -143,10 +152,3 @@ class Coordinators:
         index = self.transactions.store.partition_for(transactional_id)
         leader = self._replica_manager.leader_of(TRANSACTION_STATE_TOPIC, index)
         return NO_LEADER if leader is None else leader
-
-
-def _send_nothing(
-    broker_id: int, requests: Sequence[AddPartitionsRequest], on_response: Callable[[AddPartitionsResponse], None]
-) -> None:
-    """Other brokers cannot be reached."""
-    on_response(ErrorCode.NETWORK_EXCEPTION)

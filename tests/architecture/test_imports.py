@@ -22,6 +22,7 @@ FOLDERS = [
     "",  # the public face
     "cli",
     "server",
+    "server/membership",
     "api",
     "api/fast_path",
     "api/handlers",

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ConfigError
 from kafkalite.controller.controller import Controller
 from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
-from kafkalite.server.adoption import Adopted, adopt
-from kafkalite.server.fencing_monitor import FencingMonitor, find_witness
+from kafkalite.server.membership.adoption import Adopted, adopt
+from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
+from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
@@ -98,6 +99,9 @@ class ClusterMember:
         if not states:
             return assign_replicas(racks, partition_count, 1)
         return assign_added_partitions(racks, {i: state.replicas[:1] for i, state in states.items()}, partition_count)
+
+    def inter_broker_requests(self) -> InterBrokerRequests:
+        return InterBrokerRequests(self.metadata, self.broker_id, self._config.inter_broker_listener_name, self._clock)
 
     def legacy_offsets(self) -> LegacyOffsets:
         return LegacyOffsets(self.metadata.session)

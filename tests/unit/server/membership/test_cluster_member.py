@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.server.cluster_member import advertised_endpoints
+from kafkalite.server.membership.cluster_member import advertised_endpoints
 
 SESSION_TIMEOUT_MS = 6_000
 

@@ -22,8 +22,8 @@ from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.group_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.record import read_records
-from kafkalite.server.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from kafkalite.server.broker import Broker
+from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted, adopt, identity
 from tests.support import places
 
 GOLDEN = places.GOLDEN / "log" / "kafka-3.9-zookeeper"

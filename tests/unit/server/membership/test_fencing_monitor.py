@@ -15,7 +15,7 @@ from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kafkalite.server.fencing_monitor import FencingMonitor, find_witness
+from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
 from tests.support.in_memory_cluster import InMemoryCluster, InMemoryMetadata
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S

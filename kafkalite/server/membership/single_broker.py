@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
-from kafkalite.server.adoption import Adopted, adopt
+from kafkalite.server.membership.adoption import Adopted, adopt
 from kafkalite.zk.cluster.session_file import check_is_no_member
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class SingleBroker:
 
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
+
+    def inter_broker_requests(self) -> None:
+        """None: there are no other brokers."""
 
     def legacy_offsets(self) -> None:
         """None: legacy offsets exist only in ZooKeeper."""

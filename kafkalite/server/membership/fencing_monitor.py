@@ -26,6 +26,7 @@ from kafkalite.metadata.cluster_metadata import BrokerRecord, Change
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.header import decode_response, request_frame
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoints
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Timer
@@ -122,7 +123,7 @@ async def find_witness(
     """The first of `others` to report that `us` is no member of `cluster_id`; None if no broker does within
     `timeout_ms`. All are asked at the same time, at their last known addresses: at `listener` if they have it, else at
     all listeners. Raises only CancelledError."""
-    addresses = [(each.broker_id, endpoint) for each in others for endpoint in _endpoints(each, listener)]
+    addresses = [(each.broker_id, endpoint) for each in others for endpoint in inter_broker_endpoints(each, listener)]
     questions: dict[asyncio.Future[Any], int] = {
         asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint)): broker_id
         for broker_id, endpoint in addresses[:_BROKERS_MAX]
@@ -144,12 +145,6 @@ async def find_witness(
         for question in pending:
             question.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
-
-
-def _endpoints(broker: BrokerRecord, listener: str | None) -> list[ListenerConfig]:
-    plain = [each for each in broker.endpoints if each.protocol == "PLAINTEXT"]
-    wanted = [each for each in plain if listener is not None and each.name == listener.upper()]
-    return wanted or plain
 
 
 async def _misses(us: BrokerRecord, cluster_id: str, broker_id: int, endpoint: ListenerConfig) -> bool:

@@ -1,0 +1,1 @@
+"""A broker alone or in a cluster: registration, adoption, fencing, requests to others. Imports coordinator, zk."""

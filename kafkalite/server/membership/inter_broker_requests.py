@@ -1,0 +1,177 @@
+"""Requests to other brokers that this broker's coordinators and its partitions need for transactions.
+
+WriteTxnMarkers goes from the coordinator of a transaction to the leaders of its partitions, AddPartitionsToTxn from the
+leader of a partition to the coordinator. Both are sent over one connection to each broker; the callers try again.
+Source: kafka.coordinator.transaction.TransactionMarkerChannelManager, kafka.server.AddPartitionsToTxnManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
+from kafkalite.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.client.broker_channel import FindEndpoint
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.listeners import ListenerConfig
+    from kafkalite.coordinator.add_partitions_manager import AddPartitionsRequest, AddPartitionsResponse
+    from kafkalite.coordinator.marker_writer import TransactionMarker
+    from kafkalite.metadata.cluster_metadata import BrokerRecord, ClusterMetadata
+    from kafkalite.protocol.codec.schema import Message
+
+logger = logging.getLogger(__name__)
+
+_WRITE_TXN_MARKERS_VERSION = 1
+_ADD_PARTITIONS_VERSION = 5
+_TIMEOUT_MS = 30_000  # request.timeout.ms
+_UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class InterBrokerRequests:
+    """Sends requests in tasks of their own; `close` cancels them. `listener` is inter.broker.listener.name."""
+
+    def __init__(self, metadata: ClusterMetadata, broker_id: int, listener: str | None, clock: Clock) -> None:
+        find = _inter_broker_endpoints(metadata, listener)
+        self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send_markers(
+        self,
+        broker_id: int,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        """The `SendMarkers` of a marker writer: partitions without an answer are left out of the result."""
+        self._start(self._send_markers(broker_id, marker, partitions, done))
+
+    def send_add_partitions(
+        self,
+        broker_id: int,
+        requests: Sequence[AddPartitionsRequest],
+        done: Callable[[AddPartitionsResponse], None],
+    ) -> None:
+        """The `Send` of an AddPartitionsToTxnManager."""
+        self._start(self._send_add_partitions(broker_id, requests, done))
+
+    async def close(self) -> None:
+        self._channels.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self, sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(sending)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(self, broker_id: int, request: Message, version: int) -> Any:
+        """The response, or None; a fault of this broker is logged and treated like a broker's that does not answer."""
+        try:
+            return await self._channels.ask(broker_id, request, version)
+        except BrokerUnreachable as error:
+            logger.info("%s: %s", type(request).__name__, error.message)
+        except Exception:
+            logger.exception("%s to broker %d failed", type(request).__name__, broker_id)
+        return None
+
+    async def _send_markers(
+        self,
+        broker_id: int,
+        marker: TransactionMarker,
+        partitions: Collection[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
+    ) -> None:
+        topics = [WritableTxnMarkerTopic(name=name, partition_indexes=each) for name, each in _by_topic(partitions)]
+        row = WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            topics=topics,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        response = await self._ask(broker_id, WriteTxnMarkersRequest(markers=[row]), _WRITE_TXN_MARKERS_VERSION)
+        done(
+            {
+                (topic.name, each.partition_index): _error(each.error_code)
+                for result in (response.markers if response is not None else ())
+                for topic in result.topics
+                for each in topic.partitions
+            }
+        )
+
+    async def _send_add_partitions(
+        self,
+        broker_id: int,
+        requests: Sequence[AddPartitionsRequest],
+        done: Callable[[AddPartitionsResponse], None],
+    ) -> None:
+        rows = [
+            AddPartitionsToTxnTransaction(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                verify_only=not each.adds,
+                topics=[AddPartitionsToTxnTopic(name=name, partitions=of) for name, of in _by_topic(each.partitions)],
+            )
+            for each in requests
+        ]
+        response = await self._ask(broker_id, AddPartitionsToTxnRequest(transactions=rows), _ADD_PARTITIONS_VERSION)
+        if response is None or response.error_code:
+            done(ErrorCode.NETWORK_EXCEPTION if response is None else _error(response.error_code))
+            return
+        done(
+            {
+                result.transactional_id: {
+                    (topic.name, each.partition_index): _error(each.partition_error_code)
+                    for topic in result.topic_results
+                    for each in topic.results_by_partition
+                }
+                for result in response.results_by_transaction
+            }
+        )
+
+
+def _inter_broker_endpoints(metadata: ClusterMetadata, listener: str | None) -> FindEndpoint:
+    def find(broker_id: int) -> ListenerConfig | None:
+        broker = metadata.brokers.get(broker_id)
+        return None if broker is None else next(iter(inter_broker_endpoints(broker, listener)), None)
+
+    return find
+
+
+def inter_broker_endpoints(broker: BrokerRecord, listener: str | None) -> list[ListenerConfig]:
+    """The endpoints at which other brokers may ask this one: `listener` if it has that, else all."""
+    plain = [each for each in broker.endpoints if each.protocol == "PLAINTEXT"]
+    wanted = [each for each in plain if listener is not None and each.name == listener.upper()]
+    return wanted or plain
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[int]]]:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        by_topic[topic].append(index)
+    return by_topic.items()
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:  # of a newer broker
+        return _UNKNOWN_ERROR
