@@ -54,6 +54,10 @@ def _requests(result: Result) -> float | None:
     return result.requests_per_s
 
 
+def _cpu_us_per_request(result: Result) -> float | None:
+    return result.cpu_us_per_request
+
+
 def _mb(result: Result) -> float | None:
     return result.mb_per_s
 
@@ -87,6 +91,7 @@ TARGETS = (
     Target("replayed batches of 16 x 1 KB", "replay-16x1KB", "MB/s", _mb, 1.8, True),
     Target("discarding reader, 1 MiB", "fetch-1MiB", "GB/s", _gb, 1.5, True, 2),
     Target("discarding reader, 8 MiB", "fetch-8MiB", "GB/s", _gb, 1.1, True, 2),
+    Target("discarding reader, 1 MiB, read_committed", "fetch-1MiB-committed", "GB/s", _gb, 1.5, True, 2),
     Target("stock C producer, 100 B", "stock-produce-100B", "M records/s", _million_records, 1.0, True, 2),
     Target("  broker CPU of it", "stock-produce-100B", "s/M records", _cpu_records, 0.75, False, 3),
     Target("stock C producer, 1 KB", "stock-produce-1KB", "MB/s", _mb, 1.0, True),
@@ -99,6 +104,8 @@ TARGETS = (
     Target("stock Java consumer, 100 B", "java-consume-100B", "M records/s", _million_records, 1.0, True, 2),
     Target("produce to consume, p50", "round-trip-100B", "us", _p50, 0.8, False),
     Target("produce to consume, p99", "round-trip-100B", "us", _p99, 0.6, False),
+    Target("transactions of 100 records", "transactions-100x100B", "per s", _requests, 3.0, True),
+    Target("  broker CPU of one", "transactions-100x100B", "us", _cpu_us_per_request, 0.4, False),
     Target("Java producer at half of Kafka's peak, p99", LATENCY_AT_HALF_PEAK, "ms", _p99_ms, 1.0, False),
     Target("start to first acknowledged record", START, "ms", _start_ms, 0.1, False),
     Target("idle RSS", START, "MB", _resident_mb, 0.25, False),

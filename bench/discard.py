@@ -27,8 +27,9 @@ SINK_BYTES = 256 * 1024
 class Reader:
     """Reads one partition from its start to its end."""
 
-    def __init__(self, sock: socket.socket, cycle: FrameCycle, budget_bytes: int) -> None:
+    def __init__(self, sock: socket.socket, cycle: FrameCycle, budget_bytes: int, isolation_level: int = 0) -> None:
         self.sock, self.cycle, self.budget_bytes = sock, cycle, budget_bytes
+        self._isolation_level = isolation_level
         name_bytes = 2 + len(cycle.topic.encode())
         # size, correlation id, throttle, error, session, topics, name, partitions, then one partition up to its
         # aborted transactions, of which there are none: index, error, high watermark, stable offset, start offset.
@@ -57,7 +58,7 @@ class Reader:
     def fetch(self, offset: int) -> int:
         """One request; returns how many whole batches its answer holds (at least one)."""
         sock, head, sink = self.sock, self._head, self._sink
-        sock.sendall(fetch_frame(self.cycle.topic, 0, offset, self.budget_bytes))
+        sock.sendall(fetch_frame(self.cycle.topic, 0, offset, self.budget_bytes, isolation_level=self._isolation_level))
         self._receive(head, len(head))
         size, records_bytes = int.from_bytes(head[:4], "big"), int.from_bytes(head[-4:], "big", signed=True)
         if size + 4 != len(head) + records_bytes or records_bytes < self.cycle.batch_bytes:
@@ -90,15 +91,15 @@ class Reader:
             raise BrokerError("the broker closed the connection")
 
 
-def discard(session: Session, work: str, budget_bytes: int) -> Result:
-    """Read a filled partition again and again for `seconds`."""
+def discard(session: Session, work: str, budget_bytes: int, isolation_level: int = 0) -> Result:
+    """Read a filled partition again and again for `seconds`; isolation level 1 is read_committed."""
     requests = read_bytes = passes = 0
     total = Measure()
     with session.topic(work) as topic:
         cycle = fill(session, topic, _RECORD_COUNT, _VALUE_BYTES, session.fill_bytes)
         end_offset = session.fill_bytes // cycle.batch_bytes * cycle.record_count
         with blocking_socket(session.bootstrap) as sock:
-            reader = Reader(sock, cycle, budget_bytes)
+            reader = Reader(sock, cycle, budget_bytes, isolation_level)
             session.warm_up(lambda seconds: reader.read_for(seconds, end_offset))
             while total.seconds < session.seconds:
                 with session.metered() as measure:

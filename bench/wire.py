@@ -131,13 +131,14 @@ def fetch_frame(
     max_wait_ms: int = 500,
     min_bytes: int = 1,
     correlation_id: int = 0,
+    isolation_level: int = 0,
 ) -> bytes:
-    """Fetch v11 of one partition, without a session (epoch -1), read_uncommitted."""
+    """Fetch v11 of one partition, without a session (epoch -1); isolation level 1 is read_committed."""
     return request_frame(
         FETCH,
         11,
         correlation_id,
-        struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, 0x7FFFFFFF, 0, 0, -1),
+        struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, 0x7FFFFFFF, isolation_level, 0, -1),
         struct.pack(">i", 1) + string(topic),
         struct.pack(">iiiqqi", 1, partition, -1, offset, -1, partition_max_bytes),
         struct.pack(">i", 0),

@@ -19,6 +19,7 @@ from bench.report import Result
 from bench.scaling import many_partitions, segments_fetch, segments_produce
 from bench.session import Session
 from bench.stock import round_trip, stock_consume, stock_produce
+from bench.transactions import transactions
 from bench.wire import BrokerError
 
 START = "start"
@@ -34,11 +35,13 @@ WORKS: dict[str, Work] = {
     "closed-loop-1x100B": closed_loop_replay,
     "fetch-1MiB": lambda session, name: discard(session, name, 1 << 20),
     "fetch-8MiB": lambda session, name: discard(session, name, 8 << 20),
+    "fetch-1MiB-committed": lambda session, name: discard(session, name, 1 << 20, isolation_level=1),
     "stock-produce-100B": lambda session, name: stock_produce(session, name, 100),
     "stock-produce-1KB": lambda session, name: stock_produce(session, name, 1000),
     "stock-consume-100B": lambda session, name: stock_consume(session, name, 100),
     "stock-consume-1KB": lambda session, name: stock_consume(session, name, 1000),
     "round-trip-100B": round_trip,
+    "transactions-100x100B": transactions,
     "partitions-1": lambda session, name: many_partitions(session, name, 1),
     "partitions-100": lambda session, name: many_partitions(session, name, 100),
     "partitions-2000": lambda session, name: many_partitions(session, name, 2000),
