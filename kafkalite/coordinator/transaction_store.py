@@ -26,7 +26,7 @@ class TransactionStore:
     outcome is stored and whose markers are being written.
 
     Invariant: the partition of each transaction is owned, and no partition is owned and loading. `on_loaded` is called
-    with each transaction of a partition that was loaded.
+    with each transaction of a partition that was loaded, `on_open` when a transaction opens and none was open before.
     """
 
     def __init__(self, partition_count: int, on_loaded: Callable[[Transaction], None]) -> None:
@@ -37,6 +37,7 @@ class TransactionStore:
         self.owned: set[int] = set()
         self.loading: set[int] = set()
         self.is_closed = False
+        self.on_open: Callable[[], None] = lambda: None
         self._on_loaded = on_loaded
 
     def partition_for(self, transactional_id: str) -> int:
@@ -72,6 +73,8 @@ class TransactionStore:
     def on_change(self, transaction: Transaction) -> None:
         """The transaction has another state now."""
         state, transactional_id = transaction.state, transaction.transactional_id
+        if state in OPEN and not self.open:
+            self.on_open()
         for states, transactions in ((OPEN, self.open), (COMPLETED_AS, self.ending)):
             if state in states:
                 transactions[transactional_id] = transaction

@@ -123,16 +123,34 @@ class Coordinators:
 
     def add_periodic_tasks(self, tasks: PeriodicTasks, config: BrokerConfig) -> None:
         tasks.add("offset expiry", config.offsets_retention_check_interval_ms, self.groups.offsets.expire)
-        tasks.add(
-            "transaction timeouts",
-            config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-            self.transactions.abort_timed_out,
-        )
+        self._look_for_timeouts(tasks, config.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         tasks.add(
             "transactional id expiry",
             config.transaction_remove_expired_transaction_cleanup_interval_ms,
             self.transactions.expire,
         )
+
+    def _look_for_timeouts(self, tasks: PeriodicTasks, interval_ms: int) -> None:
+        """Every `interval_ms`, as long as a transaction is open: an idle broker does not wake for it."""
+        store = self.transactions.store
+        is_due = False
+
+        def look_later() -> None:
+            nonlocal is_due
+            if not is_due:
+                is_due = True
+                tasks.add("transaction timeouts", 0, look, first_after_ms=interval_ms)
+
+        def look() -> None:
+            nonlocal is_due
+            is_due = False
+            if store.open:
+                look_later()
+                self.transactions.abort_timed_out()
+
+        store.on_open = look_later
+        if store.open:
+            look_later()
 
     def _on_election(self, partition: Partition) -> None:
         self.offsets_topic.on_election(partition)
