@@ -92,8 +92,9 @@ def offset_commit(
 def txn_offset_commit(
     services: Services, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
+    named = [topic for topic in request.topics if topic.partitions]  # Kafka leaves out topics without partitions
     topics, offsets, answers = _existing_partitions(
-        request.topics, services.replica_manager.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        named, services.replica_manager.exists, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
     )
     response = TxnOffsetCommitResponse(topics=topics)
     if not offsets:

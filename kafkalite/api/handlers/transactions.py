@@ -150,14 +150,23 @@ class _TransactionWaiter:
         self.answer_each(dict.fromkeys(self.partitions, known_error(error, self.version)))
 
     def answer_each(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        topics: dict[str, AddPartitionsToTxnTopicResult] = {}
-        for name, index in self.partitions:
-            topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
-            one = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=errors[name, index])
-            topic.results_by_partition.append(one)
+        """Answer the topics and partitions of the request, also a topic without partitions or a partition twice."""
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=errors[topic.name, index]
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in self.transaction.topics
+        ]
         transactional_id = self.transaction.transactional_id
-        result = AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=list(topics.values()))
-        self._results.set(self._number, result)
+        self._results.set(
+            self._number, AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=topics)
+        )
 
 
 def _add_partitions(services: Services, waiter: _TransactionWaiter) -> None:

@@ -82,9 +82,9 @@ class ProducerState:
 
     def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> VerificationGuard | None:
         """The guard for the first batch of a transaction, to be presented when the coordinator has confirmed it; None
-        if the transaction is open here, so that there is nothing to verify."""
+        if the transaction or one of a later epoch is open here, so that there is nothing to verify."""
         producer = self._producers.get(producer_id)
-        if producer is not None and producer.txn_first_offset >= 0 and producer.epoch == epoch:
+        if producer is not None and producer.txn_first_offset >= 0 and epoch <= producer.epoch:
             return None
         return self.verifications.begin(producer_id, epoch, first_sequence)
 
@@ -95,7 +95,8 @@ class ProducerState:
         """Checks a producer's batch: None if it may be appended, the earlier batch if it is a duplicate.
 
         Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 a batch outside the open transaction, and
-        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one.
+        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one, and for a
+        duplicate of a transaction that has ended, unless there is a guard.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -119,6 +120,8 @@ class ProducerState:
             last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
             for batch in producer.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
+                    if is_transactional and producer.txn_first_offset < 0 and guard is None:
+                        self.verifications.require(producer_id, guard)  # its transaction has ended
                     return batch
         self._check_transaction(producer, producer_id, epoch, is_transactional, guard)
         self._check_lowest_sequence(producer_id, first_sequence)

@@ -186,7 +186,8 @@ def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
             for more in (1, 2):
                 assert fast_path_answer(veteran.connection, frame(sequence + more)) == (0, first_offset + more)
             partition.append_marker(7, 0, 0, commit=True, now_ms=1)
-            assert fast_path_answer(veteran.connection, frame(sequence + 3)) is None
+            for late in (sequence + 2, sequence + 3, sequence + 9):  # a duplicate, the next, a gap
+                assert fast_path_answer(veteran.connection, frame(late)) is None
         assert asked == [("x", 7, 0, [("t", 0)], version >= 12)] * 2
 
         # transactional, without a transactional id, on a connection whose fast path knows the request

@@ -115,6 +115,16 @@ def test_a_client_adds_the_partitions_of_one_transaction() -> None:
     assert not response.results_by_transaction
 
 
+def test_the_results_are_listed_as_the_partitions_of_the_request() -> None:
+    """Also a partition that is named twice, and a topic without partitions."""
+    response = ask(add_partitions_to_txn, of_client(t=[1, 0, 1], u=[]), 3, Coordinator())
+    listed = [
+        (each.name, [one.partition_index for one in each.results_by_partition])
+        for each in response.results_by_topic_v3_and_below
+    ]
+    assert listed == [("t", [1, 0, 1]), ("u", [])]
+
+
 def test_nothing_is_added_if_a_partition_does_not_exist_or_is_internal() -> None:
     coordinator = Coordinator()
     response = ask(add_partitions_to_txn, of_client(t=[0, 3], __consumer_offsets=[0]), 3, coordinator)

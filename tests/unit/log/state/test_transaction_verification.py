@@ -56,6 +56,19 @@ def test_a_transaction_opens_with_its_guard_and_goes_on_without(state: ProducerS
     assert state.ongoing == {10: PRODUCER} and len(state.verifications) == 0
 
 
+def test_a_duplicate_of_an_ended_transaction_is_verified_first(state: ProducerState) -> None:
+    """So it gets the coordinator's answer whichever way its request takes."""
+    send(state, 0, begin(state, 0))
+    assert state.check(PRODUCER, 0, 0, 0, True) is not None
+    end(state, 11)
+    with pytest.raises(UnverifiedTransaction):
+        state.check(PRODUCER, 0, 0, 0, True)
+    assert state.check(PRODUCER, 0, 0, 0, True, begin(state, 0)) is not None
+    state.verifications.end(PRODUCER)
+    state.verifications.setting.enabled = False
+    assert state.check(PRODUCER, 0, 0, 0, True) is not None
+
+
 def test_a_marker_makes_the_guard_invalid(state: ProducerState) -> None:
     """The coordinator's answer may come after the transaction that it spoke of is over."""
     guard = begin(state, 0)
@@ -97,6 +110,14 @@ def test_a_transaction_of_an_earlier_epoch_is_another_one(state: ProducerState) 
         end(state, 11, epoch=1)
         send(state, 1, epoch=0, offset=12)
     assert raised.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_an_old_epoch_within_an_open_transaction_needs_no_verification_to_be_refused(state: ProducerState) -> None:
+    send(state, 0, begin(state, 0, epoch=3), epoch=3)
+    assert state.begin_verification(PRODUCER, 2, 0) is None
+    with pytest.raises(KafkaError) as refused:
+        state.check(PRODUCER, 2, 0, 0, True)
+    assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_without_verification_any_transaction_opens(state: ProducerState) -> None:
