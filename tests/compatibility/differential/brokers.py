@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.reference import reference_kafka
+from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.server.broker import Broker
-from tests.compatibility.differential.engine import Explained, Story, Teller
+from tests.compatibility.differential.engine import Explained, Story, Teller, tries
 
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
     "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids",
-    "transactions", "frames", "old_versions",
+    "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
+    "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions",
 )  # fmt: skip
 
 SETTINGS = {
@@ -24,6 +26,7 @@ SETTINGS = {
     "log.retention.ms": "-1",  # the records of the stories are from 2023
     "group.min.session.timeout.ms": "1000",
     "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 BROKER_ID = 1  # as the reference's
 
@@ -45,17 +48,21 @@ def apache_kafka() -> Iterator[tuple[str, int]]:
 
 
 def prepare(address: tuple[str, int]) -> None:
-    """Have the broker make the groups' topic, so that no story meets it half made."""
-    teller = Teller(address, "prepare", Story(prepare_groups, (0,)), 0)
+    """Have the broker make its internal topics, so that no story meets them half made."""
+    teller = Teller(address, "prepare", Story(prepare_coordinators, (0,)), 0)
     try:
-        prepare_groups(teller)
+        prepare_coordinators(teller)
     finally:
         teller.close()
 
 
-def prepare_groups(t: Teller) -> None:
-    for number in range(20):  # 5 partitions, so every one of them has been asked for
+def prepare_coordinators(t: Teller) -> None:
+    for number in range(20):  # 5 partitions and 2, so every one of them has been asked for
         t.group(f"g{number}")
+        t.transactional_id(f"tx{number}")
+    for _ in tries("producer ids"):
+        if t.aside(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1), 2).error_code == 0:
+            return
 
 
 def stories(family: str) -> dict[str, Story]:

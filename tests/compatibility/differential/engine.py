@@ -29,6 +29,7 @@ from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest
 from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 from tests.support.wait import DEADLINE_S
 
@@ -244,6 +245,23 @@ class Teller:
     def group(self, stem: str = "g") -> str:
         """The name of a new group whose coordinator is ready."""
         return self.coordinated(self.name(stem))
+
+    def transactional_id(self, stem: str = "tx") -> str:
+        """A transactional id that nobody has used, whose coordinator is ready."""
+        name = self.name(stem)
+        for _ in tries(f"a transaction coordinator of {name}"):
+            if self.aside(FindCoordinatorRequest(key=name, key_type=1), 2).error_code == 0:
+                (described,) = self.aside(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states
+                if described.error_code not in _RETRIABLE:
+                    return name
+        raise AssertionError("unreachable")
+
+    def ended(self, transactional_id: str) -> None:
+        """Return when no transaction of this id is about to end: all markers of the last are written."""
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        for _ in tries(f"the end of the transaction of {transactional_id}"):
+            if not self.aside(request, 0).transaction_states[0].transaction_state.startswith("Prepare"):
+                return
 
     def close(self) -> None:
         for line in self._lines.values():

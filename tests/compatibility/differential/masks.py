@@ -23,6 +23,7 @@ from kafkalite.protocol.codec.primitives import RECORDS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.record.batch import MAGIC, parse_header
 from kafkalite.record.message_set import HEAD_BYTES, entry_header, read_messages
+from kafkalite.record.record import read_records
 
 FIRST_FETCH_BY_ID = 13
 STEM = "d-"  # begins every name that a story makes up
@@ -59,16 +60,6 @@ KEYED = {
     ("OffsetFetchResponseGroup", "topics"): "name",
     ("OffsetDeleteResponse", "topics"): "name",
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
-    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"): "name",
-    ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
-    ("AddPartitionsToTxnResult", "topic_results"): "name",
-    ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
-    ("TxnOffsetCommitResponse", "topics"): "name",
-    ("TxnOffsetCommitResponseTopic", "partitions"): "partition_index",
-    ("WriteTxnMarkersResponse", "markers"): "producer_id",
-    ("WritableTxnMarkerResult", "topics"): "name",
-    ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
-    ("DescribedTransaction", "topics"): "topic",
     ("DescribeLogDirsResult", "topics"): "name",
     ("DescribeLogDirsTopic", "partitions"): "partition_index",
     ("ListGroupsResponse", "groups"): "group_id",
@@ -78,11 +69,29 @@ KEYED = {
     ("DescribedGroup", "members"): "member_id",
     ("FetchResponse", "responses"): "topic",
     ("FetchableTopicResponse", "partitions"): "partition_index",
+    ("AddPartitionsToTxnResponse", "results_by_transaction"): "transactional_id",
+    ("AddPartitionsToTxnResponse", "results_by_topic_v3_and_below"): "name",
+    ("AddPartitionsToTxnResult", "topic_results"): "name",
+    ("AddPartitionsToTxnTopicResult", "results_by_partition"): "partition_index",
+    ("WriteTxnMarkersResponse", "markers"): "producer_id",
+    ("WritableTxnMarkerResult", "topics"): "name",
+    ("WritableTxnMarkerTopicResult", "partitions"): "partition_index",
+    ("TxnOffsetCommitResponse", "topics"): "name",
+    ("TxnOffsetCommitResponseTopic", "partitions"): "partition_index",
+    ("DescribedTransaction", "topics"): "topic",
+    ("ListTransactionsResponse", "transaction_states"): "transactional_id",
+    ("DescribeProducersResponse", "topics"): "name",
+    ("DescribeProducersTopic", "partitions"): "partition_index",
+    ("DescribeProducersPartition", "active_producers"): "producer_id",
 }
 # Arrays of plain values in the order of a hash table.
 UNORDERED = {("DescribedTransactionTopic", "partitions"), ("ListTransactionsResponse", "unknown_state_filters")}
 # Lists of all there is: of them only what belongs to the story is noted.
-ALL_THERE_IS = {("MetadataResponse", "topics"): "name", ("ListGroupsResponse", "groups"): "group_id"}
+ALL_THERE_IS = {
+    ("MetadataResponse", "topics"): "name",
+    ("ListGroupsResponse", "groups"): "group_id",
+    ("ListTransactionsResponse", "transaction_states"): "transactional_id",
+}
 _TEXTS = {"error_message", "documentation", "batch_index_error_message"}
 
 
@@ -224,11 +233,20 @@ class Masks:
             if header.producer_id >= 0:
                 drawn = self._value("producer_id", header.producer_id)
                 line += f" {drawn} epoch {header.producer_epoch} sequence {header.base_sequence}"
+                if header.is_control and position + header.size_bytes <= len(data):
+                    line += self._control_records(data[position : position + header.size_bytes])
             elif header.timestamp_type == 0:
                 line += f" crc {header.crc:08x} until {header.max_timestamp}"
             lines.append(line)
             position += max(header.size_bytes, 1)
         return lines or ["a part of a message"] * (len(data) > 0)
+
+    def _control_records(self, batch: memoryview) -> str:
+        """Their keys and values; their time is that of the broker."""
+        return "".join(
+            f", {(record.key or b'').hex()} {(record.value or b'').hex()} at {self._value('time', record.timestamp)}"
+            for record in read_records(batch)
+        )
 
     def _messages(self, entry: memoryview) -> Iterator[str]:
         header = entry_header(entry)

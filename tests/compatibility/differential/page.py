@@ -31,8 +31,15 @@ TITLES = {
     "offsets": "OffsetCommit, OffsetFetch",
     "offset_delete": "OffsetDelete",
     "producer_ids": "InitProducerId",
-    "transactions": "Transactions: from InitProducerId to the markers, and their records",
     "old_versions": "Produce 0-2, Fetch 0-3, ListOffsets 0",
+    "transactional_ids": "InitProducerId: transactional ids",
+    "transactions": "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn",
+    "added_partitions": "AddPartitionsToTxn of brokers",
+    "transactional_produce": "Produce: transactions",
+    "transaction_markers": "WriteTxnMarkers",
+    "transaction_offsets": "TxnOffsetCommit, OffsetFetch of what is stable",
+    "committed_reads": "Fetch, ListOffsets: what is committed",
+    "transaction_admin": "DescribeTransactions, ListTransactions, DescribeProducers",
     "frames": "Frames",
 }
 
