@@ -28,6 +28,7 @@ import pytest
 from tests.compatibility.interop import java_dump_log
 from tests.compatibility.interop.compatibility import FAILED, NOT_RUN, PASSED, Row, update
 from tests.compatibility.interop.java_tools import VERSIONS, JavaTools, java_command
+from tests.compatibility.interop.reference_broker import reference_broker
 from tests.compatibility.interop.swap_scene import Kafkalite
 from tests.support.broker_process import READY
 from tests.support.places import ROOT
@@ -126,6 +127,11 @@ class BrokerProcess:
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One broker for the module, with its `BROKER_SETTINGS` if there are any; judged when the module is through."""
     settings = getattr(request.module, "BROKER_SETTINGS", {})
+    reference = request.config.getoption("--reference")
+    if reference:
+        with reference_broker(tmp_path_factory.mktemp("broker"), SETTINGS | settings, reference) as kafka:
+            yield kafka  # type: ignore[misc]
+        return
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"), settings)
     try:
         broker.start()
@@ -277,6 +283,7 @@ def ecosystem_of(item: pytest.Item) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-compatibility", action="store_true", help="write the outcome to docs/compatibility.md")
+    parser.addoption("--reference", metavar="VERSION", help="run the stories on an Apache Kafka, to prove them right")
     parser.addoption("--record-znodes", action="store_true", help="write anew what Apache Kafka leaves in ZooKeeper")
 
 
@@ -299,7 +306,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if session.config.getoption("--write-compatibility") and session.stash.get(ROWS, []):
+    config = session.config
+    if (
+        config.getoption("--write-compatibility")
+        and not config.getoption("--reference")
+        and session.stash.get(ROWS, [])
+    ):
         update(PAGE, [row for _, row in session.stash[ROWS]])
 
 

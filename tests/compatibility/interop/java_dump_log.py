@@ -2,8 +2,8 @@
 
 Every segment, index, time index, producer snapshot and transaction index is read: records one by one with their data,
 index entries against the segment, `--index-sanity-check` (what Kafka asks before it trusts an index at start), and the
-group records of `__consumer_offsets` with their decoder. The tool tells of most damage on stderr with exit code 0, so
-its silence there is part of the verdict.
+records of `__consumer_offsets` and `__transaction_state` with their decoders. The tool tells of most damage on stderr
+with exit code 0, so its silence there is part of the verdict.
 Source: kafka.tools.DumpLogSegments of Kafka 3.9.
 """
 
@@ -39,6 +39,8 @@ class Verdict:
     record_count: int = 0
     group_record_count: int = 0
     """Records of `__consumer_offsets` that their decoder understood."""
+    transaction_record_count: int = 0
+    """Records of `__transaction_state` that their decoder understood."""
     faults: list[str] = field(default_factory=list)
 
 
@@ -57,20 +59,25 @@ def judge(data_dir: Path, *, compacted: bool = False) -> Verdict:
     verdict = Verdict()
     files = files_of(data_dir)
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
-    groups = [path for path in files if path.suffix == ".log" and path.parent.name.startswith("__consumer_offsets-")]
     verdict.file_count = len(files)
     for part in _parts(files):
         _read(["--deep-iteration", "--print-data-log"], part, verdict)
     for part in _parts(indexes):
         _read(["--index-sanity-check"], part, verdict)
-    records = verdict.record_count
-    for part in _parts(groups):
-        _read(["--offsets-decoder", "--skip-record-metadata"], part, verdict)
-    verdict.group_record_count = verdict.record_count - records
-    verdict.record_count = records
+    verdict.group_record_count = _decoded("__consumer_offsets-", "--offsets-decoder", files, verdict)
+    verdict.transaction_record_count = _decoded("__transaction_state-", "--transaction-log-decoder", files, verdict)
     if compacted:
         verdict.faults = [fault for fault in verdict.faults if not HOLES.match(fault)]
     return verdict
+
+
+def _decoded(topic: str, decoder: str, files: Sequence[Path], verdict: Verdict) -> int:
+    """The number of records of an internal topic; their faults go into the verdict."""
+    alone = Verdict()
+    for part in _parts([path for path in files if path.suffix == ".log" and path.parent.name.startswith(topic)]):
+        _read([decoder, "--skip-record-metadata"], part, alone)
+    verdict.faults += alone.faults
+    return alone.record_count
 
 
 def weigh(printed: Iterable[str], complained: Iterable[str], verdict: Verdict) -> None:

@@ -77,7 +77,24 @@ def fill(bootstrap: str) -> dict[str, int]:
         seen += len(consumer.consume(100, 30))
     consumer.commit(asynchronous=False)
     consumer.close()
-    return dict.fromkeys(kinds, RECORDS * len(CODECS))
+    return dict.fromkeys(kinds, RECORDS * len(CODECS)) | {"ledger": transact(bootstrap)}
+
+
+def transact(bootstrap: str) -> int:
+    """Transactions that end either way, and one that is left open; the number of records, with the markers."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("ledger", 1, 1, config={"segment.bytes": "2000"})])["ledger"].result(DEADLINE_S)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "payments", "compression.type": "lz4"})
+    producer.init_transactions(DEADLINE_S)
+    for number in range(31):
+        producer.begin_transaction()
+        for each in range(5):
+            producer.produce("ledger", f"{number} {each}" * 9)
+        assert producer.flush(DEADLINE_S) == 0
+        if number < 30:
+            end = producer.abort_transaction if number % 3 == 0 else producer.commit_transaction
+            end(DEADLINE_S)
+    return 31 * 5 + 30
 
 
 @pytest.mark.long
@@ -89,7 +106,7 @@ def test_everything_that_is_written_is_accepted_and_damage_is_not(
         "kafka-dump-log",
         VERSION,
         "rolled segments, dense indexes, all codecs, idempotence, LogAppendTime, recompression, deleted records, "
-        "groups, kill -9: all accepted; damage done on purpose: found",
+        "groups, transactions, kill -9: all accepted; damage done on purpose: found",
     )
     told = fill(broker.bootstrap)
     broker.kill()
@@ -98,11 +115,12 @@ def test_everything_that_is_written_is_accepted_and_damage_is_not(
     verdict = judge(broker.data_dir)
     assert not verdict.faults, "\n".join(verdict.faults[:30])
     suffixes = {path.suffix for path in files_of(broker.data_dir)}
-    assert {".log", ".index", ".timeindex", ".snapshot"} <= suffixes
+    assert {".log", ".index", ".timeindex", ".snapshot", ".txnindex"} <= suffixes
     deleted = told["cut-short"] // 2 - records_left(broker.data_dir / "cut-short-0")
-    assert verdict.record_count == sum(told.values()) - deleted + verdict.group_record_count
+    of_coordinators = verdict.group_record_count + verdict.transaction_record_count
+    assert verdict.record_count == sum(told.values()) - deleted + of_coordinators
     assert 0 < deleted <= 700
-    assert verdict.group_record_count > 0
+    assert verdict.group_record_count > 0 and verdict.transaction_record_count > 60
 
     for name, damage in (("log", flip_last_byte), ("index", bend_first_entry), ("timeindex", bend_first_entry)):
         copy = tmp_path / f"damaged-{name}"
