@@ -3,6 +3,7 @@
 'use strict'
 
 const fs = require('node:fs')
+const readline = require('node:readline')
 
 const asBuffer = (text) => (text === null ? null : Buffer.from(text, 'base64'))
 const asText = (bytes) => (bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString('base64'))
@@ -15,6 +16,19 @@ function records() {
     value: asBuffer(r.value),
     headers: r.headers.map(({ key, value }) => ({ key, value: asBuffer(value) })),
   }))
+}
+
+// Obeys the commands of a transactional producer, one a line; `obey` throws to refuse.
+async function obeyCommands(obey) {
+  tell({})
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    try {
+      await obey(JSON.parse(line))
+      tell({})
+    } catch (error) {
+      tell({ error: String(error) })
+    }
+  }
 }
 
 // Calls back at the end of stdin.
@@ -42,4 +56,4 @@ function run(verbs) {
   )
 }
 
-module.exports = { records, whenAskedToLeave, tell, tellRecord, run }
+module.exports = { records, obeyCommands, whenAskedToLeave, tell, tellRecord, run }

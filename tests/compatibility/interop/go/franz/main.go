@@ -20,7 +20,7 @@ var codecs = map[string]kgo.CompressionCodec{
 
 func main() {
 	verb, task := script.Asked()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	switch verb {
 	case "produce":
@@ -31,6 +31,10 @@ func main() {
 		member(ctx, task)
 	case "admin":
 		administer(ctx, task)
+	case "transact":
+		transact(ctx, task)
+	case "copy":
+		carry(ctx, task)
 	}
 }
 

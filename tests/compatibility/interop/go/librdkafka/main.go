@@ -22,6 +22,10 @@ func main() {
 		member(task)
 	case "admin":
 		administer(task)
+	case "transact":
+		transact(task)
+	case "copy":
+		carry(task)
 	case "version":
 		_, version := kafka.LibraryVersion()
 		script.Tell(map[string]string{"version": version})

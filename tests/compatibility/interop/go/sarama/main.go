@@ -29,6 +29,10 @@ func main() {
 		member(task)
 	case "admin":
 		administer(task)
+	case "transact":
+		transact(task)
+	case "copy":
+		carry(task)
 	}
 }
 

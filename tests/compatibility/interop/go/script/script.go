@@ -24,6 +24,11 @@ type Task struct {
 	Style      string   `json:"style"`
 	Version    string   `json:"version"`
 	Settings   []string `json:"settings"`
+
+	// Of programs with transactions.
+	TransactionalID string `json:"transactional_id"`
+	TimeoutMs       int    `json:"timeout_ms"`
+	Target          string `json:"target"`
 }
 
 type Header struct {
@@ -59,6 +64,31 @@ func Records() []Record {
 		records = append(records, record)
 	}
 	return records
+}
+
+// Command is a line that a transactional producer obeys.
+type Command struct {
+	Do        string `json:"do"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Value     string `json:"value"`
+	Group     string `json:"group"`
+	Offset    int64  `json:"offset"`
+}
+
+// Obey tells that the producer is ready, and then after each command of stdin how it ended.
+func Obey(obey func(Command) error) {
+	Tell(struct{}{})
+	decoder := json.NewDecoder(os.Stdin)
+	for decoder.More() {
+		var command Command
+		Check(decoder.Decode(&command), "read a command")
+		if err := obey(command); err != nil {
+			Tell(map[string]string{"error": err.Error()})
+		} else {
+			Tell(struct{}{})
+		}
+	}
 }
 
 // AskedToLeave is closed at the first line of stdin, or at its end.

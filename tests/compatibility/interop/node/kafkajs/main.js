@@ -2,7 +2,7 @@
 'use strict'
 
 const { Kafka, CompressionCodecs, CompressionTypes, ConfigResourceTypes, logLevel } = require('kafkajs')
-const { records, whenAskedToLeave, tell, tellRecord, run } = require('../script.js')
+const { records, obeyCommands, whenAskedToLeave, tell, tellRecord, run } = require('../script.js')
 
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
 
@@ -122,4 +122,68 @@ async function administer(task) {
   await admin.disconnect()
 }
 
-run({ produce, consume, member, admin: administer })
+const transactional = (task) =>
+  client(task).producer({
+    transactionalId: task.transactional_id, transactionTimeout: task.timeout_ms, maxInFlightRequests: 1,
+    idempotent: true, allowAutoTopicCreation: false,
+  })
+
+async function transact(task) {
+  const producer = transactional(task)
+  await producer.connect()
+  let begun = await producer.transaction() // asks for the producer id; the first command to begin finds it
+  let current = null
+  await obeyCommands(async ({ do: what, topic, partition = 0, value, group, offset }) => {
+    if (what === 'begin') {
+      current = begun || (await producer.transaction())
+      begun = null
+    } else if (what === 'send') {
+      await current.send({ topic, messages: [{ partition, value }] })
+    } else if (what === 'offsets') {
+      const topics = [{ topic, partitions: [{ partition, offset: String(offset) }] }]
+      await current.sendOffsets({ consumerGroupId: group, topics })
+    } else {
+      await (what === 'commit' ? current.commit() : current.abort())
+    }
+  })
+}
+
+// Copies from topic to topic; every third batch is sent in a transaction that is aborted first.
+async function copy(task) {
+  const producer = transactional(task)
+  await producer.connect()
+  const consumer = client(task).consumer({
+    groupId: task.group, sessionTimeout: 6000, heartbeatInterval: 100, maxWaitTimeInMs: 100,
+  })
+  await consumer.connect()
+  await consumer.subscribe({ topic: task.topic, fromBeginning: true })
+  let turn = 0
+  const carry = async (partition, messages) => {
+    const transaction = await producer.transaction()
+    const sent = messages.map(({ key, value }) => ({ partition, key, value }))
+    await transaction.send({ topic: task.target, messages: sent })
+    const offset = String(Number(messages.at(-1).offset) + 1)
+    const topics = [{ topic: task.topic, partitions: [{ partition, offset }] }]
+    await transaction.sendOffsets({ consumerGroupId: task.group, topics })
+    return transaction
+  }
+  await consumer.run({
+    autoCommit: false,
+    eachBatchAutoResolve: false,
+    eachBatch: async ({ batch, resolveOffset, heartbeat }) => {
+      for (let first = 0; first < batch.messages.length; first += task.count) {
+        const messages = batch.messages.slice(first, first + task.count)
+        if (turn % 3 === 2) await (await carry(batch.partition, messages)).abort()
+        await (await carry(batch.partition, messages)).commit()
+        resolveOffset(messages.at(-1).offset)
+        turn += 1
+        tell({ copied: messages.length })
+        await heartbeat()
+      }
+    },
+  })
+  await new Promise(whenAskedToLeave)
+  await consumer.disconnect()
+}
+
+run({ produce, consume, member, admin: administer, transact, copy })
