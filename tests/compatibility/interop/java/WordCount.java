@@ -12,8 +12,8 @@ import org.apache.kafka.streams.kstream.Produced;
 
 /**
  * Counts words: topic of lines, repartition topic by word, a store of counts with its changelog topic, topic of counts.
- * Arguments: bootstrap servers, application id, input topic, output topic, state directory. Runs until SIGTERM; says
- * RUNNING when it is, and STOPPED at its end.
+ * Arguments: bootstrap servers, application id, input topic, output topic, state directory, and the processing guarantee
+ * if it is not Streams' own default. Runs until SIGTERM; says RUNNING when it is, and STOPPED at its end.
  */
 public final class WordCount {
     public static void main(String[] arguments) throws Exception {
@@ -26,6 +26,9 @@ public final class WordCount {
         properties.put("num.stream.threads", "2");
         properties.put("auto.offset.reset", "earliest");
         properties.put("session.timeout.ms", "6000");
+        if (arguments.length > 5) {
+            properties.put("processing.guarantee", arguments[5]);
+        }
         properties.put("default.key.serde", Serdes.StringSerde.class.getName());
         properties.put("default.value.serde", Serdes.StringSerde.class.getName());
 
