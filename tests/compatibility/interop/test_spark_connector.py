@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.compatibility.interop.stories import (
     START_MS,
@@ -28,6 +29,8 @@ from tests.compatibility.interop.stories import (
     story,
 )
 from tests.compatibility.interop.strangers import Seen, as_json, as_seen, position
+from tests.compatibility.interop.transaction_stories import SETTINGS
+from tests.support.wait import DEADLINE_S
 
 ECOSYSTEM = "Spark"
 CLIENT = "spark-sql-kafka-0-10"
@@ -37,6 +40,7 @@ POM = Path(__file__).with_name("spark_pom.xml")
 FETCH_LIMIT_S = 600.0
 JOB_LIMIT_S = 180.0
 
+BROKER_SETTINGS = SETTINGS
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * FETCH_LIMIT_S)]
 
 
@@ -160,3 +164,70 @@ def test_a_stream_goes_on_where_its_checkpoint_says(spark: Callable[[str], Spark
     found = [(r.partition, r.key, r.value, r.headers) for r in rows(seen)]
     expected = [(n % 2, b"key", b"VALUE %d" % n, (("n", b"%d" % n),)) for n in range(130)]
     assert sorted(found) == sorted(expected), "each row once"
+
+
+def test_committed_records_only(spark: Callable[[str], Spark], broker: Any) -> None:
+    job = spark("kafka.isolation.level=read_committed: batch and stream, and kafkalite.spark on the files beside it")
+    confluent = job.encounter.confluent
+    source, target = create_topic(confluent, "ledger", 2), create_topic(confluent, "books", 2)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": source, "compression.type": "lz4"})
+    producer.init_transactions(DEADLINE_S)
+
+    def transaction(name: str, end: Callable[[float], None] | None) -> None:
+        producer.begin_transaction()
+        for number in range(6):
+            producer.produce(source, f"{name} {number}", partition=number % 2)
+        assert producer.flush(DEADLINE_S) == 0
+        if end is not None:
+            end(DEADLINE_S)
+
+    transaction("a", producer.commit_transaction)
+    transaction("b", producer.abort_transaction)
+    transaction("c", producer.commit_transaction)
+    send(confluent, source, [Seen(n % 2, -1, START_MS + n, None, b"plain %d" % n, ()) for n in range(2)])
+    transaction("d", producer.abort_transaction)
+    transaction("e", None)
+    send(confluent, source, [Seen(n % 2, -1, START_MS + n, None, b"behind %d" % n, ()) for n in range(2)])
+    names = [[f"{name} {number}" for number in range(6)] for name in "ac"]
+    expected = sorted([*names[0], *names[1], "plain 0", "plain 1"])
+
+    committed = {"kafka.isolation.level": "read_committed"}
+    (seen,) = job.run({"do": "read", "subscribe": source, **committed})
+    assert sorted((row.value or b"").decode() for row in rows(seen)) == expected
+    assert committed_by_files(broker.data_dir, source) == [(r.partition, r.offset, r.value) for r in rows(seen)]
+
+    producer.commit_transaction(DEADLINE_S)
+    expected = sorted([*expected, *(f"e {number}" for number in range(6)), "behind 0", "behind 1"])
+    seen, _ = job.run(
+        {"do": "read", "subscribe": source, **committed},
+        {
+            "do": "stream",
+            "source": source,
+            "target": target,
+            "checkpoint": str(broker.data_dir.parent / "c"),
+            **committed,
+        },
+    )
+    assert sorted((row.value or b"").decode() for row in rows(seen)) == expected
+    assert committed_by_files(broker.data_dir, source) == [(r.partition, r.offset, r.value) for r in rows(seen)]
+    carried = [r.value.decode() for p in (0, 1) for r in read_by_confluent(confluent, target, p, len(expected) // 2)]
+    assert sorted(carried) == sorted(value.upper() for value in expected), "each row once"
+
+
+def committed_by_files(data_dir: Path, topic: str) -> list[tuple[int, int, bytes | None]]:
+    """The committed records as kafkalite's own data source reads them from the files of the broker."""
+    pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+    from kafkalite.spark.arrow import COLUMNS
+    from kafkalite.spark.chunk_reader import read_chunk
+    from kafkalite.spark.options import parse_options
+    from kafkalite.spark.plan import plan
+
+    options = {"path": str(data_dir), "subscribe": topic, "kafka.isolation.level": "read_committed"}
+    schema = pa.schema([(name, COLUMNS[name].arrow) for name in ("partition", "offset", "value")])
+    found = [
+        row
+        for chunk in plan(parse_options(options))
+        for batch in read_chunk(chunk, schema)
+        for row in batch.to_pylist()
+    ]
+    return sorted((row["partition"], row["offset"], row["value"]) for row in found)
