@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.reference.kafka import free_port
 from tests.compatibility.interop.java_tools import JavaTools, Running, java_command
+from tests.compatibility.interop.transaction_stories import SETTINGS
 from tests.support.wait import DEADLINE_S
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Java"
+BROKER_SETTINGS = SETTINGS
 VERSIONS = ("3.9.1", "4.1.0")
 START_SECONDS = 240.0
 
@@ -75,6 +78,11 @@ class Connect:
         if running is not None:
             running.stop()
 
+    def crash(self) -> None:
+        running, self.running = self.running, None
+        if running is not None:
+            running.kill()
+
     def type(self, count: int) -> None:
         more = [f"line {len(self.lines) + number} of the file" for number in range(count)]
         with self.source.open("a") as file:
@@ -110,6 +118,24 @@ class Connect:
                 return json.load(answer)
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return None
+
+    def topic_end(self) -> int:
+        """The end of the topic's only partition, open transactions included; 0 while there is none."""
+        reads = {"group.id": "nobody", "isolation.level": "read_uncommitted"}
+        consumer = Consumer({"bootstrap.servers": self.java.bootstrap, **reads})
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(self.topic, 0), 5)[1])
+        except KafkaException:
+            return 0
+        finally:
+            consumer.close()
+
+    def distributed(self, group: str, **more: str) -> Path:
+        """A worker whose connectors, positions and states are in topics of the group."""
+        kinds = ("config", "offset", "status")
+        topics = {f"{kind}_storage_topic": f"{group}-{kind}" for kind in kinds}
+        alone = {f"{kind}_storage_replication_factor": "1" for kind in kinds}
+        return self.worker(group_id=group, offset_storage_partitions="5", **topics, **alone, **more)
 
 
 @pytest.fixture(params=VERSIONS)
@@ -158,9 +184,7 @@ def test_distributed(
     )
     java_command(connect.version)
     group = unique("workers")
-    topics = {f"{kind}_storage_topic": f"{group}-{kind}" for kind in ("config", "offset", "status")}
-    alone = {f"{kind}_storage_replication_factor": "1" for kind in ("config", "offset", "status")}
-    worker = connect.worker(group_id=group, offset_storage_partitions="5", **topics, **alone)
+    worker = connect.distributed(group)
     connect.type(500)
     connect.start("ConnectDistributed", worker)
     until(lambda: connect.rest("/connectors") == [] or connect.ended(), "the worker to answer", START_SECONDS)
@@ -170,7 +194,7 @@ def test_distributed(
     connect.stop()
 
     described = connect.java("TopicCommand", "--describe").splitlines()
-    for topic in topics.values():
+    for topic in (f"{group}-config", f"{group}-offset", f"{group}-status"):
         assert any(f"Topic: {topic}\t" in line and "cleanup.policy=compact" in line for line in described), topic
     connect.type(300)
     connect.start("ConnectDistributed", worker)
@@ -179,4 +203,51 @@ def test_distributed(
     for name in names:
         until(lambda name=name: connect.runs(name), f"{name} to be told of as running")
     assert sorted(connect.rest("/connectors")) == names
+    connect.stop()
+
+
+def test_an_exactly_once_source(
+    connect: Connect, proved: Callable[..., None], until: Callable[..., Any], unique: Callable[[str], str]
+) -> None:
+    proved(
+        "Kafka Connect",
+        connect.version,
+        "distributed, exactly.once.source.support=enabled, the worker killed and started again twice: each line once",
+    )
+    java_command(connect.version)
+    quick = {"scheduled_rebalance_max_delay_ms": "0", "session_timeout_ms": "6000", "heartbeat_interval_ms": "500"}
+    worker = connect.distributed(unique("workers"), exactly_once_source_support="enabled", **quick)
+    source = connect.connectors()[0]
+    required = {name: of for name, of in source.items() if name != "name"} | {
+        "exactly.once.support": "required",
+        "batch.size": "100000",  # a full batch leaves lines in the connector's buffer until the file grows
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+    }
+
+    def arrived() -> list[str]:
+        """The lines that are committed by now."""
+        told = ["--from-beginning", "--timeout-ms", 3000, "--consumer-property=isolation.level=read_committed"]
+        shown = connect.java("ConsoleConsumer", "--topic", connect.topic, *told, check=False)
+        return [line for line in shown.splitlines() if line.startswith("line ")]
+
+    for number in range(3):
+        connect.type(5000)
+        connect.start("ConnectDistributed", worker)
+        until(lambda: connect.rest("/connectors") is not None or connect.ended(), "the worker", START_SECONDS)
+        if number == 0:
+            body = {"name": source["name"], "config": required}
+            until(lambda body=body: connect.rest("/connectors", body), "the connector to be made", START_SECONDS)
+        if number < 2:
+            before = connect.topic_end()
+            until(
+                lambda before=before: connect.topic_end() > before or connect.ended(),
+                "the first new lines",
+                START_SECONDS,
+            )
+            connect.crash()
+    running = connect.running
+    assert running is not None
+    until(lambda: arrived()[-1:] == connect.lines[-1:], lambda: f"the last line: {running.said()}", START_SECONDS)
+    assert arrived() == connect.lines
     connect.stop()
