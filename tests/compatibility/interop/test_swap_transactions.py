@@ -4,12 +4,13 @@ and one set of data directories."""
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from bench.reference.jars import ReferenceUnavailable
@@ -18,13 +19,20 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import parse_properties
 from kafkalite.coordinator.marker_writer import MarkerWriter
+from kafkalite.coordinator.transaction.record_codec import read_key, transaction_key
+from kafkalite.log.storage.file_names import CLEAN_SHUTDOWN
+from kafkalite.protocol.records.transaction_records import TRANSACTION_STATES
+from kafkalite.record.batch import NewRecord, build_batch, iter_batches
+from kafkalite.record.record import read_records
 from kafkalite.server.broker_server import BrokerServer
-from tests.compatibility.interop.swap_scene import BROKER_ID, SECONDS, administer, read
+from tests.compatibility.interop.swap_scene import BROKER_ID, SECONDS, Kafkalite, administer, partitions, read
 from tests.compatibility.interop.zookeeper_kafka import VERSION, ZooKeeperKafka, zookeeper_kafka
 from tests.support.transactional_producer import UnconnectedProducer, committed, state
+from tests.support.wait import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ECOSYSTEM = "Apache Kafka"
+STATUS_AT = 16  # in a record's value, behind version, producer id, epoch and timeout
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -109,3 +117,60 @@ def test_each_ends_the_transactions_that_the_other_began(
         assert [state(running, name) for name in names] == ["CompleteCommit", "CompleteCommit", "CompleteAbort"]
 
     live(kafka, again)
+
+
+def decide(data_dir: Path, states: dict[str, str]) -> None:
+    """Writes decisions to end transactions into stopped Kafka's __transaction_state, without their markers: a directory
+    as it is when Kafka was killed just then."""
+    left = dict(states)
+    for path in sorted(data_dir.glob("__transaction_state-*/*.log")):
+        values: dict[str, bytes] = {}
+        end_offset = leader_epoch = 0
+        for header, batch in iter_batches(memoryview(bytearray(path.read_bytes()))):
+            end_offset, leader_epoch = header.last_offset + 1, header.leader_epoch
+            for record in read_records(batch):
+                values[read_key(record.key or b"") or ""] = record.value or b""
+        with path.open("ab") as log:
+            for name in sorted(values.keys() & left.keys()):
+                value = bytearray(values[name])
+                assert TRANSACTION_STATES[value[STATUS_AT]] == "Ongoing"
+                value[STATUS_AT] = TRANSACTION_STATES.index(left.pop(name))
+                record = NewRecord(transaction_key(name), bytes(value), (), int(time.time() * 1000))
+                log.write(build_batch([record], base_offset=end_offset, leader_epoch=leader_epoch))
+                end_offset += 1
+    assert not left, left
+    (data_dir / CLEAN_SHUTDOWN).unlink()
+
+
+@pytest.mark.parametrize("successor", ["kafkalite", "kafka"])
+def test_a_decision_is_carried_out_and_open_transactions_go_on(
+    kafka: ZooKeeperKafka, kafkalite: Kafkalite, proved: Any, successor: str
+) -> None:
+    """With `kafka` as its own successor the story itself is proved."""
+    if successor == "kafkalite":
+        what = "a commit and an abort that Kafka decided are carried out, stock producers go on in open transactions"
+        proved("Apache Kafka", VERSION, f"{what}, there and back at one address")
+    properties = str(kafka.home / "server.properties")
+    kafka.start()
+    administer(kafka.bootstrap, "create_topics", [NewTopic("money", 1, 1)])
+    names = ("committed", "aborted", "goes on")
+    producers = {name: begin(kafka.bootstrap, name, name) for name in names}
+    kafka.stop()
+    decide(kafka.data_dirs[0], {"committed": "PrepareCommit", "aborted": "PrepareAbort"})
+
+    kafkalite.start(properties) if successor == "kafkalite" else kafka.start()
+    partitions(kafka.bootstrap)
+    until(lambda: paid(kafka.bootstrap) == [b"committed"], "the decisions to be carried out")
+    producers["goes on"].produce("money", "elsewhere")
+    producers["goes on"].commit_transaction(SECONDS)
+    assert paid(kafka.bootstrap) == [b"committed", b"goes on", b"elsewhere"]
+    back = begin(kafka.bootstrap, "back", "back")
+    zombie = begin(kafka.bootstrap, "committed", "never")
+    kafkalite.stop() if successor == "kafkalite" else kafka.stop()
+
+    kafka.start()
+    back.commit_transaction(SECONDS)
+    begin(kafka.bootstrap, "committed", "last").commit_transaction(SECONDS)
+    assert paid(kafka.bootstrap) == [b"committed", b"goes on", b"elsewhere", b"back", b"last"]
+    with pytest.raises(KafkaException):
+        zombie.commit_transaction(SECONDS)
