@@ -10,6 +10,7 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from tests.compatibility.differential.asking import join, sync
 from tests.compatibility.differential.asking_transactions import (
     ADD,
     END,
@@ -165,6 +166,25 @@ def of_members(t: Teller) -> None:
     look(t, group, topic, "in the end", until=is_stable)
 
 
+@in_versions(3, 4)
+def of_static_members(t: Teller) -> None:
+    group, topic, me = t.group(), new_topic(t), started(t)
+    first = t.aside(join(group, group_instance_id="one"), 5)
+    second = t.aside(join(group, group_instance_id="one"), 5, by="b")
+    t.aside(sync(group, second.generation_id, second.member_id, second.member_id), 3, by="b")
+    with_group(t, me, group)
+
+    def ask(label: str, member: Any, instance: str | None) -> None:
+        who = {"member_id": member.member_id, "generation_id": second.generation_id, "group_instance_id": instance}
+        t.ask(label, me.commit_offsets(group, topic, 5, **who))
+
+    ask("the member that was replaced", first, "one")
+    ask("without its name", first, None)
+    ask("under another name", second, "two")
+    ask("the member", second, "one")
+    ask("the member without its name", second, None)
+
+
 @in_versions(0, 3, 4)
 def before_the_assignment(t: Teller) -> None:
     group, topic, me = t.group(), new_topic(t), started(t)
@@ -242,7 +262,8 @@ def groups_with_only_pending_offsets(t: Teller) -> None:
     t.ask("described", DescribeGroupsRequest(groups=[group]), 5)
     t.ask("listed", ListGroupsRequest(), 4)
     t.ask("a member comes and goes", leave(t, group, joined(t, group)), 3)
-    t.ask("described then", DescribeGroupsRequest(groups=[group]), 5)
+    empty = lambda answer: answer.groups[0].group_state == "Empty"  # noqa: E731
+    t.ask("described then", DescribeGroupsRequest(groups=[group]), 5, until=empty)
     t.ask("the offset deleted", forget(group, topic), 0)
     look(t, group, topic, "open")
     ended(t, me)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol.messages.transactions import AddPartitionsToTxnRequest
 from tests.compatibility.differential.asking import fetch
 from tests.compatibility.differential.asking_transactions import (
     ADD,
@@ -12,9 +13,13 @@ from tests.compatibility.differential.asking_transactions import (
     begun,
     describe,
     ended,
+    init,
     is_settled,
+    listed,
+    markers,
     new_topic,
     restarted,
+    settled,
     started,
     wrote,
 )
@@ -24,6 +29,11 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 NEWER = Explained(
     "EndTxn 5, TxnOffsetCommit 5 and Produce 12 are served",
     "they are those of KIP-890's second part, which Kafka has from 4.0 on; 3.9.1 closes the connection",
+)
+ENDS_FIRST = Explained(
+    "whoever adds a partition before the markers of the last transaction are written is told to ask again",
+    "the producer may have an id or epoch that counts only then, as Kafka 4 has it; 3.9 looks at both first",
+    "results_by_topic_v3_and_below.*.results_by_partition.*.partition_error_code",
 )
 
 
@@ -223,6 +233,60 @@ def groups_of_others(t: Teller) -> None:
         for what, producer in mistaken(t, me).items():
             t.ask(f"{state}, {what}", producer.add_group(group))
     t.ask("how it stands", describe(me.name), 0)
+
+
+# --- while markers are missing
+
+
+def ending(t: Teller, topic: str, *, commit: bool) -> Producer:
+    """A producer whose transaction cannot end: another coordinator has written to its partition, one of a later epoch,
+    and the partition takes no marker of this one any more."""
+    me = twice_started(t)
+    t.aside(markers((me, commit, {topic: [0]}, 1000)), 1)
+    wrote(t, me, topic, 0)
+    settled(t, me.end(commit=commit), END)
+    return me
+
+
+@in_versions(0, 1, 2, 3, 4, 5)
+def while_a_commit_ends(t: Teller) -> None:
+    """Every request in the version of that number, if its API has one."""
+    topic, group = new_topic(t, partitions=2), t.group()
+    me = ending(t, topic, commit=True)
+    add, end = min(t.v, 3), min(t.v, 4)
+    t.ask("how it stands", describe(me.name), 0)
+    t.ask("listed", listed("PrepareCommit"), 1)
+    t.ask("committed again", me.end(), end)
+    t.ask("then aborted", me.end(commit=False), end)
+    t.ask("a partition of it", me.add(topic, 0), add)
+    t.ask("another partition", me.add(topic, 1), add)
+    t.ask("a group", me.add_group(group), end)
+    t.ask("written where it was", me.produce(topic, 1), 6 + t.v)
+    t.ask("written elsewhere", me.produce(topic, 0, partition=1), 6 + t.v)
+    t.ask("offsets committed", me.commit_offsets(group, topic, 5), end)
+    t.ask("the next producer", init(me.name))
+    t.ask("the next producer with another time-out", init(me.name, 1000))
+    if t.v >= 3:
+        t.ask("goes on", me.init())
+        t.ask("goes on with an old epoch", me.but(epoch=me.epoch - 1).init())
+    for what, other in mistaken(t, me).items():
+        t.ask(f"{what}: committed", other.end(), end)
+        is_known = other.name == me.name
+        t.ask(f"{what}: a partition", other.add(topic, 1), add, but=ENDS_FIRST if is_known else None)
+    t.ask("how it stands then", describe(me.name), 0)
+
+
+@in_versions(4, 5)
+def verified_while_it_ends(t: Teller) -> None:
+    topic = new_topic(t, partitions=2)
+    me = ending(t, topic, commit=False)
+    t.ask("how it stands", describe(me.name), 0)
+    t.ask("aborted again", me.end(commit=False), 4)
+    t.ask("then committed", me.end(), 4)
+    for partition in (0, 1):
+        wanted = me.adding({topic: [partition]}, verify_only=True)
+        t.ask(f"partition {partition} verified", AddPartitionsToTxnRequest(transactions=[wanted]))
+    t.ask("added", me.add(topic, 1))
 
 
 # --- several at once
