@@ -29,12 +29,14 @@ from tests.system.crash.crash_line import Line
 
 SESSION_TIMEOUT_MS = 1500
 NO_LEADER = -1
+TRANSACTION = 1  # the type of a coordinator
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "zookeeper.connection.timeout.ms": "30000",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "6",
     "auto.create.topics.enable": "false",
     "file.delete.delay.ms": "0",
 }
@@ -124,7 +126,14 @@ class Cluster:
 
     def coordinator(self, group: str) -> int:
         """NO_LEADER while there is none. Makes the topic of the offsets if need be."""
-        told = self.running[0].ask(FindCoordinatorRequest(key=group), 2)
+        return self._coordinator(FindCoordinatorRequest(key=group))
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """NO_LEADER while there is none. Makes the topic of the transactions if need be."""
+        return self._coordinator(FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION))
+
+    def _coordinator(self, request: FindCoordinatorRequest) -> int:
+        told = self.running[0].ask(request, 2)
         return int(told.node_id) if told.error_code == 0 else NO_LEADER
 
     def await_whole(self) -> None:

@@ -23,6 +23,8 @@ from tests.support.wait import DEADLINE_S
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.num.partitions": "6",
     "log.retention.ms": "-1",  # the players' records are from 2023
 }
 

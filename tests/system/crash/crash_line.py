@@ -58,11 +58,12 @@ class Line:
         assert told.error_code == 0, f"produce to {topic}-{partition}: {told}"
         return int(told.base_offset)
 
-    def offset(self, topic: str, partition: int, which: int) -> int:
+    def offset(self, topic: str, partition: int, which: int, *, read_committed: bool = False) -> int:
         wanted = ListOffsetsTopic(
             name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=which)]
         )
-        told = self.ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5).topics[0].partitions[0]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=int(read_committed), topics=[wanted])
+        told = self.ask(request, 5).topics[0].partitions[0]
         assert told.error_code == 0, f"offset of {topic}-{partition}: {told}"
         return int(told.offset)
 
