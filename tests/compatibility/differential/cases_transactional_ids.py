@@ -163,7 +163,7 @@ def zombies(t: Teller) -> None:
 
 @once
 def too_slow(t: Teller) -> None:
-    topic, me = new_topic(t), started(t, timeout_ms=100)
+    topic, me = new_topic(t), started(t, timeout_ms=1000)
     wrote(t, me, topic, 0)
     for _ in tries("the coordinator to abort it"):
         if t.aside(describe(me.name), 0).transaction_states[0].transaction_state == "CompleteAbort":
@@ -186,8 +186,8 @@ def too_slow(t: Teller) -> None:
 @once
 def empty_and_slow(t: Teller) -> None:
     """A time-out counts from the first partition on; a producer that has begun nothing has time."""
-    topic, me = new_topic(t), started(t, timeout_ms=100)
-    late = started(t, "late", timeout_ms=100)
+    topic, me = new_topic(t), started(t, timeout_ms=1000)
+    late = started(t, "late", timeout_ms=1000)
     settled(t, late.add(topic), ADD)
     for _ in tries("the coordinator to abort the other's"):
         if t.aside(describe(late.name), 0).transaction_states[0].transaction_state == "CompleteAbort":
