@@ -55,6 +55,8 @@ class _Member:
         self._config = config
         self._applier: MetadataApplier | None = None
 
+    def inter_broker_requests(self) -> None: ...
+
     async def claim(self) -> None: ...
 
     async def join(self, applier: MetadataApplier, ports: Mapping[str, int]) -> None:
