@@ -107,6 +107,10 @@ def load(
         end_offset = max(0, options.start_offset)
         segments.append(Segment.create(directory, end_offset, config, now_ms, files))
         recovery.rewritten.append(directory)
+    index = segments[-1].txn_index
+    if index.last_offset >= end_offset:  # damaged, or from before a log that was cut; no abort could be added behind it
+        logger.warning("%s names aborted transactions that end past the log, and is cut", index.path)
+        index.keep_before(end_offset)
     start_offset = max(options.start_offset, segments[0].base_offset)
     recovery.complete_producers(start_offset, end_offset, clean=options.clean)
     if len(producers.snapshots) > 1 or not options.clean:

@@ -96,6 +96,16 @@ def test_what_aborted_transactions_left_survives_an_index_made_again(disk: Disk)
     assert segment.txn_index.all() == [AbortedTxn(7, 0, 2, 3)]
 
 
+@pytest.mark.parametrize("last_offset", [8, (1 << 63) - 1])
+def test_aborted_transactions_that_end_past_the_log_are_dropped(disk: Disk, last_offset: int) -> None:
+    log = filled(disk)
+    kept = AbortedTxn(7, 6, 7, 8)
+    log.log.segments[-1].txn_index.append(kept)
+    log.log.segments[-1].txn_index.append(AbortedTxn(7, 0, last_offset, 9))
+    log.log.close()
+    assert disk.open(clean=True).log.segments[-1].txn_index.all() == [kept]
+
+
 def test_indexes_are_made_again_as_they_were(disk: Disk) -> None:
     log = filled(disk)
     log.log.close()
