@@ -14,6 +14,7 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
+STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 TOPIC_NAME_LENGTH_MAX = 249  # so that "<name>-<partition>" and its suffixes fit a file name of 255 bytes
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 ZERO_UUID = uuid.UUID(int=0)
@@ -27,6 +28,11 @@ class ProducerIdAndEpoch(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+def fits_string(text: str) -> bool:
+    """Whether the text fits a string of the protocol and of the log."""
+    return len(text) * 4 <= STRING_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
 
 
 def topic_name_fault(name: str) -> str | None:

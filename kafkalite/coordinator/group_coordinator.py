@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import fits_string
 from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer
 from kafkalite.coordinator.group.group_state import EMPTY
-from kafkalite.coordinator.group_store import GroupStore, fits_string
+from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.coordinator.offset_manager import OffsetManager, VerifyCommit, without_verification
 
 if TYPE_CHECKING:

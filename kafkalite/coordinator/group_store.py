@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import TopicPartition, partition_for_id
+from kafkalite.common.names import TopicPartition, fits_string, partition_for_id
 from kafkalite.coordinator.effect_performer import AppendRecords, EffectPerformer, Records
 from kafkalite.coordinator.group.group_state import EMPTY
-from kafkalite.coordinator.group.record_codec import STRING_BYTES_MAX, group_key, offset_key
+from kafkalite.coordinator.group.record_codec import group_key, offset_key
 from kafkalite.coordinator.group_loader import GroupLoader
 
 if TYPE_CHECKING:
@@ -180,11 +180,6 @@ class GroupStore:
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
         self.perform(group, group.close(error))
-
-
-def fits_string(text: str) -> bool:
-    """Whether the text fits a string of the protocol and of the log: at most 32767 bytes."""
-    return len(text) * 4 <= STRING_BYTES_MAX or len(text.encode()) <= STRING_BYTES_MAX
 
 
 def _log_lost_tombstones(group_id: str, error: ErrorCode) -> None:

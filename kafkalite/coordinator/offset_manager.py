@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
+from kafkalite.common.names import STRING_BYTES_MAX, ProducerIdAndEpoch, TopicPartition
 from kafkalite.coordinator.effect_performer import Records
 from kafkalite.coordinator.group.group_state import COMMIT_APPEND_ERROR
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata, OffsetStore, OpenTransaction
-from kafkalite.coordinator.group.record_codec import KEY_TAIL, STRING_BYTES_MAX, offset_key_prefix, offset_value
+from kafkalite.coordinator.group.record_codec import KEY_TAIL, offset_key_prefix, offset_value
 from kafkalite.coordinator.group_store import GroupStore
 from kafkalite.protocol.records.group_records import NO_TIMESTAMP
 

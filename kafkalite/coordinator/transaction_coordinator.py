@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-RETRY_MS = 200
+RETRY_MS = 1_000
 IDS_PER_TURN = 1_000  # looked at for expiry: less than a millisecond
 _STATES = {state.value: state for state in TransactionState}
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import partition_for_id
+from kafkalite.common.names import fits_string, partition_for_id
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_state import COMPLETED_AS, ONGOING
 from kafkalite.coordinator.transaction_loader import TransactionLoader
@@ -51,6 +51,8 @@ class TransactionStore:
             return transaction, ErrorCode.NONE
         if self.is_closed:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not fits_string(transactional_id):
+            return None, ErrorCode.INVALID_REQUEST
         partition = self.partition_for(transactional_id)
         if partition in self.loading:
             return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -27,7 +27,6 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_VALUE_VERSION = 3
 VALUE_VERSION_MAX = 4
-STRING_BYTES_MAX = 32_767  # of a string with a 16-bit length
 
 _KEY_HEAD = struct.Struct(">hh")
 _KEY_MIDDLE = struct.Struct(">h")

@@ -80,7 +80,7 @@ class Append(NamedTuple):
 
 
 class AppendLater(NamedTuple):
-    """The same after a pause: the last try has failed, and no request waits that could be told so."""
+    """As `Append`, after a pause: the last try has failed, and no request waits that could be told so."""
 
     metadata: TransactionMetadata
     then: Then

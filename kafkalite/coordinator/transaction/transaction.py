@@ -374,7 +374,7 @@ class Transaction:
 
     def _on_failed_append(self, failed: TransactionMetadata, then: Then, error: ErrorCode) -> list[Effect]:
         if isinstance(then, CompletionStored):  # no client waits for it
-            return [] if error == ErrorCode.NOT_COORDINATOR else [AppendLater(failed, then)]
+            return [AppendLater(failed, then)]
         self.pending = None
         if isinstance(then, PartitionsStored):
             return [Answer(then.waiter, error)]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.names import partition_for_id
+from kafkalite.common.names import fits_string, partition_for_id
 from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.group_store import TOMBSTONES_PER_BATCH_MAX, fits_string
+from kafkalite.coordinator.group_store import TOMBSTONES_PER_BATCH_MAX
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 LOADING, NOT_AVAILABLE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE

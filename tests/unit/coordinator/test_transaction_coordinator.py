@@ -14,6 +14,7 @@ from kafkalite.common.names import GROUP_METADATA_TOPIC, partition_for_id
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.marker_writer import RETRY_MAX_MS, RETRY_MS, MarkerWriter
 from kafkalite.coordinator.producer_id_manager import ProducerIdManager
+from kafkalite.coordinator.transaction_coordinator import RETRY_MS as COMPLETION_RETRY_MS
 from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
 from kafkalite.coordinator.transaction_loader import TransactionLoader
 from kafkalite.record.batch import NewRecord, build_batch
@@ -363,6 +364,29 @@ def test_a_marker_that_a_later_coordinator_has_written_already(world):
     world.partitions.open = set()
     world.clock.advance(RETRY_MS)
     assert world.state() == "CompleteCommit"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, NOT_LEADER, ErrorCode.NOT_ENOUGH_REPLICAS])
+def test_a_completion_that_a_full_disk_refuses_is_stored_when_there_is_space(world, error):
+    world.leaders[A] = OTHER
+    world.add(A)
+    world.commit()
+    world.refuses = error
+    world.sent.pop().done({A: OK})
+    world.clock.advance(10 * COMPLETION_RETRY_MS)
+    assert world.state() == "PrepareCommit"
+    world.refuses = OK
+    world.clock.advance(COMPLETION_RETRY_MS)
+    assert world.state() == "CompleteCommit"
+
+
+def test_an_id_that_no_record_can_hold_is_refused_and_not_kept(world):
+    name = "x" * 32_768
+    assert world.init(name).error == ErrorCode.INVALID_REQUEST
+    assert world.add(A, name=name, ids=(1, 0)) == ErrorCode.INVALID_REQUEST
+    assert world.state(name) == ErrorCode.INVALID_REQUEST
+    assert list(world.store.transactions) == ["t"]
+    assert world.init(name[1:]).error == OK
 
 
 def test_a_coordinator_that_is_replaced_writes_no_more_markers(world):
