@@ -68,9 +68,10 @@ class BrokerChannel:
             if writer is None:
                 raise BrokerUnreachable(self._broker_id, "the connection was closed")
             self._correlation_id = self._correlation_id % _CORRELATION_ID_MAX + 1
+            frame = request_frame(request, version, self._correlation_id, self._client_id)
             answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._pending.append((self._correlation_id, type(request), version, answer))
-            writer.write(request_frame(request, version, self._correlation_id, self._client_id))
+            writer.write(frame)
             return await answer
         finally:
             timer.cancel()

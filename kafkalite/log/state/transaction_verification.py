@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from kafkalite.common.errors import UnverifiedTransaction
 
+VERIFICATIONS_MAX = 10_000
+"""In one log, about 2 MB. A client may send any producer id, and the refused ones stay until they expire."""
+
 
 class VerificationGuard:
     """Identifies one verification of one producer."""
@@ -56,6 +59,8 @@ class Verifications:
         """Begins a verification, or joins the one under way, and returns its guard."""
         found = self._by_producer.get(producer_id)
         if found is None:
+            if len(self._by_producer) == VERIFICATIONS_MAX:  # the oldest has probably been refused
+                del self._by_producer[next(iter(self._by_producer))]
             found = self._by_producer[producer_id] = _Verification(epoch, first_sequence)
         elif epoch > found.epoch:
             found.epoch, found.lowest_sequence = epoch, first_sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -12,6 +13,7 @@ from kafkalite.client.broker_channel import RESPONSE_BYTES_MAX, BrokerChannels, 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.header import decode_request_header, response_frame
+from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_S
@@ -67,6 +69,19 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     while True:
         correlation_id = await read_request(reader)
         writer.write(answer(correlation_id, f"answer {correlation_id}"))
+
+
+def test_a_request_that_cannot_be_encoded_does_not_disturb_the_others() -> None:
+    async def story() -> None:
+        async with listening(echo) as endpoint:
+            ours = channels({2: endpoint})
+            await ours.ask(2, MetadataRequest(), VERSION)
+            with pytest.raises(struct.error):
+                await ours.ask(2, FindCoordinatorRequest(key="k", key_type=1 << 20), 3)
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id
+            ours.close()
+
+    run(story())
 
 
 def test_many_requests_share_a_connection_and_keep_their_order() -> None:

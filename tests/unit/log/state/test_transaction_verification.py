@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode, KafkaError, UnverifiedTransaction
 from kafkalite.log.state.producer_state import ProducerState
-from kafkalite.log.state.transaction_verification import VerificationGuard
+from kafkalite.log.state.transaction_verification import VERIFICATIONS_MAX, VerificationGuard
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import BatchHeader, parse_header
 from kafkalite.record.transaction_marker import build_marker, read_marker
@@ -67,6 +67,13 @@ def test_a_duplicate_of_an_ended_transaction_is_verified_first(state: ProducerSt
     state.verifications.end(PRODUCER)
     state.verifications.setting.enabled = False
     assert state.check(PRODUCER, 0, 0, 0, True) is not None
+
+
+def test_producers_that_are_never_confirmed_do_not_fill_the_memory(state: ProducerState) -> None:
+    for producer_id in range(100, 100 + 2 * VERIFICATIONS_MAX):
+        state.begin_verification(producer_id, 0, 0)
+    assert len(state.verifications) == VERIFICATIONS_MAX
+    send(state, 0, begin(state, 0))
 
 
 def test_a_marker_makes_the_guard_invalid(state: ProducerState) -> None:
