@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ProducerIdAndEpoch
+from kafkalite.common.names import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    ProducerIdAndEpoch,
+    partition_for_id,
+)
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
 from kafkalite.record.batch import build_batch_at
@@ -127,6 +132,11 @@ class InternalTopic(Generic[L]):
         if self._creating is not None or self._store is None or not self._is_attached:
             return False
         return self._store.partition_count == self._replicas.partition_count(self.name)
+
+    def partition_for(self, identity: str) -> int:
+        """The partition that keeps this id, also on a broker that leads none: another may have created the topic, with
+        another number of partitions than this one would."""
+        return partition_for_id(identity, self._replicas.partition_count(self.name) or self._settings.partition_count)
 
     def leader_epoch(self, index: int) -> int:
         """The epoch under which this broker leads partition `index`; -1 if it does not."""

@@ -81,7 +81,7 @@ class Coordinators:
             MarkerWriter(broker_id, replica_manager.leader_of, self.markers, send_markers, clock),
             self.producer_ids,
             coordinator_epoch=self.transaction_topic.leader_epoch,
-            group_partition=self.groups.store.partition_for,
+            group_partition=self.offsets_topic.partition_for,
         )
         self.transaction_topic.attach(self.transactions.store)
         self.add_partitions = AddPartitionsToTxnManager(
@@ -167,6 +167,6 @@ class Coordinators:
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """The broker that coordinates the id's transactions; NO_LEADER if none does at the moment."""
-        index = self.transactions.store.partition_for(transactional_id)
+        index = self.transaction_topic.partition_for(transactional_id)
         leader = self._replica_manager.leader_of(TRANSACTION_STATE_TOPIC, index)
         return NO_LEADER if leader is None else leader

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode, StorageError
-from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch
+from kafkalite.common.names import GROUP_METADATA_TOPIC, ProducerIdAndEpoch, partition_for_id
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
@@ -169,6 +169,22 @@ def test_a_topic_that_a_client_created_is_taken_as_it_is(
 
     live(first)
     live(second)
+
+
+@pytest.mark.parametrize("partition_count", [1, 7])
+def test_ids_are_mapped_to_the_partitions_that_there_are_before_any_is_loaded(
+    live: Callable[[Story], None], partition_count: int
+) -> None:
+    async def story(broker: Life) -> None:
+        topic = broker.offsets_topic
+        names = [f"g{number}" for number in range(20)]
+        assert [topic.partition_for(name) for name in names] == [partition_for_id(name, PARTITIONS) for name in names]
+        await broker.topic_admin.create(GROUP_METADATA_TOPIC, partition_count, {})
+        assert not topic.is_ready
+        expected = [partition_for_id(name, partition_count) for name in names]
+        assert [topic.partition_for(name) for name in names] == expected
+
+    live(story)
 
 
 def test_what_its_creator_said_about_cleaning_up_stands(live: Callable[[Story], None]) -> None:
