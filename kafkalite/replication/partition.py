@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.log.partition.offline_log import OfflineLog
@@ -349,6 +349,12 @@ class OfflinePartition(Partition):
         return self.high_watermark
 
     def check_epoch(self, known_by_client: int) -> None:
+        raise StorageError(f"{self.log.failure}")
+
+    def active_producers(self) -> NoReturn:
+        raise StorageError(f"{self.log.failure}")
+
+    def begin_verification(self, producer_id: int, epoch: int, first_sequence: int) -> NoReturn:
         raise StorageError(f"{self.log.failure}")
 
     def retire(self, error: KafkaError | None = None) -> None:

@@ -36,6 +36,8 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsTopic,
     DeleteTopicsRequest,
 )
+from kafkalite.protocol.messages.transaction_admin import DescribeProducersRequest, DescribeProducersTopicRequest
+from kafkalite.protocol.messages.transactions import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S
@@ -157,6 +159,36 @@ def test_its_partitions_are_offline_and_the_others_are_served(live: Callable[...
     (tmp_path / "b").unlink()
     (tmp_path / "b-unplugged").rename(tmp_path / "b")
     live(is_back)
+
+
+def test_transactions_on_it_are_told(live: Callable[..., None], tmp_path: Path) -> None:
+    async def fails(asker: Any, broker: Any) -> None:
+        assert await create(asker) == 0
+        await lose(broker, tmp_path, "b")
+        batch = build_batch(
+            [NewRecord(None, b"x")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        data = [PartitionProduceData(index=1, records=memoryview(batch))]
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        for version in (11, 12):
+            request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=5000, topic_data=topics)
+            answer = await asker.ask(request, version)
+            assert answer.responses[0].partition_responses[0].error_code == STORAGE
+        named = DescribeProducersTopicRequest(name="t", partition_indexes=[1])
+        answer = await asker.ask(DescribeProducersRequest(topics=[named]), 0)
+        assert answer.topics[0].partitions[0].error_code == STORAGE
+        written = WritableTxnMarker(
+            producer_id=7,
+            producer_epoch=0,
+            transaction_result=False,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[1])],
+            coordinator_epoch=0,
+        )
+        answer = await asker.ask(WriteTxnMarkersRequest(markers=[written]), 1)
+        assert answer.markers[0].topics[0].partitions[0].error_code == STORAGE
+        assert await fetch(asker, 1, isolation_level=1) == (STORAGE, False)
+
+    live(fails)
 
 
 def test_who_waits_for_it_is_told(live: Callable[..., None], tmp_path: Path) -> None:
