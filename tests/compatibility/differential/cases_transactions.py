@@ -31,7 +31,7 @@ NEWER = Explained(
     "they are those of KIP-890's second part, which Kafka has from 4.0 on; 3.9.1 closes the connection",
 )
 ENDS_FIRST = Explained(
-    "whoever adds a partition before the markers of the last transaction are written is told to ask again",
+    "a producer of any id or epoch that adds a partition before the last transaction's markers are written asks again",
     "the producer may have an id or epoch that counts only then, as Kafka 4 has it; 3.9 looks at both first",
     "results_by_topic_v3_and_below.*.results_by_partition.*.partition_error_code",
 )

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kafkalite.api.handlers.group_offsets import txn_offset_commit
 from kafkalite.api.handlers.transactions import add_offsets_to_txn, add_partitions_to_txn, end_txn, write_txn_markers
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.group_offsets import TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic
 from kafkalite.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -123,6 +125,11 @@ def test_the_results_are_listed_as_the_partitions_of_the_request() -> None:
         for each in response.results_by_topic_v3_and_below
     ]
     assert listed == [("t", [1, 0, 1]), ("u", [])]
+
+
+def test_offsets_of_a_topic_without_partitions_are_not_answered() -> None:
+    request = TxnOffsetCommitRequest(group_id="g", topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[])])
+    assert ask(txn_offset_commit, request, 4, Coordinator()).topics == []
 
 
 def test_nothing_is_added_if_a_partition_does_not_exist_or_is_internal() -> None:
