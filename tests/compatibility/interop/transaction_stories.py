@@ -32,9 +32,10 @@ PER_TRANSACTION = 20
 class Scene:
     """A client and a broker; the topics are new. `notices_time_outs`: the client fails a commit that comes too late."""
 
-    def __init__(self, client: Client, bootstrap: str) -> None:
+    def __init__(self, client: Client, broker: Any) -> None:
         self.client = client
-        self.bootstrap = bootstrap
+        self.broker = broker
+        self.bootstrap = broker.bootstrap
         self.notices_time_outs = True
 
     def topic(self, stem: str, partitions: int = 2) -> str:
@@ -127,34 +128,75 @@ class Scene:
 
     def copies_exactly_once(self) -> None:
         """Consume, transform, produce, with offsets in the transaction; killed in between, and a successor goes on."""
-        source, target = self.topic("source"), self.topic("target")
-        group = f"group-{uuid.uuid4().hex[:8]}"
-        producer = Producer({"bootstrap.servers": self.bootstrap})
-        for number in range(COPIED):
-            producer.produce(source, f"{number}", partition=number % 2)
-        assert producer.flush(SECONDS) == 0
-        task = {"topic": source, "target": target, "group": group, "count": PER_TRANSACTION}
-        done = 0
+        copy = Copy(self)
         for share in (COPIED // 3, 2 * COPIED // 3):
-            program = self.client.copier(f"{group}-copier", **task)
-            while done < share:
-                done += program.answer("the first copies")["copied"]
+            program = copy.start()
+            copy.until_copied(program, share)
             program.kill()
-        program = self.client.copier(f"{group}-copier", **task)
+        copy.finish()
+        everything = sum(len(self.values(copy.target, partition, "read_uncommitted")) for partition in (0, 1))
+        assert everything > COPIED, "some were aborted"
+
+    def survives_the_broker(self) -> None:
+        """The broker is killed and started again twice while the client copies."""
+        copy = Copy(self)
+        program = copy.start(session_ms=45_000)
+        for share in (COPIED // 3, 2 * COPIED // 3):
+            copy.until_copied(program, share)
+            self.broker.kill()
+            self.broker.start()
+        copy.finish(program)
+
+
+class Copy:
+    """Two topics and a group. The source has committed and aborted transactions; its committed values are numbers."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.source, self.target = scene.topic("source"), scene.topic("target")
+        self.group = f"group-{uuid.uuid4().hex[:8]}"
+        self.done = 0
+        producer = Producer({"bootstrap.servers": scene.bootstrap, "transactional.id": self.source})
+        producer.init_transactions(SECONDS)
+        for first in range(0, COPIED, 100):
+            for values, end in (
+                ([f"aborted {first + number}" for number in range(30)], producer.abort_transaction),
+                ([f"{number}" for number in range(first, first + 100)], producer.commit_transaction),
+            ):
+                producer.begin_transaction()
+                for number, value in enumerate(values):
+                    producer.produce(self.source, value, partition=number % 2)
+                assert producer.flush(SECONDS) == 0
+                end(SECONDS)
+        places = [(self.source, partition) for partition in (0, 1)]
+        found = read(scene.bootstrap, places, "read_committed")
+        self.ends = [found[place][-1].offset + 1 for place in places]
+
+    def start(self, session_ms: int = 6000) -> Program:
+        task = {"topic": self.source, "target": self.target, "group": self.group, "count": PER_TRANSACTION}
+        return self.scene.client.copier(f"{self.group}-copier", session_ms=session_ms, **task)
+
+    def until_copied(self, program: Program, share: int) -> None:
+        while self.done < share:
+            self.done += program.answer("the copies")["copied"]
+
+    def finish(self, program: Program | None = None) -> None:
+        """Until all is copied, by this program or a new one: every value stands in the target once, in order."""
+        running = program or self.start()
 
         def through() -> bool:
-            return [self.committed_offset(group, source, partition) for partition in (0, 1)] == [COPIED // 2] * 2
+            committed = [self.scene.committed_offset(self.group, self.source, partition) for partition in (0, 1)]
+            return committed == self.ends
 
-        until(lambda: through() or _ended(program), "everything to be copied", 2 * DEADLINE_S)
-        program.kill()
+        until(lambda: through() or _ended(running), "everything to be copied", 2 * DEADLINE_S)
+        running.kill()
         for partition in (0, 1):
-            found = self.values(target, partition)
+            found = self.scene.values(self.target, partition)
             times = Counter(found)
             wanted = [f"{number}" for number in range(partition, COPIED, 2)]
-            wrong = {value: times[value] for value in wanted if times[value] != 1}
+            wrong = {value: times[value] for value in {*wanted, *found} if times[value] != (value in wanted)}
             assert not wrong, f"partition {partition}: seen so many times: {wrong}"
             assert found == wanted
-        assert sum(len(self.values(target, partition, "read_uncommitted")) for partition in (0, 1)) > COPIED
 
 
 def _ended(program: Program) -> bool:
@@ -169,14 +211,15 @@ STORIES: dict[str, Callable[[Scene], None]] = {
     "a zombie is fenced": Scene.fences_a_zombie,
     "a transaction times out": Scene.times_out,
     "consume-transform-produce with the group's metadata, killed twice: each record once": Scene.copies_exactly_once,
+    "the broker is killed twice while the client copies: each record once": Scene.survives_the_broker,
 }
 
 
 @contextmanager
-def scene(command: list[str], bootstrap: str, **told: Any) -> Iterator[Scene]:
+def scene(command: list[str], broker: Any, **told: Any) -> Iterator[Scene]:
     """A scene whose programs are gone at the end."""
-    client = Client(command, bootstrap, **told)
+    client = Client(command, broker.bootstrap, **told)
     try:
-        yield Scene(client, bootstrap)
+        yield Scene(client, broker)
     finally:
         client.close()

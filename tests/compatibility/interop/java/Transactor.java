@@ -98,7 +98,7 @@ public final class Transactor {
         settings.put("isolation.level", "read_committed");
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
-        settings.put("session.timeout.ms", "6000");
+        settings.put("session.timeout.ms", task.get("session_ms").asText());
         settings.put("max.poll.records", task.get("count").asText());
         settings.put("key.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");
         settings.put("value.deserializer", "org.apache.kafka.common.serialization.StringDeserializer");

@@ -74,7 +74,7 @@ def copy(task: dict[str, Any]) -> None:
             "group.id": task["group"],
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": task["session_ms"],
         }
     )
     consumer.subscribe([task["topic"]])

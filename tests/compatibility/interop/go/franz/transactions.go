@@ -79,7 +79,7 @@ func carry(ctx context.Context, task script.Task) {
 	options := transactional(task,
 		kgo.SeedBrokers(task.Bootstrap), kgo.ConsumerGroup(task.Group), kgo.ConsumeTopics(task.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(100*time.Millisecond), kgo.RequireStableFetchOffsets(),
+		kgo.SessionTimeout(time.Duration(task.SessionMs)*time.Millisecond), kgo.HeartbeatInterval(100*time.Millisecond), kgo.RequireStableFetchOffsets(),
 	)
 	session := script.Must(kgo.NewGroupTransactSession(options...))
 	defer session.Close()

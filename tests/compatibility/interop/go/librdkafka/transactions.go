@@ -71,7 +71,7 @@ func carry(task script.Task) {
 	script.Check(producer.InitTransactions(ctx), "initialise")
 	consumer := script.Must(kafka.NewConsumer(configured(task, kafka.ConfigMap{
 		"group.id": task.Group, "auto.offset.reset": "earliest", "enable.auto.commit": false,
-		"session.timeout.ms": 6000, "heartbeat.interval.ms": 100, "fetch.wait.max.ms": 100,
+		"session.timeout.ms": task.SessionMs, "heartbeat.interval.ms": 100, "fetch.wait.max.ms": 100,
 	})))
 	script.Check(consumer.Subscribe(task.Topic, nil), "subscribe")
 	leaving := script.AskedToLeave()

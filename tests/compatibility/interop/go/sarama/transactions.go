@@ -123,7 +123,7 @@ func carry(task script.Task) {
 	producer := transactional(task)
 	config := configured(task)
 	config.Consumer.IsolationLevel = sarama.ReadCommitted
-	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	config.Consumer.Group.Session.Timeout = time.Duration(task.SessionMs) * time.Millisecond
 	config.Consumer.Group.Heartbeat.Interval = 100 * time.Millisecond
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	group := script.Must(sarama.NewConsumerGroup([]string{task.Bootstrap}, task.Group, config))

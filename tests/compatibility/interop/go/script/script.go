@@ -29,6 +29,7 @@ type Task struct {
 	TransactionalID string `json:"transactional_id"`
 	TimeoutMs       int    `json:"timeout_ms"`
 	Target          string `json:"target"`
+	SessionMs       int    `json:"session_ms"`
 }
 
 type Header struct {

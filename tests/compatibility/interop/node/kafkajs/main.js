@@ -153,7 +153,7 @@ async function copy(task) {
   const producer = transactional(task)
   await producer.connect()
   const consumer = client(task).consumer({
-    groupId: task.group, sessionTimeout: 6000, heartbeatInterval: 100, maxWaitTimeInMs: 100,
+    groupId: task.group, sessionTimeout: task.session_ms, heartbeatInterval: 100, maxWaitTimeInMs: 100,
   })
   await consumer.connect()
   await consumer.subscribe({ topic: task.topic, fromBeginning: true })

@@ -73,7 +73,7 @@ async function copy(task) {
   const { producer, send } = await transactional(task)
   const reader = new rdkafka.KafkaConsumer({
     'bootstrap.servers': task.bootstrap, 'group.id': task.group, 'enable.auto.commit': false,
-    'session.timeout.ms': 6000, 'heartbeat.interval.ms': 100, 'fetch.wait.max.ms': 100,
+    'session.timeout.ms': task.session_ms, 'heartbeat.interval.ms': 100, 'fetch.wait.max.ms': 100,
   }, { 'auto.offset.reset': 'earliest' })
   await called((back) => reader.connect({}, back))
   reader.subscribe([task.topic])
