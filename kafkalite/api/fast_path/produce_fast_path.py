@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from kafkalite.api.handlers.produce import failure, success
 from kafkalite.api.request.admission import append_for
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition
-from kafkalite.common.errors import KafkaError, Malformed
+from kafkalite.common.errors import KafkaError, Malformed, StorageError
 from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -138,7 +138,8 @@ class ProduceFastPath:
         try:
             result = admitted.append(partition, frame[start:stop], self._wall_ms(), self._version)
         except KafkaError as error:
-            if known.is_transactional:  # nothing is appended: the long way asks the transaction's coordinator first
+            # The long way asks the transaction's coordinator first. A batch that the disk refused is stamped already.
+            if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = admitted.topic
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)

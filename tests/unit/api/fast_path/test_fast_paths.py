@@ -7,8 +7,10 @@ Two connections to one dispatcher: the *veteran* has asked before, so that its r
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,8 +160,9 @@ def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
         asked: list[Any] = []
 
         class Manager:
-            def verify_or_add(self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, tell: Any) -> None:
-                asked.append((name, pid, epoch, partitions, adds))
+            def verify_or_add(self, *request: Any) -> None:
+                *identity, tell, _ = request
+                asked.append(tuple(identity))
                 tell({})
 
         broker._running._services.add_partitions = Manager()
@@ -198,6 +201,35 @@ def test_a_transactional_batch_takes_the_fast_path_unless_it_is_the_first(
         # another id is another request, with the topic at another place
         assert outcome(veteran.send(frame(0, "another", 1))) == (0, 0)
         assert fast_path_answer(veteran.connection, frame(1, "another", 1)) == (0, 1)
+
+    tell(story)
+
+
+def test_a_disk_that_refuses_a_transactional_batch_is_reported_as_that(tell: Callable[..., None]) -> None:
+    """The batch has its offset by then, so it must not go the long way, which refuses batches that have one."""
+
+    async def story(_: Any, broker: Any) -> None:
+        await topics(broker, "t")
+        broker._running._services.add_partitions = SimpleNamespace(verify_or_add=lambda *request: request[5]({}))
+        client = Client(broker)
+
+        def refuse(*_: Any) -> int:
+            raise OSError(errno.ENOSPC, "full")
+
+        def send(sequence: int) -> tuple[int, int]:
+            records = batch(producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+            request = produce(records)
+            request.transactional_id = "x"
+            _, response = decode_response(ProduceRequest, 9, memoryview(client.ask(request, 9))[4:])
+            found = response.responses[0].partition_responses[0]
+            return found.error_code, found.base_offset
+
+        assert [send(0), send(1)] == [(0, 0), (0, 1)]
+        segment = broker._running.replica_manager.partition("t", 0).log.segments[-1]
+        pwrite, segment._pwrite = segment._pwrite, refuse
+        assert send(2)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        segment._pwrite = pwrite
+        assert send(2) == (0, 2)
 
     tell(story)
 
