@@ -112,16 +112,32 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[TopicPartition],
         adds: bool,
         on_result: OnResult,
+        before_retry: Callable[[], object] = lambda: None,
     ) -> None:
         """Calls `on_result` once: before this returns if the coordinator is here and has nothing to wait for.
 
+        `before_retry` is called whenever the coordinator is asked again. Verifications begin anew there, since the
+        markers of the last transaction, for which the request waits, end those of before.
         The errors are those of the newest Produce version. TRANSACTION_ABORTABLE is not known to versions before 11.
         """
         request = AddPartitionsRequest(transactional_id, producer_id, producer_epoch, tuple(partitions), adds)
-        self._ask(request, on_result, self._clock.monotonic_ms() + ADD_RETRIES_MS)
+        retry_until_ms = self._clock.monotonic_ms() + ADD_RETRIES_MS
 
-    def _ask(self, request: AddPartitionsRequest, on_result: OnResult, retry_until_ms: int) -> None:
-        on_response = partial(self._on_response, request, on_result, retry_until_ms)
+        def retry() -> None:
+            before_retry()
+            self._ask(request, on_response)
+
+        def on_response(errors: Errors) -> None:
+            failed = {each: _PRODUCERS_ERROR.get(error, error) for each, error in errors.items() if error}
+            is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in failed.values()
+            if is_busy and adds and self._clock.monotonic_ms() < retry_until_ms:
+                self._clock.call_later(ADD_RETRY_MS, retry)
+            else:
+                on_result(failed)
+
+        self._ask(request, on_response)
+
+    def _ask(self, request: AddPartitionsRequest, on_response: OnResult) -> None:
         broker_id = self._coordinator_of(request.transactional_id)
         if broker_id == self._broker_id:
             self._ask_here(request, on_response)
@@ -138,16 +154,6 @@ class AddPartitionsToTxnManager:
         else:
             verify = self._coordinator.verify_partitions
             on_response(verify(transactional_id, producer_id, producer_epoch, partitions))
-
-    def _on_response(
-        self, request: AddPartitionsRequest, on_result: OnResult, retry_until_ms: int, errors: Errors
-    ) -> None:
-        failed = {each: _PRODUCERS_ERROR.get(error, error) for each, error in errors.items() if error}
-        is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in failed.values()
-        if is_busy and request.adds and self._clock.monotonic_ms() < retry_until_ms:
-            self._clock.call_later(ADD_RETRY_MS, partial(self._ask, request, on_result, retry_until_ms))
-        else:
-            on_result(failed)
 
 
 _PRODUCERS_ERROR: Mapping[ErrorCode, ErrorCode] = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
@@ -170,21 +176,25 @@ class CommitVerification:
     ) -> None:
         key = GROUP_METADATA_TOPIC, index
         guard = None
-        try:
-            if request.adds_partition or self._is_enabled():
+
+        def begin() -> ErrorCode:
+            nonlocal guard
+            try:
                 guard = self._replicas.require(*key).begin_verification(*request.producer, _NO_SEQUENCE)
-        except KafkaError as error:
-            done(error.code, None)
-            return
+            except KafkaError as error:
+                return error.code
+            return ErrorCode.NONE
+
+        error = begin() if request.adds_partition or self._is_enabled() else ErrorCode.NONE
         if guard is None:
-            done(ErrorCode.NONE, None)
+            done(error, None)
             return
 
         def on_result(errors: Errors) -> None:
             done(errors.get(key, ErrorCode.NONE), guard)
 
         identity = request.transactional_id, *request.producer
-        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result)
+        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result, begin)
 
 
 class _Waiter:

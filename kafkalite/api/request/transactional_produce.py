@@ -113,19 +113,25 @@ def verify(
     adds = version >= FIRST_VERSION_THAT_ADDS
     if not (adds or services.config.transaction_partition_verification_enable):
         return verified
-    for (topic, index), batch in batches.items():
-        try:
-            guard = services.replica_manager.require(topic, index).begin_verification(*batch)
-        except KafkaError as error:
-            errors[topic, index] = error
-        else:
-            if guard is not None:
-                guards[topic, index] = guard
+
+    def begin() -> None:
+        for (topic, index), batch in batches.items():
+            try:
+                guard = services.replica_manager.require(topic, index).begin_verification(*batch)
+            except KafkaError as error:
+                errors[topic, index] = error
+            else:
+                if guard is not None:
+                    guards[topic, index] = guard
+
+    begin()
     if not guards:
         return verified
     pending = PendingResponse(verified.with_errors)
     ((producer_id, epoch),) = producers
-    services.add_partitions.verify_or_add(transactional_id, producer_id, epoch, list(guards), adds, pending.answer)
+    services.add_partitions.verify_or_add(
+        transactional_id, producer_id, epoch, list(guards), adds, pending.answer, begin
+    )
     return pending.outcome(services.runtime.loop)
 
 

@@ -103,6 +103,17 @@ def test_adding_waits_for_the_markers_of_the_last_transaction(world: World) -> N
     assert world.results["added@1"] == {}
 
 
+def test_a_retry_is_announced_before_the_coordinator_is_asked_again(world: World) -> None:
+    world.errors = {A: BUSY}
+    told: list[Any] = []
+    world.manager.verify_or_add("added@1", 7, 3, [A], True, told.append, lambda: told.append(len(world.calls)))
+    world.clock.advance(2 * ADD_RETRY_MS)
+    assert told == [1, 2] and len(world.calls) == 3
+    world.errors = {}
+    world.clock.advance(ADD_RETRY_MS)
+    assert told == [1, 2, 3, {}]
+
+
 def test_requests_for_another_broker_are_sent_one_batch_at_a_time(world: World) -> None:
     for name in ("a@2", "b@2", "c@2", "d@3"):
         world.ask(name, adds=name == "c@2")

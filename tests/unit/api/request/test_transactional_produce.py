@@ -54,6 +54,7 @@ class World:
         self.asked: list[Any] = []
         self.answer: dict[Any, ErrorCode] | None = {}
         self.call_back: Callable[[Any], None] = lambda _: None
+        self.before_retry: Callable[[], None] = lambda: None
         self.services: Any = SimpleNamespace(
             config=SimpleNamespace(transaction_partition_verification_enable=enabled),
             replica_manager=SimpleNamespace(require=self.require),
@@ -67,9 +68,11 @@ class World:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.partitions[index]
 
-    def verify_or_add(self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, on_result: Any) -> None:
+    def verify_or_add(
+        self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, on_result: Any, before_retry: Any
+    ) -> None:
         self.asked.append((name, pid, epoch, partitions, adds))
-        self.call_back = on_result
+        self.call_back, self.before_retry = on_result, before_retry
         if self.answer is not None:
             on_result(self.answer)
 
@@ -167,6 +170,19 @@ def test_a_late_answer_is_awaited() -> None:
     assert not waiting.done()
     world.call_back({("t", 0): ErrorCode.TRANSACTION_ABORTABLE})
     assert world.append(waiting.result(), 0) == (ErrorCode.TRANSACTION_ABORTABLE, None)
+
+
+def test_a_marker_while_the_coordinator_is_busy_does_not_cost_the_batch_its_verification() -> None:
+    """The marker of the last transaction ends the verification that was begun before it."""
+    world = World()
+    world.answer = None
+    waiting = world.verify(batch())
+    partition = world.partitions[0]
+    partition.guard = begun_anew = VerificationGuard()
+    world.before_retry()
+    world.call_back({})
+    assert world.append(waiting.result(), 0) == "appended"
+    assert partition.appended == [begun_anew]
 
 
 NOT_ADDED = "Partition was not added to the transaction"
