@@ -6,7 +6,7 @@ any broker that listens on a port.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from kafkalite.protocol.codec.schema import Message
 
@@ -28,9 +28,17 @@ class Driver(Protocol):
         """The broker's wall clock."""
         ...
 
-    def ask(self, client: str, request: Message, version: int, *, waits: bool = True) -> Any:
-        """Send a request on the connection of `client`, and give the answer. Raises NoAnswer. With `waits` False the
-        client leaves when it has sent it."""
+    def ask(self, client: str, request: Message, version: int) -> Any:
+        """Send a request on the connection of `client`, and give the answer. Raises NoAnswer."""
+        ...
+
+    def leave(self, client: str, request: Message, version: int, *, is_late: bool) -> NoReturn:
+        """Send a request and leave. Raises NoAnswer. If it `is_late`, it reaches the broker when `deliver` is called,
+        or never."""
+        ...
+
+    def deliver(self) -> None:
+        """The oldest late request reaches the broker. Raises NoAnswer."""
         ...
 
     def wait(self, duration_ms: int) -> None:

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
+from kafkalite.coordinator.transaction import transaction, transaction_metadata
 from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -33,6 +36,7 @@ from kafkalite.protocol.messages.topics import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+    DeleteTopicsRequest,
 )
 from tests.support.log.history import shorten
 from tests.support.transactions.driver import Driver, NoAnswer
@@ -41,8 +45,10 @@ from tests.support.transactions.in_process_driver import InProcessDriver
 from tests.support.transactions.ledger import Batch, Commit, Fate, Ledger, Transaction
 from tests.support.transactions.readers import COMMITTED, UNCOMMITTED, Found, Read, read
 from tests.support.transactions.steps import (
+    FLEETING,
     GROUPS,
     IDEMPOTENT,
+    OPERATIONS,
     PARTITIONS,
     PLAIN,
     PRODUCERS,
@@ -55,7 +61,6 @@ from tests.support.transactions.transaction_requests import DIALECTS
 from tests.support.transactions.transactional_producer import TransactionalProducer
 from tests.support.transactions.world import GROUP, World
 
-_OPERATIONS = frozenset(("work", "end_soon", "kill", "power_cut", "restart", "roll", "clean", "retain"))
 _KEYS = 4
 _FETCH_VERSIONS = (4, 7, 11, 12)
 
@@ -67,7 +72,7 @@ class History:
         self.driver = driver
         self.plan = plan
         self.ledger = Ledger()
-        self.world = World(driver, self.ledger, _key_of)
+        self.world = World(driver, self.ledger, _key_of, plan.expires_ms)
         self.idempotent = Idempotent(IDEMPOTENT, self.world)
         dialects = dict(plan.dialects)
         self.producers = {
@@ -79,10 +84,12 @@ class History:
         self.positions: dict[tuple[str, TopicPartition], int] = {}
         self.polled: dict[tuple[str, TopicPartition], list[Found]] = {}
         self.skipped: dict[tuple[str, TopicPartition], list[tuple[int, int]]] = {}
+        self.committed: dict[TopicPartition, list[bytes]] = {}  # values at the end, in their order
+        self.offsets: dict[tuple[str, TopicPartition], int] = {}  # of groups, at the end
         self.checks = 0
 
     def play(self) -> None:
-        self._until_answered(self._create_topics)
+        self._until_answered(partial(self._create, TOPICS))
         for step in self.plan.steps:
             self._up()
             try:
@@ -95,7 +102,7 @@ class History:
 
     def step(self, step: Step) -> None:
         name, *arguments = step
-        if name in _OPERATIONS:
+        if name in OPERATIONS:
             self.driver.operate(name, *arguments)
         else:
             getattr(self, name)(*arguments)
@@ -113,13 +120,13 @@ class History:
                 continue
             return
 
-    def _create_topics(self) -> None:
+    def _create(self, wanted: Mapping[str, tuple[int, dict[str, str]]]) -> None:
         topics = [
             CreatableTopic(
                 name=name, num_partitions=count, replication_factor=1,
                 configs=[CreatableTopicConfig(name=key, value=value) for key, value in config.items()],
             )
-            for name, (count, config) in TOPICS.items()
+            for name, (count, config) in wanted.items()
         ]  # fmt: skip
         answer = self.driver.ask("admin", CreateTopicsRequest(topics=topics, timeout_ms=10_000), 4)
         errors = {topic.error_code for topic in answer.topics}
@@ -127,26 +134,26 @@ class History:
 
     # steps
 
-    def send(self, by: str, topic: str, partition: int, count: int, waits: bool) -> None:
+    def send(self, by: str, topic: str, partition: int, count: int, how: str) -> None:
         place = topic, partition
         if by == IDEMPOTENT:
-            self.idempotent.send(place, count, waits=waits)
+            self.idempotent.send(place, count, how=how)
         elif by == PLAIN:
             batch = self.world.make_batch(by, place, count)
-            error = self.world.produce(by, batch, 9, waits=waits)
+            error = self.world.produce(by, batch, 9, how=how)
             assert error == ErrorCode.NONE, f"{batch} got {error.name}"
         else:
-            self.producers[by].send(place, count, waits=waits)
+            self.producers[by].send(place, count, how=how)
 
     def send_again(self, by: str, topic: str, partition: int) -> None:
         producer = self.idempotent if by == IDEMPOTENT else self.producers[by]
         producer.send_again((topic, partition))
 
-    def commit_offset(self, by: str, group: str, topic: str, partition: int, waits: bool) -> None:
-        self.producers[by].commit_offset(group, (topic, partition), waits=waits)
+    def commit_offset(self, by: str, group: str, topic: str, partition: int, how: str) -> None:
+        self.producers[by].commit_offset(group, (topic, partition), how=how)
 
-    def end(self, by: str, commit: bool, waits: bool) -> None:
-        self.producers[by].end(commit, waits=waits)
+    def end(self, by: str, commit: bool, how: str) -> None:
+        self.producers[by].end(commit, how=how)
 
     def init(self, by: str) -> None:
         self.producers[by].init()
@@ -156,6 +163,21 @@ class History:
 
     def wait(self, duration_ms: int) -> None:
         self.driver.wait(duration_ms)
+
+    def deliver(self) -> None:
+        self.driver.deliver()
+
+    def send_fleeting(self, by: str, count: int) -> None:
+        self._create({FLEETING: (1, {})})
+        self.producers[by].send((FLEETING, 0), count)
+
+    def delete_fleeting(self) -> None:
+        request = DeleteTopicsRequest(topic_names=[FLEETING], timeout_ms=10_000)
+        answer = self.driver.ask("admin", request, 3)
+        error = answer.responses[0].error_code
+        assert error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), answer
+        for producer in self.producers.values():
+            producer.forget(FLEETING)
 
     def commit_plain(self, group: str, topic: str, partition: int) -> None:
         self.world.find_coordinator(group, group, GROUP)
@@ -232,6 +254,7 @@ class History:
 
     def finish(self) -> None:
         """Some producers end what they have begun, others do not: time does it for them."""
+        self.driver.operate("heal")
         for number, producer in enumerate(self.producers.values()):
             if number % 2:
                 self._until_answered(partial(producer.end, True))
@@ -260,6 +283,7 @@ class History:
                 allowed = self.ledger.offsets_allowed(key, is_settled=True)
                 assert offset in allowed, f"{key} is at {offset}, and may be at {sorted(allowed)}"
                 self.ledger.see_offset(key, offset)
+                self.offsets[key] = offset
         for reader in ("r0", "r1"):
             for place in PARTITIONS:
                 self._poll(reader, place)
@@ -278,6 +302,7 @@ class History:
         assert ends >= before, f"{place} ended at {before} (last stable offset, high watermark), and now at {ends}"
         self.read_up_to[place] = ends
         if is_settled:
+            self.committed[place] = [record.value for record in committed.records]
             assert ends[0] == ends[1], (
                 f"{place} is stable up to {ends[0]} of {ends[1]}, and every transaction has ended"
             )
@@ -286,6 +311,11 @@ class History:
 
     def _check_taken(self, place: TopicPartition, everything: Read) -> None:
         """What was acknowledged is there once, in its place; nothing is there that was refused."""
+        numbers: dict[str, int] = {}
+        for record in everything.records:
+            by, number = _by_and_number(record.value)
+            assert by == PLAIN or number > numbers.get(by, 0), f"{place} has {record.value!r} out of its order"
+            numbers[by] = number
         at = {record.offset: record.value for record in everything.records}
         values = [record.value for record in everything.records]
         assert len(set(values)) == len(values), f"{place} has duplicates: {values}"
@@ -367,29 +397,51 @@ def _key_of(topic: str, number: int) -> bytes | None:
 
 
 def _key_of_value(topic: str, value: bytes) -> bytes | None:
-    return _key_of(topic, int(value.rpartition(b":")[2]))
+    return _key_of(topic, _by_and_number(value)[1])
+
+
+def _by_and_number(value: bytes) -> tuple[str, int]:
+    by, _, number = value.decode().rpartition(":")
+    return by, int(number)
 
 
 # one history in this process
 
 
-def run(root: str, plan: Plan) -> History:
+def run(root: str, plan: Plan, more_settings: Mapping[str, str] | None = None) -> History:
     """Tell one history to a broker of its own below `root`."""
     directory = f"{root}/history-{plan.seed}"
     shutil.rmtree(directory, ignore_errors=True)
     logging.disable(logging.CRITICAL)
     try:
-        settings = {"log.flush.interval.messages": "1"} if plan.flushes else {}
-        driver = InProcessDriver(directory, settings, plan.seed, is_shared=plan.is_shared)
-        try:
-            history = History(driver, plan)
-            history.play()
-        finally:
-            driver.close()
+        settings = dict(more_settings or {})
+        if plan.flushes:
+            settings["log.flush.interval.messages"] = "1"
+        if plan.expires_ms is not None:
+            settings["transactional.id.expiration.ms"] = str(plan.expires_ms)
+            settings["transaction.remove.expired.transaction.cleanup.interval.ms"] = "20000"
+        with _epochs_up_to(plan.last_epoch):
+            driver = InProcessDriver(directory, settings, plan.seed, is_shared=plan.is_shared)
+            try:
+                history = History(driver, plan)
+                history.play()
+            finally:
+                driver.close()
         return history
     finally:
         logging.disable(logging.NOTSET)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextmanager
+def _epochs_up_to(last_epoch: int | None) -> Iterator[None]:
+    """Producer ids are used up soon."""
+    with ExitStack() as patches:
+        if last_epoch is not None:
+            for module in (transaction, transaction_metadata):
+                patches.enter_context(patch.object(module, "LAST_EPOCH", last_epoch))
+                patches.enter_context(patch.object(module, "EPOCH_MAX", last_epoch + 1))
+        yield
 
 
 def tell(root: str, plan: Plan) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+from collections import deque
 from collections.abc import Coroutine, Mapping
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
+from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse
@@ -47,6 +50,7 @@ class InProcessDriver:
         self._clock = ManualClock()
         self._correlation_id = 0
         self._connections: dict[str, ClientConnection] = {}
+        self._late: deque[tuple[str, Message, int]] = deque()
         self._disks = 0
         self.passes = 0  # of the cleaner
         self.ends = 0  # that nobody ordered
@@ -64,10 +68,22 @@ class InProcessDriver:
     def now_ms(self) -> int:
         return self._clock.wall_ms()
 
-    def ask(self, client: str, request: Message, version: int, *, waits: bool = True) -> Any:
+    def ask(self, client: str, request: Message, version: int) -> Any:
         if self.is_down:
             raise NoAnswer
-        return self._run(self._ask(client, request, version, waits))
+        return self._run(self._ask(client, request, version, waits=True))
+
+    def leave(self, client: str, request: Message, version: int, *, is_late: bool) -> NoReturn:
+        if is_late:
+            self._late.append((client, request, version))
+        elif not self.is_down:
+            self._run(self._ask(client, request, version, waits=False))
+        raise NoAnswer
+
+    def deliver(self) -> None:
+        if self._late and not self.is_down:
+            client, request, version = self._late.popleft()
+            self._run(self._ask(f"{client}-late", request, version, waits=False))
 
     def wait(self, duration_ms: int) -> None:
         if not self.is_down:
@@ -93,7 +109,7 @@ class InProcessDriver:
             return
         try:
             getattr(self, f"_{what}")(*arguments)
-        except (NoAnswer, StorageError):
+        except (NoAnswer, StorageError, OSError, CleaningFailed):
             return
 
     def close(self) -> None:
@@ -112,6 +128,13 @@ class InProcessDriver:
         self.files.end_at = self.files.calls + after_calls
         self.files.end_by = _ENDS[by]
         self.files.torn_bytes = torn_bytes
+
+    def _refuse(self, topic: str, times: int) -> None:
+        """The disk takes so many writes to logs of the topic not, as if it were full."""
+        self.files.fail("pwrite", f"{topic}-", errno.ENOSPC, times=times)
+
+    def _heal(self) -> None:
+        self.files.heal()
 
     def _kill(self) -> None:
         self.files.ended = Killed
@@ -164,7 +187,7 @@ class InProcessDriver:
         await self.broker.start()
 
     async def _stop(self) -> None:
-        await self.broker.stop()
+        await self._result_of(asyncio.ensure_future(self.broker.stop()), "the stop")
 
     async def _do(self, work: Any) -> None:
         work()
@@ -189,7 +212,7 @@ class InProcessDriver:
             while self.broker.work():
                 await self._turns()
 
-    async def _ask(self, client: str, request: Message, version: int, waits: bool) -> Any:
+    async def _ask(self, client: str, request: Message, version: int, *, waits: bool) -> Any:
         connection = self._connections.get(client)
         if connection is None:
             connection = self._connections[client] = connection_of(client)
@@ -202,7 +225,7 @@ class InProcessDriver:
             answer = await self._answer_of(client, answer, waits)
         if not waits:
             self._connections.pop(client)
-            raise NoAnswer
+            return None
         data = b"".join(part if isinstance(part, (bytes, bytearray)) else _bytes_of(part) for part in answer)
         correlation_id, response = decode_response(type(request), version, memoryview(data)[4:])
         assert correlation_id == self._correlation_id
@@ -217,6 +240,15 @@ class InProcessDriver:
         else:
             outcome = asyncio.ensure_future(answer)
             leave = outcome.cancel  # type: ignore[assignment]
+        if not waits:
+            await self._turns()
+            leave()
+            await self._turns()
+            return None
+        return await self._result_of(outcome, f"{client} for {answer!r}")
+
+    async def _result_of(self, outcome: asyncio.Future[Any], who: str) -> Any:
+        """The background works and time passes until it is there."""
         waited_ms = 0
         while True:
             await self._turns()
@@ -224,12 +256,8 @@ class InProcessDriver:
                 raise self.files.ended
             if outcome.done():
                 return outcome.result()
-            if not waits:
-                leave()
-                await self._turns()
-                return None
             if not self.broker.work(self._random.randrange(2)):
-                assert waited_ms < _HANGS_MS, f"{client} waits for {answer!r}"
+                assert waited_ms < _HANGS_MS, f"nothing comes of it: {who}"
                 self._clock.advance(20)
                 waited_ms += 20
 

@@ -17,6 +17,9 @@ from tests.support.transactions.driver import Driver
 
 UNCOMMITTED, COMMITTED = 0, 1
 _FETCHES_MAX = 10_000
+_RETRIABLE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # a new topic
+_RETRY_MS = 50
+_RETRIES = 100
 
 
 class Found(NamedTuple):
@@ -76,7 +79,12 @@ def _fetch(
         max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, isolation_level=isolation,
         topics=[FetchTopic(topic=partition[0], partitions=[asked])],
     )  # fmt: skip
-    return driver.ask(client, request, version).responses[0].partitions[0]
+    for _ in range(_RETRIES):
+        answer = driver.ask(client, request, version).responses[0].partitions[0]
+        if answer.error_code not in _RETRIABLE:
+            break
+        driver.wait(_RETRY_MS)
+    return answer
 
 
 def _start(driver: Driver, client: str, partition: TopicPartition) -> int:

@@ -19,6 +19,7 @@ from kafkalite.protocol.messages.transactions import (
     EndTxnRequest,
 )
 from tests.support.transactions.ledger import Batch, Commit
+from tests.support.transactions.steps import LATE, LEAVES, WAITS
 from tests.support.transactions.world import World
 
 
@@ -48,7 +49,7 @@ DIALECTS = {
 class TransactionRequests:
     """Each method asks until there is an answer that is no passing error, and raises NoAnswer if there will be none.
 
-    With `waits` False the client leaves when it has sent its request.
+    `how` a client waits: see `steps`.
     """
 
     def __init__(self, transactional_id: str, dialect: Dialect, world: World) -> None:
@@ -82,8 +83,10 @@ class TransactionRequests:
         answer = self._world.ask(client, request, self._dialect.add_offsets, lambda answer: [answer.error_code])
         return ErrorCode(answer.error_code)
 
-    def produce(self, client: str, batch: Batch, *, waits: bool = True) -> ErrorCode:
-        return self._world.produce(client, batch, self._dialect.produce, self._transactional_id, waits=waits)
+    def produce(self, client: str, batch: Batch, *, how: str = WAITS) -> ErrorCode:
+        return self._world.produce(
+            client, batch, self._dialect.produce, self._transactional_id, how=self._lateness(how)
+        )
 
     def commit_offset(
         self,
@@ -93,7 +96,7 @@ class TransactionRequests:
         partition: TopicPartition,
         commit: Commit,
         *,
-        waits: bool = True,
+        how: str = WAITS,
     ) -> ErrorCode:
         offset = TxnOffsetCommitRequestPartition(partition_index=partition[1], committed_offset=commit.offset)
         topic = TxnOffsetCommitRequestTopic(name=partition[0], partitions=[offset])
@@ -105,16 +108,19 @@ class TransactionRequests:
             topics=[topic],
         )
         version = self._dialect.commit_offsets
-        if not waits:
-            self._world.driver.ask(client, request, version, waits=False)
+        self._world.leave_unless_waiting(client, request, version, self._lateness(how))
         answer = self._world.ask(client, request, version, lambda answer: [answer.topics[0].partitions[0].error_code])
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 
-    def end(self, client: str, ids: ProducerIdAndEpoch, *, commit: bool, waits: bool = True) -> Any:
+    def end(self, client: str, ids: ProducerIdAndEpoch, *, commit: bool, how: str = WAITS) -> Any:
         request = EndTxnRequest(transactional_id=self._transactional_id, committed=commit, **_ids(ids))
-        if not waits:
-            self._world.driver.ask(client, request, self._dialect.end, waits=False)
+        self._world.leave_unless_waiting(client, request, self._dialect.end, self._lateness(how))
         return self._world.ask(client, request, self._dialect.end, lambda answer: [answer.error_code])
+
+    def _lateness(self, how: str) -> str:
+        """Before transaction.version=2 a late request counts for the next transaction of the same epoch, and a late
+        batch holds up those that follow in Kafka as well."""
+        return LEAVES if how == LATE and self._dialect.adds else how
 
 
 def _ids(ids: ProducerIdAndEpoch | None) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import ProducerIdAndEpoch, TopicPartition
 from tests.support.transactions.ledger import Batch, Commit, Fate, Transaction
+from tests.support.transactions.steps import WAITS
 from tests.support.transactions.transaction_requests import Dialect, TransactionRequests
 from tests.support.transactions.world import GROUP, OK, TRANSACTION, Rivals, World
 
@@ -53,7 +54,7 @@ class TransactionalProducer:
         self._leave()
         self._init(None)
 
-    def send(self, partition: TopicPartition, count: int, *, waits: bool = True) -> None:
+    def send(self, partition: TopicPartition, count: int, *, how: str = WAITS) -> None:
         if not self._is_ready() or not self._resend(partition):
             return
         transaction = self._transaction()
@@ -65,7 +66,7 @@ class TransactionalProducer:
             self.name, partition, count, transaction, base_sequence=sequence, **self.ids._asdict()
         )
         self.sequences[partition] = sequence + count
-        self._produce(batch, waits=waits)
+        self._produce(batch, how=how)
 
     def send_again(self, partition: TopicPartition) -> None:
         """The last batch once more, within its transaction."""
@@ -77,7 +78,7 @@ class TransactionalProducer:
             if error != OK:
                 self._refused(error, "a repeated batch")
 
-    def commit_offset(self, group: str, partition: TopicPartition, *, waits: bool = True) -> None:
+    def commit_offset(self, group: str, partition: TopicPartition, *, how: str = WAITS) -> None:
         if not self._is_ready():
             return
         transaction = self._transaction()
@@ -85,20 +86,25 @@ class TransactionalProducer:
             return
         commit = Commit(self.world.ledger.next_number(), transaction)
         self.world.ledger.commit(group, partition, commit)
-        self._commit_offset(group, partition, commit, waits=waits)
+        self._commit_offset(group, partition, commit, how=how)
 
-    def end(self, commit: bool, *, waits: bool = True) -> None:
+    def end(self, commit: bool, *, how: str = WAITS) -> None:
         if self.transaction is None or not self._is_ready() or self.transaction is None:
             return
         if commit and not self._flush():
             return
-        if not self.added:
-            if not self.tried:
-                return
-            if self.dialect.adds and not self._add(min(self.tried, key=str)):
-                return
+        if not self.added and not (self.dialect.adds and self.tried and self._add(min(self.tried, key=str))):
+            return
         self.ending = commit
-        self._end(waits=waits)
+        self._end(how=how)
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: nothing of it has to be sent again."""
+        for place in [each for each in self.unanswered if each[0] == topic]:
+            del self.unanswered[place]
+        for place in [each for each in self.sequences if each[0] == topic]:
+            del self.sequences[place]
+            self.last.pop(place, None)
 
     def zombie(self, what: str, partition: TopicPartition, group: str) -> None:
         """A process that was replaced long ago goes on where it was."""
@@ -132,7 +138,7 @@ class TransactionalProducer:
     def _is_ready(self) -> bool:
         """It has its ids, and nothing to finish."""
         if self.ending is not None:
-            self._end(waits=True)
+            self._end(how=WAITS)
         if self.ids is not None and self.must_bump:
             self._init(self.ids if self.dialect.init >= 3 else None)
         elif self.ids is None:
@@ -149,9 +155,11 @@ class TransactionalProducer:
             self._begin_anew()
             self.ids = None
         self.world.find_coordinator(self.name, self.transactional_id, TRANSACTION)
+        now_ms = self.world.driver.now_ms()
         answer = self.requests.init(self.name, self.timeout_ms, expected)
         if answer.error_code:
-            assert expected is not None and not was_owner, f"{self.name} cannot begin: {answer}"
+            may_fail = expected is not None and (not was_owner or self._is_forgotten())
+            assert may_fail, f"{self.name} cannot begin: {answer}"
             self._fail()
             return
         self._remember()
@@ -159,6 +167,7 @@ class TransactionalProducer:
         self.sequences.clear()
         self.ids = rivals.ids = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         rivals.owner = self
+        rivals.used_ms = now_ms
 
     def _transaction(self) -> Transaction:
         if self.transaction is None:
@@ -174,6 +183,7 @@ class TransactionalProducer:
         """Add a partition or a group to the transaction, if that is the client's task."""
         if what in self.added:
             return True
+        now_ms = self.world.driver.now_ms()
         self.tried.add(what)
         if self.dialect.adds:
             assert self.ids is not None
@@ -188,24 +198,26 @@ class TransactionalProducer:
         elif isinstance(what, str):
             self.world.find_coordinator(self.name, what, GROUP)
         self.added.add(what)
+        if self.dialect.adds:
+            self._rivals.used_ms = now_ms
         return True
 
     def _resend(self, partition: TopicPartition) -> bool:
         batch = self.unanswered.get(partition)
-        return batch is None or self._produce(batch, waits=True)
+        return batch is None or self._produce(batch, how=WAITS)
 
     def _flush(self) -> bool:
         """Everything of the transaction is answered."""
-        return all(self._produce(batch, waits=True) for batch in list(self.unanswered.values())) and all(
-            self._commit_offset(*unanswered, waits=True) for unanswered in list(self.unanswered_commits)
+        return all(self._produce(batch, how=WAITS) for batch in list(self.unanswered.values())) and all(
+            self._commit_offset(*unanswered, how=WAITS) for unanswered in list(self.unanswered_commits)
         )
 
-    def _produce(self, batch: Batch, *, waits: bool) -> bool:
+    def _produce(self, batch: Batch, *, how: str) -> bool:
         partition = batch.partition
         self.unanswered[partition] = batch
         was_sent = batch in self.last.values()
         self.last[partition] = batch
-        error = self.requests.produce(self.name, batch, waits=waits)
+        error = self.requests.produce(self.name, batch, how=how)
         if error == OK:
             assert not self._is_replaced(), f"{self.name} was replaced, and {batch} was taken"
             del self.unanswered[partition]
@@ -216,7 +228,7 @@ class TransactionalProducer:
         self._refused(error, str(batch))
         return False
 
-    def _commit_offset(self, group: str, partition: TopicPartition, commit: Commit, *, waits: bool) -> bool:
+    def _commit_offset(self, group: str, partition: TopicPartition, commit: Commit, *, how: str) -> bool:
         assert self.ids is not None
         unanswered = group, partition, commit
         was_sent = unanswered in self.unanswered_commits
@@ -224,7 +236,7 @@ class TransactionalProducer:
             self.unanswered_commits.append(unanswered)
         else:
             self.world.ledger.commit(group, partition, commit)  # it may stand in the log once more
-        error = self.requests.commit_offset(self.name, self.ids, group, partition, commit, waits=waits)
+        error = self.requests.commit_offset(self.name, self.ids, group, partition, commit, how=how)
         if error == OK:
             assert not self._is_replaced(), f"{self.name} was replaced, and its offset was taken"
             commit.fate = Fate.TAKEN
@@ -236,12 +248,13 @@ class TransactionalProducer:
         self._refused(error, "an offset")
         return False
 
-    def _end(self, *, waits: bool) -> None:
+    def _end(self, *, how: str) -> None:
         transaction, commit = self.transaction, self.ending
         assert transaction is not None and commit is not None and self.ids is not None
         was_asked = commit in transaction.asked
         transaction.asked.add(commit)
-        answer = self.requests.end(self.name, self.ids, commit=commit, waits=waits)
+        now_ms = self.world.driver.now_ms()
+        answer = self.requests.end(self.name, self.ids, commit=commit, how=how)
         if answer.error_code:
             if not was_asked:
                 transaction.asked.discard(commit)
@@ -252,6 +265,7 @@ class TransactionalProducer:
             return
         assert not self._is_replaced() or was_asked, f"{self.name} was replaced, and has ended {transaction}"
         transaction.outcome = commit
+        self._rivals.used_ms = now_ms
         must_bump = bool(self.unanswered) or (not commit and bool(self.unanswered_commits))
         sequences = self.sequences
         self._begin_anew()
@@ -282,8 +296,14 @@ class TransactionalProducer:
         is_late = False
         if transaction is not None:
             is_late = self.world.driver.now_ms() - transaction.begun_ms >= transaction.timeout_ms
-        assert self._rivals.owner is not self or is_late, f"{self.name} {self.ids} got {error.name} for {what}"
+        has_reason = self._rivals.owner is not self or is_late or self._is_forgotten()
+        assert has_reason, f"{self.name} {self.ids} got {error.name} for {what}"
         self._fail()
+
+    def _is_forgotten(self) -> bool:
+        """Whether the transactional id may have expired."""
+        expires_ms, now_ms = self.world.expires_ms, self.world.driver.now_ms()
+        return expires_ms is not None and now_ms - self._rivals.used_ms >= expires_ms
 
     def _fail(self) -> None:
         self._leave()

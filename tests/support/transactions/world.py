@@ -14,6 +14,7 @@ from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceReq
 from kafkalite.record.batch import NewRecord, build_batch
 from tests.support.transactions.driver import Driver
 from tests.support.transactions.ledger import Batch, Fate, Ledger, Transaction
+from tests.support.transactions.steps import LATE, WAITS
 
 if TYPE_CHECKING:
     from tests.support.transactions.transactional_producer import TransactionalProducer
@@ -26,6 +27,7 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
@@ -34,7 +36,7 @@ RETRIABLE = frozenset(
     )
 )
 _RETRY_MS = 50
-_RETRIES = 100
+_RETRIES = 400
 TRANSACTION, GROUP = 1, 0  # types of coordinators
 
 
@@ -45,6 +47,7 @@ class Rivals:
 
     ids: ProducerIdAndEpoch | None = None
     owner: TransactionalProducer | None = None
+    used_ms: int = 0  # since then the coordinator has obeyed one of them
 
 
 @dataclass
@@ -54,6 +57,7 @@ class World:
     driver: Driver
     ledger: Ledger
     keys: Callable[[str, int], bytes | None] = lambda topic, number: None
+    expires_ms: int | None = None
     rivals: dict[str, Rivals] = field(default_factory=dict)
 
     def ask(self, client: str, request: Message, version: int, errors: Callable[[Any], Iterable[int]]) -> Any:
@@ -65,6 +69,11 @@ class World:
                 return answer
             self.driver.wait(_RETRY_MS)
         raise AssertionError(f"{client} is stuck: {answer} to {request}")
+
+    def leave_unless_waiting(self, client: str, request: Message, version: int, how: str) -> None:
+        """Raises NoAnswer if the client does not wait."""
+        if how != WAITS:
+            self.driver.leave(client, request, version, is_late=how == LATE)
 
     def find_coordinator(self, client: str, key: str, key_type: int) -> None:
         """Also makes the topic that the coordinator keeps its state in."""
@@ -85,7 +94,7 @@ class World:
         return batch
 
     def produce(self, client: str, batch: Batch, version: int, transactional_id: str | None = None, *,
-                waits: bool = True) -> ErrorCode:  # fmt: skip
+                how: str = WAITS) -> ErrorCode:  # fmt: skip
         """Send a batch once more; OK also for one that was there. Raises NoAnswer."""
         topic, partition = batch.partition
         data = PartitionProduceData(index=partition, records=memoryview(batch.data))
@@ -93,8 +102,7 @@ class World:
             transactional_id=transactional_id, acks=-1, timeout_ms=30_000,
             topic_data=[TopicProduceData(name=topic, partition_data=[data])],
         )  # fmt: skip
-        if not waits:
-            self.driver.ask(client, request, version, waits=False)
+        self.leave_unless_waiting(client, request, version, how)
         answer = self.ask(client, request, version, lambda answer: [_of_produce(answer).error_code])
         found = _of_produce(answer)
         if found.error_code:

@@ -23,7 +23,7 @@ from kafkalite.coordinator.transaction import transaction
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.replication.partition import Partition
 from tests.support.transactions.history import History, run, tell
-from tests.support.transactions.steps import ORDERS, SHORT, Plan, Step, plan
+from tests.support.transactions.steps import ORDERS, SHORT, WAITS, Plan, Step, plan
 
 
 @pytest.fixture
@@ -66,17 +66,17 @@ def test_twenty_thousand_histories(part: int, memory_disk: str) -> None:
 # Every call may be the last one
 
 _BEGUN: tuple[Step, ...] = (
-    ("send", "p2", ORDERS, 0, 2, True),
-    ("send", "p2", SHORT, 0, 1, True),
-    ("commit_offset", "p2", "g", ORDERS, 0, True),
+    ("send", "p2", ORDERS, 0, 2, WAITS),
+    ("send", "p2", SHORT, 0, 1, WAITS),
+    ("commit_offset", "p2", "g", ORDERS, 0, WAITS),
 )
 _DEEDS: dict[str, tuple[Step, ...]] = {
     "begin": _BEGUN,
-    "commit": (("end", "p2", True, True), ("work", 30)),
-    "abort": (("end", "p2", False, True), ("work", 30)),
-    "replace": (("send", "p0", ORDERS, 1, 1, True), ("init", "p1"), ("work", 30)),
+    "commit": (("end", "p2", True, WAITS), ("work", 30)),
+    "abort": (("end", "p2", False, WAITS), ("work", 30)),
+    "replace": (("send", "p0", ORDERS, 1, 1, WAITS), ("init", "p1"), ("work", 30)),
     "time-out": (("wait", 70_000),),
-    "compaction": (("end", "p2", True, True), *((name, "__transaction_state", 1) for name in ("roll", "clean"))),
+    "compaction": (("end", "p2", True, WAITS), *((name, "__transaction_state", 1) for name in ("roll", "clean"))),
 }
 
 
