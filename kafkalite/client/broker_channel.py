@@ -152,9 +152,12 @@ class BrokerChannels:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._channels: dict[int, BrokerChannel] = {}
+        self._is_closed = False
 
     async def ask(self, broker_id: int, request: Message, version: int) -> Any:
         """The response of a broker. Raises BrokerUnreachable."""
+        if self._is_closed:
+            raise BrokerUnreachable(broker_id, "this broker stops")
         channel = self._channels.get(broker_id)
         if channel is None:
             channel = BrokerChannel(broker_id, self._find, self._clock, self._client_id, self._timeout_ms)
@@ -167,4 +170,6 @@ class BrokerChannels:
             self._channels.pop(broker_id).close()
 
     def close(self) -> None:
+        """Requests under way, and later ones, fail."""
+        self._is_closed = True
         self.keep({})

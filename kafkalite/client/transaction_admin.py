@@ -188,8 +188,8 @@ class TransactionAdmin:
         )
 
     def hanging(self, open_transactions: Collection[OpenTransaction]) -> list[OpenTransaction]:
-        """Those of `open_transactions` that no coordinator will end: its transactional id is not known, or its current
-        transaction does not include the partition."""
+        """The subset of `open_transactions` that no coordinator will end: the transactional id is not known, or its
+        current transaction does not include the partition."""
         if not open_transactions:
             return []
         producer_ids = {each.producer_id for each in open_transactions}

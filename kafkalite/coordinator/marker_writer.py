@@ -1,8 +1,8 @@
 """Writes the markers of ended transactions to all their partitions, until each has one.
 
 A partition that is led here gets its marker by a function call (`MarkerAppender`), those of another broker by a request
-(`SendMarkers`). What fails is tried again after a pause that doubles, with the leaders of that moment. A partition that
-was deleted needs no marker. A job ends when its partitions are done, or when its coordinator has been replaced.
+(`SendMarkers`). A failed one is tried again after a pause that doubles, with the leaders of that moment. A partition
+that was deleted needs no marker. A job ends when its partitions are done, or when its coordinator has been replaced.
 Source: kafka.coordinator.transaction.{TransactionMarkerChannelManager, TransactionMarkerRequestCompletionHandler},
 KafkaApis.handleWriteTxnMarkersRequest (3.9).
 """
@@ -147,7 +147,7 @@ class MarkerWriter:
         self._write(job, sorted(job.missing))
 
     def close(self) -> None:
-        """What is missing is written after the next start."""
+        """Ends all timers. The next start writes the missing markers."""
         self._is_closed = True
         self._timers.cancel()
 

@@ -251,7 +251,7 @@ class TransactionCoordinator:
         self._expire_in_turns(list(self.store.transactions.values()))
 
     def close(self) -> None:
-        """Ends all timers. What is not finished is finished after the next start."""
+        """Ends all timers. The next start finishes the rest."""
         self._timers.cancel()
         self._markers.close()
         self.store.close()
@@ -281,7 +281,7 @@ class TransactionCoordinator:
                 effect.waiter.answer(effect.result)
             elif isinstance(effect, Append):
                 self._append(transaction, effect)
-            elif isinstance(effect, AppendLater):
+            elif isinstance(effect, AppendLater) and self.store.holds(transaction):
                 self._timers.call_later(RETRY_MS, partial(self._append_if_held, transaction, Append(*effect)))
             elif isinstance(effect, SendMarkers):
                 self._send_markers(transaction, effect)

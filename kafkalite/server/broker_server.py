@@ -146,7 +146,7 @@ class BrokerServer:
         self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
 
     async def _load_coordinators(self) -> None:
-        requests = self._member.inter_broker_requests()
+        self._requests = requests = self._member.inter_broker_requests()
         if requests is not None:
             self._closing.push_async_callback(requests.close)
         self._coordinators = coordinators = Coordinators(
@@ -298,6 +298,8 @@ class BrokerServer:
 
     def _answer_delayed_requests(self) -> None:
         """Answer every request that waits for others: nothing more will come."""
+        if self._requests is not None:
+            self._requests.refuse()
         self.groups.close()
         for topic in self.replica_manager:
             for partition in topic.partitions.values():

@@ -66,7 +66,7 @@ class FenceStored(NamedTuple):
 
 
 class CompletionStored(NamedTuple):
-    """It is on disk that all markers are written."""
+    """The completion is on disk: all markers are written."""
 
 
 Then = ProducerIdStored | PartitionsStored | EndStored | FenceStored | CompletionStored

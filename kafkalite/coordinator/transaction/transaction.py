@@ -78,7 +78,7 @@ class Transaction:
 
     @classmethod
     def new(cls, transactional_id: str, partition: int, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Of an id that is used for the first time; its first epoch is still to be stored."""
+        """The transaction of an id that is used for the first time; its first epoch is still to be stored."""
         return cls(transactional_id, partition, TransactionMetadata(producer_id, NO_EPOCH, timeout_ms, now_ms))
 
     @property

@@ -69,8 +69,12 @@ class InterBrokerRequests:
         """The `Send` of an AddPartitionsToTxnManager."""
         self._start(self._send_add_partitions(broker_id, requests, done))
 
-    async def close(self) -> None:
+    def refuse(self) -> None:
+        """Requests under way, and later ones, fail at once: this broker stops, and waits for no other."""
         self._channels.close()
+
+    async def close(self) -> None:
+        self.refuse()
         for task in self._tasks:
             task.cancel()
         if self._tasks:

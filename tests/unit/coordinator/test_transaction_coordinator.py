@@ -380,6 +380,19 @@ def test_a_completion_that_a_full_disk_refuses_is_stored_when_there_is_space(wor
     assert world.state() == "CompleteCommit"
 
 
+def test_a_completion_that_was_under_way_at_the_stop_is_not_tried_again(world):
+    dones = []
+    world.leaders[A] = OTHER
+    world.add(A)
+    world.commit()
+    world.coordinator._append_records = lambda partition, records, done: dones.append(done)
+    world.sent.pop().done({A: OK})
+    world.coordinator.close()
+    dones.pop()(NOT_LEADER)
+    world.clock.advance(10 * COMPLETION_RETRY_MS)
+    assert not dones and not world.coordinator._timers._timers
+
+
 def test_an_id_that_no_record_can_hold_is_refused_and_not_kept(world):
     name = "x" * 32_768
     assert world.init(name).error == ErrorCode.INVALID_REQUEST

@@ -197,3 +197,31 @@ def test_a_stop_ends_what_is_under_way() -> None:
         server.close()
 
     asyncio.run(story())
+
+
+def test_a_broker_that_stops_waits_for_no_other() -> None:
+    """A produce that is being verified holds up the stop until it is answered."""
+
+    async def story() -> None:
+        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+            await reader.readexactly(4)
+            asked.set()
+            await reader.read()
+
+        asked = asyncio.Event()
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        cluster = InMemoryCluster()
+        cluster.brokers[2] = BrokerRecord(2, (ListenerConfig("PLAINTEXT", host, port),))
+        requests = InterBrokerRequests(cluster.metadata(1), 1, None, ManualClock())
+        for is_first in (True, False):
+            result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            requests.send_add_partitions(2, [VERIFY], result.set_result)
+            if is_first:
+                await asyncio.wait_for(asked.wait(), DEADLINE_S)
+                requests.refuse()
+            assert await asyncio.wait_for(result, DEADLINE_S) == ErrorCode.NETWORK_EXCEPTION
+        await requests.close()
+        server.close()
+
+    asyncio.run(story())
