@@ -98,13 +98,14 @@ class TransactionStore:
             return
         self.unload(partition)
         self.owned.add(partition)
-        for transactional_id, metadata in loader.transactions.items():
-            transaction = Transaction(transactional_id, partition, metadata)
+        loaded = [Transaction(name, partition, metadata) for name, metadata in loader.transactions.items()]
+        for transaction in loaded:
             self.add(transaction)
             self.on_change(transaction)
+        for transaction in loaded:  # when every id is there: an error here must cost none
             self._on_loaded(transaction)
-        if loader.transactions:
-            logger.info("loaded %d transactional ids of __transaction_state-%d", len(loader.transactions), partition)
+        if loaded:
+            logger.info("loaded %d transactional ids of __transaction_state-%d", len(loaded), partition)
 
     def unload(self, partition: int) -> None:
         """This broker no longer leads the partition: drops its transactions, which another coordinator has."""

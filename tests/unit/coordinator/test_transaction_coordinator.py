@@ -393,6 +393,27 @@ def test_a_completion_that_was_under_way_at_the_stop_is_not_tried_again(world):
     assert not dones and not world.coordinator._timers._timers
 
 
+def test_a_marker_that_fails_during_the_load_costs_no_other_id(world, monkeypatch):
+    """An id that is not loaded would begin anew, and its zombies would be taken for its producer."""
+    for number in range(9):
+        name = f"t{number}"
+        world.init(name)
+        world.leaders["orders", number] = OTHER
+        world.add(("orders", number), name=name)
+        world.commit(name=name)
+
+    def fails(*_):
+        raise RuntimeError("a fault of ours")
+
+    world.coordinator.close()
+    monkeypatch.setattr(world, "_send", fails)
+    with pytest.raises(RuntimeError):
+        world.start()
+    assert {f"t{number}" for number in range(9) if world.store.partition_for(f"t{number}") == 0} <= set(
+        world.store.transactions
+    )
+
+
 def test_an_id_that_no_record_can_hold_is_refused_and_not_kept(world):
     name = "x" * 32_768
     assert world.init(name).error == ErrorCode.INVALID_REQUEST
