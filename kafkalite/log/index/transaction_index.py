@@ -14,13 +14,14 @@ import errno
 import os
 import struct
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalite.log.storage.files import Files
 
 ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
-_ENTRIES_AT_A_TIME = 64
+_ENTRIES_AT_FIRST, _ENTRIES_AT_MOST = 64, 4096  # read at a time: many only beside a long transaction
 _UNKNOWN = -1
 
 
@@ -85,11 +86,15 @@ class TransactionIndex:
             self._files.close(fd)
 
     def _read_open(self, fd: int, first: int, upto: int) -> list[AbortedTxn]:
+        return [AbortedTxn(*fields[1:]) for fields in self._fields(fd, first, upto)]
+
+    def _fields(self, fd: int, first: int, upto: int) -> Iterator[tuple[int, ...]]:
+        """The fields of each entry, its version first."""
         size = (upto - first) * ENTRY.size
         data = self._files.pread(fd, size, first * ENTRY.size)
         if len(data) != size:
             raise OSError(errno.EIO, f"{self.path} is shorter than it was")
-        return [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(data)]
+        return ENTRY.iter_unpack(data)
 
     def append(self, txn: AbortedTxn) -> None:
         """Adds a transaction; its marker must lie behind the others. After an error nothing is added."""
@@ -117,14 +122,15 @@ class TransactionIndex:
         fd = self._files.open(self.path, os.O_RDONLY)
         try:
             first = self._first_ending_at(fd, fetch_offset)
+            count = _ENTRIES_AT_FIRST
             while first < entries:
-                upto = min(first + _ENTRIES_AT_A_TIME, entries)
-                for txn in self._read_open(fd, first, upto):
-                    if txn.first_offset < upper_bound:
-                        found.append(txn)
-                    if txn.last_stable_offset >= upper_bound:
+                upto = min(first + count, entries)
+                for _, producer_id, first_offset, last_offset, last_stable_offset in self._fields(fd, first, upto):
+                    if first_offset < upper_bound:
+                        found.append(AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset))
+                    if last_stable_offset >= upper_bound:
                         return found, True
-                first = upto
+                first, count = upto, min(2 * count, _ENTRIES_AT_MOST)
         finally:
             self._files.close(fd)
         return found, False
