@@ -66,7 +66,15 @@ class Transaction:
     Invariant: `pending` is a state that `ENTERED_FROM` allows after that of `metadata`.
     """
 
-    __slots__ = ("_has_failed_fence", "metadata", "partition", "pending", "transactional_id", "unmarked")
+    __slots__ = (
+        "_given_by_init",
+        "_has_failed_fence",
+        "metadata",
+        "partition",
+        "pending",
+        "transactional_id",
+        "unmarked",
+    )
 
     def __init__(self, transactional_id: str, partition: int, metadata: TransactionMetadata) -> None:
         self.transactional_id = transactional_id
@@ -74,6 +82,7 @@ class Transaction:
         self.metadata = metadata
         self.pending: TransactionMetadata | None = None
         self.unmarked: set[TopicPartition] = set()
+        self._given_by_init: ProducerIdAndEpoch | None = None  # the latest; not known after a restart
         self._has_failed_fence = False  # the epoch was raised in memory, and nobody has been given it
 
     @classmethod
@@ -276,6 +285,7 @@ class Transaction:
         self.pending = None
         self.metadata = stored
         if isinstance(then, ProducerIdStored):
+            self._given_by_init = ProducerIdAndEpoch(stored.producer_id, stored.producer_epoch)
             return [Answer(then.waiter, InitProducerIdResult(error, stored.producer_id, stored.producer_epoch))]
         if isinstance(then, PartitionsStored):
             return [Answer(then.waiter, error)]
@@ -314,7 +324,11 @@ class Transaction:
         return ErrorCode.NONE if producer_epoch == self.metadata.producer_epoch else ErrorCode.PRODUCER_FENCED
 
     def _check_bumping_end(self, producer_id: int, producer_epoch: int) -> tuple[ErrorCode, bool]:
-        """The error of an EndTxn that bumps the epoch, and whether it is a retry of one that has done so already."""
+        """The error of an EndTxn that bumps the epoch, and whether it is a retry of one that has done so already.
+
+        An epoch that InitProducerId gave to another producer is not the result of an earlier EndTxn. Kafka takes it for
+        one if that producer ends its transactions without a bump, and the one before it gets the ids of its successor.
+        """
         known = self.metadata
         got_new_id = (
             producer_id == known.previous_producer_id and producer_epoch == LAST_EPOCH and known.producer_epoch == 0
@@ -323,6 +337,8 @@ class Transaction:
         is_bumped = known.producer_epoch == producer_epoch + 1 and (
             known.producer_epoch < EPOCH_MAX or known.state in COMPLETED_AS
         )
+        if self._given_by_init == (known.producer_id, known.producer_epoch):
+            got_new_id = is_bumped = False
         if producer_id != known.producer_id and not got_new_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, False
         if known.state in COMPLETED_AS:

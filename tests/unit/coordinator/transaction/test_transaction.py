@@ -260,6 +260,19 @@ def test_a_completion_that_cannot_be_stored_is_tried_again(world):
 
 
 @pytest.mark.parametrize("commit", [True, False])
+def test_a_replaced_producer_does_not_take_the_end_of_its_successor_for_its_own(world, commit):
+    """The successor does not bump epochs, so its epoch is the next one of its predecessor."""
+    replaced = world.ids_in_use
+    world.init()
+    world.add(ORDERS)
+    world.writes_markers = False
+    world.end(commit=commit)
+    assert world.end(commit=commit, ids=replaced, version=2) == EndTransactionResult(FENCED)
+    world.write_markers()
+    assert world.end(commit=commit, ids=replaced, version=2) == EndTransactionResult(FENCED)
+
+
+@pytest.mark.parametrize("commit", [True, False])
 def test_every_end_bumps_the_epoch(world, commit):
     world.add(ORDERS)
     assert world.end(commit=commit, version=2) == (OK, 1000, 1)
