@@ -82,7 +82,10 @@ class Transaction:
         self.metadata = metadata
         self.pending: TransactionMetadata | None = None
         self.unmarked: set[TopicPartition] = set()
-        self._given_by_init: ProducerIdAndEpoch | None = None  # the latest; not known after a restart
+        # the ids of the latest InitProducerId, and after a restart all that may be
+        self._given_by_init: ProducerIdAndEpoch | None = None
+        if metadata.client_version < _BUMPING_VERSION:
+            self._given_by_init = ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
         self._has_failed_fence = False  # the epoch was raised in memory, and nobody has been given it
 
     @classmethod

@@ -270,6 +270,8 @@ def test_a_replaced_producer_does_not_take_the_end_of_its_successor_for_its_own(
     assert world.end(commit=commit, ids=replaced, version=2) == EndTransactionResult(FENCED)
     world.write_markers()
     assert world.end(commit=commit, ids=replaced, version=2) == EndTransactionResult(FENCED)
+    world.restart()
+    assert world.end(commit=commit, ids=replaced, version=2) == EndTransactionResult(FENCED)
 
 
 @pytest.mark.parametrize("commit", [True, False])
