@@ -112,19 +112,19 @@ class AddPartitionsToTxnManager:
         partitions: Sequence[TopicPartition],
         adds: bool,
         on_result: OnResult,
-        before_retry: Callable[[], object] = lambda: None,
+        renew: Callable[[], bool] = lambda: False,
     ) -> None:
         """Calls `on_result` once: before this returns if the coordinator is here and has nothing to wait for.
 
-        `before_retry` is called whenever the coordinator is asked again. Verifications begin anew there, since the
-        markers of the last transaction, for which the request waits, end those of before.
+        A marker of the last transaction may come while the coordinator is asked, and ends the verifications under way.
+        `renew` begins those anew, and returns whether there were any; then partitions that were added are added again.
         The errors are those of the newest Produce version. TRANSACTION_ABORTABLE is not known to versions before 11.
         """
         request = AddPartitionsRequest(transactional_id, producer_id, producer_epoch, tuple(partitions), adds)
         retry_until_ms = self._clock.monotonic_ms() + ADD_RETRIES_MS
 
         def retry() -> None:
-            before_retry()
+            renew()
             self._ask(request, on_response)
 
         def on_response(errors: Errors) -> None:
@@ -132,6 +132,8 @@ class AddPartitionsToTxnManager:
             is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in failed.values()
             if is_busy and adds and self._clock.monotonic_ms() < retry_until_ms:
                 self._clock.call_later(ADD_RETRY_MS, retry)
+            elif adds and not failed and renew():
+                self._ask(request, on_response)
             else:
                 on_result(failed)
 
@@ -185,6 +187,11 @@ class CommitVerification:
                 return error.code
             return ErrorCode.NONE
 
+        def renew() -> bool:
+            before = guard
+            begin()
+            return guard is not None and guard is not before
+
         error = begin() if request.adds_partition or self._is_enabled() else ErrorCode.NONE
         if guard is None:
             done(error, None)
@@ -194,7 +201,7 @@ class CommitVerification:
             done(errors.get(key, ErrorCode.NONE), guard)
 
         identity = request.transactional_id, *request.producer
-        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result, begin)
+        self._manager.verify_or_add(*identity, [key], request.adds_partition, on_result, renew)
 
 
 class _Waiter:

@@ -114,7 +114,8 @@ def verify(
     if not (adds or services.config.transaction_partition_verification_enable):
         return verified
 
-    def begin() -> None:
+    def begin() -> bool:
+        before = guards.copy()
         for (topic, index), batch in batches.items():
             try:
                 guard = services.replica_manager.require(topic, index).begin_verification(*batch)
@@ -123,6 +124,7 @@ def verify(
             else:
                 if guard is not None:
                     guards[topic, index] = guard
+        return guards != before
 
     begin()
     if not guards:

@@ -103,7 +103,7 @@ def test_adding_waits_for_the_markers_of_the_last_transaction(world: World) -> N
     assert world.results["added@1"] == {}
 
 
-def test_a_retry_is_announced_before_the_coordinator_is_asked_again(world: World) -> None:
+def test_verifications_are_renewed_before_the_coordinator_is_asked_again(world: World) -> None:
     world.errors = {A: BUSY}
     told: list[Any] = []
     world.manager.verify_or_add("added@1", 7, 3, [A], True, told.append, lambda: told.append(len(world.calls)))
@@ -111,7 +111,20 @@ def test_a_retry_is_announced_before_the_coordinator_is_asked_again(world: World
     assert told == [1, 2] and len(world.calls) == 3
     world.errors = {}
     world.clock.advance(ADD_RETRY_MS)
-    assert told == [1, 2, 3, {}]
+    assert told == [1, 2, 3, 4, {}], "and once more when they are added"
+
+
+def test_partitions_are_added_again_if_a_marker_came_after_the_request_and_before_its_answer(world: World) -> None:
+    told: list[Any] = []
+    has_ended = [True, False]
+    world.manager.verify_or_add("added@2", 7, 3, [A], True, told.append, lambda: has_ended.pop(0))
+    world.respond({"added@2": {A: ErrorCode.NONE}})
+    assert not told and len(world.sent) == 1
+    world.respond({"added@2": {A: ErrorCode.NONE}})
+    assert told == [{}] and not world.sent
+    world.manager.verify_or_add("verified@2", 7, 3, [A], False, told.append, lambda: has_ended.pop(0))
+    world.respond({"verified@2": {A: ErrorCode.NONE}})
+    assert told == [{}, {}], "the transaction that it was verified for is over"
 
 
 def test_requests_for_another_broker_are_sent_one_batch_at_a_time(world: World) -> None:

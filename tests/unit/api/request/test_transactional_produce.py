@@ -54,7 +54,7 @@ class World:
         self.asked: list[Any] = []
         self.answer: dict[Any, ErrorCode] | None = {}
         self.call_back: Callable[[Any], None] = lambda _: None
-        self.before_retry: Callable[[], None] = lambda: None
+        self.renew: Callable[[], bool] = lambda: False
         self.services: Any = SimpleNamespace(
             config=SimpleNamespace(transaction_partition_verification_enable=enabled),
             replica_manager=SimpleNamespace(require=self.require),
@@ -69,10 +69,10 @@ class World:
         return self.partitions[index]
 
     def verify_or_add(
-        self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, on_result: Any, before_retry: Any
+        self, name: str, pid: int, epoch: int, partitions: Any, adds: bool, on_result: Any, renew: Any
     ) -> None:
         self.asked.append((name, pid, epoch, partitions, adds))
-        self.call_back, self.before_retry = on_result, before_retry
+        self.call_back, self.renew = on_result, renew
         if self.answer is not None:
             on_result(self.answer)
 
@@ -178,8 +178,10 @@ def test_a_marker_while_the_coordinator_is_busy_does_not_cost_the_batch_its_veri
     world.answer = None
     waiting = world.verify(batch())
     partition = world.partitions[0]
+    assert not world.renew()
     partition.guard = begun_anew = VerificationGuard()
-    world.before_retry()
+    assert world.renew()
+    assert not world.renew()
     world.call_back({})
     assert world.append(waiting.result(), 0) == "appended"
     assert partition.appended == [begun_anew]
