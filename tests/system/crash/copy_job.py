@@ -72,9 +72,10 @@ class CopyJob:
 
     def await_word(self, wanted: str) -> None:
         """Until the application says this from now on."""
-        while not self.words.empty():
-            self.words.get()
         self._check()
+        while not self.words.empty():
+            if not self.words.get():
+                self._check()
         deadline = time.monotonic() + DEADLINE_S
         word = ""
         while word != wanted:
@@ -131,6 +132,8 @@ class CopyJob:
         try:
             code = process.wait(DEADLINE_S)
         except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.2)
             process.kill()
             process.wait(DEADLINE_S)
             pytest.fail(f"the application has not ended within {DEADLINE_S:g} s; {self.said()}")
@@ -143,6 +146,7 @@ def _listen(process: subprocess.Popen[str], words: queue.SimpleQueue[str]) -> No
     assert process.stdout is not None
     for line in process.stdout:
         words.put(line.split()[0])
+    process.wait(DEADLINE_S)
     words.put("")
 
 
@@ -190,7 +194,7 @@ def await_copied(job: CopyJob, ledger: Ledger) -> None:
         return found == ends
 
     try:
-        until(is_copied, lambda: f"the group to be at {ends}; it is at {found}", 2 * DEADLINE_S)
+        until(is_copied, lambda: f"the group to be at {ends}; it is at {found}", DEADLINE_S)
     finally:
         consumer.close()
 

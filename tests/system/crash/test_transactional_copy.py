@@ -22,20 +22,25 @@ from tests.system.crash.test_kill_9 import PARTITIONS, Ledger
 from tests.system.crash.test_killed_in_the_midst import create_topics
 from tests.system.crash.transactional_copy import OUTPUT_PARTITIONS, input_topic, output_topic
 
-MANY = pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])
+LONG = [
+    pytest.param(client, 200, marks=[pytest.mark.long, pytest.mark.timeout(3600)]) for client in ("confluent", "raw")
+]
 MOMENTS = ("began", "wrote", "offered", "ended")
 PAUSE_S = 0.02  # at most so long after such a moment
 START_S = 0.3  # or after the start of a process
 
 
-@pytest.mark.parametrize("kills", [10, MANY], ids="{}-kills".format)
-def test_each_record_is_copied_once(daemon: Any, tmp_path: Path, kills: int) -> None:
+SHORT = [("confluent", 10), ("raw", 10)]
+
+
+@pytest.mark.parametrize(("client", "kills"), [*SHORT, *LONG], ids=str)
+def test_each_record_is_copied_once(daemon: Any, tmp_path: Path, client: str, kills: int) -> None:
     chance = random.Random(kills)
     line = Line(daemon.port)
     create_topics(line, **{input_topic("copy"): PARTITIONS, output_topic("copy"): OUTPUT_PARTITIONS})
     line.close()
     ledger = Ledger(daemon.bootstrap, input_topic("copy"), idempotent=True)
-    job = CopyJob("copy", daemon.bootstrap, tmp_path / "job.txt")
+    job = CopyJob("copy", daemon.bootstrap, tmp_path / "job.txt", client)
     try:
         with feeding(ledger):
             job.begin()
@@ -59,7 +64,7 @@ def strike(daemon: Any, job: CopyJob, chance: random.Random, number: int) -> Non
         time.sleep(chance.uniform(0, START_S))  # after the start of one of them
     victim = chance.choice(("application", "broker", "broker", "both", "paused application"))
     if victim == "paused application":
-        replace(job)
+        replace(job, chance)
     elif victim == "application":
         job.kill()
         job.begin()
@@ -73,8 +78,9 @@ def strike(daemon: Any, job: CopyJob, chance: random.Random, number: int) -> Non
         daemon.start()
 
 
-def replace(job: CopyJob) -> None:
-    """The process is paused until another has taken over."""
+def replace(job: CopyJob, chance: random.Random) -> None:
+    """The process is paused until another has taken over. It has begun; else it would take over when it resumes."""
+    job.await_word(chance.choice(MOMENTS))
     before = job.hand_over()
     before.pause()
     try:
