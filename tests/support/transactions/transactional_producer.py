@@ -44,7 +44,7 @@ class TransactionalProducer:
         self.last: dict[TopicPartition, Batch] = {}
         self.unanswered_commits: list[tuple[str, TopicPartition, Commit]] = []
         self.ending: bool | None = None
-        self.must_bump = False
+        self.must_bump = self.has_tried_to_bump = False
         self.was_answered = False  # some of the transaction
 
     # the application's calls. Each raises NoAnswer.
@@ -156,9 +156,11 @@ class TransactionalProducer:
             self.ids = None
         self.world.find_coordinator(self.name, self.transactional_id, TRANSACTION)
         now_ms = self.world.driver.now_ms()
+        is_retry, self.has_tried_to_bump = self.has_tried_to_bump, expected is not None
         answer = self.requests.init(self.name, self.timeout_ms, expected)
         if answer.error_code:
-            may_fail = expected is not None and (not was_owner or self._is_forgotten())
+            # after a restart the coordinator does not know that it is a retry, and nor does Kafka's
+            may_fail = expected is not None and (not was_owner or is_retry or self._is_forgotten())
             assert may_fail, f"{self.name} cannot begin: {answer}"
             self._fail()
             return
