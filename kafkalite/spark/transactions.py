@@ -60,12 +60,12 @@ def read_transactions(
 
 
 def overlapping(aborted: Iterable[AbortedTxn], start: int, end: int) -> tuple[AbortedTxn, ...]:
-    """Those with records in the offsets from `start` to before `end`."""
+    """The transactions with records in the offsets from `start` to before `end`."""
     return tuple(txn for txn in aborted if txn.first_offset < end and txn.last_offset >= start)
 
 
 def is_aborted(batches: Batches, aborted: Iterable[AbortedTxn]) -> Flags:
-    """Which of the batches belong to one of these transactions."""
+    """A flag for each batch: whether it belongs to one of these transactions."""
     flags: Flags = np.zeros(len(batches), np.bool_)
     producer_ids, offsets = batches.column("producer_id"), batches.base_offset
     transactional = (batches.heads["attributes"] & TRANSACTIONAL) != 0

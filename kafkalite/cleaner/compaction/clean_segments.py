@@ -149,7 +149,7 @@ class SegmentCleaner:
         )
 
     def _keep(self, piece: BatchPiece, group: RecordGroup, retention: _Retention) -> Flags:
-        """Which records of a group are retained. Raises CleaningFailed, Corrupt."""
+        """A flag for each record of a group: whether it is retained. Raises CleaningFailed, Corrupt."""
         batches, rows, first = piece.batches, group.rows, group.first
         is_control, is_covered = batches.is_control[rows], retention.is_covered[rows]
         keep = np.repeat(is_control, group.record_count)

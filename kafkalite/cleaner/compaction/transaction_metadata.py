@@ -86,7 +86,7 @@ class TransactionMetadata:
         self._committed: set[int] = set()
 
     def on_batches(self, piece: BatchPiece, selected: Flags) -> tuple[Flags, list[AbortedTxn]]:
-        """Which of the selected batches of a piece are discarded, and which transactions stay in the index.
+        """Flags of the selected batches that are discarded, and the transactions that stay in the index.
 
         Data is discarded if its transaction was aborted, a control batch if no data of its transaction is left.
         Raises CleaningFailed.

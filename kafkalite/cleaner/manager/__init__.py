@@ -1,1 +1,1 @@
-"""Which logs are cleaned, in which order, and with which outcome. Imports cleaner.workers, log."""
+"""The choice of the logs to clean, their order, and the outcomes. Imports cleaner.workers, log."""

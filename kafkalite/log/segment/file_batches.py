@@ -26,6 +26,18 @@ _MAGIC_AT = 16
 UNKNOWN_OFFSET = -1  # the base offset of a wrapper of format v0 or v1
 
 
+def first_timestamp_ms(fd: int, size_bytes: int) -> int:
+    """The largest timestamp of the first batch of a file of `size_bytes`; -1 without one. Raises OSError."""
+    head = os.pread(fd, min(HEADER_BYTES, size_bytes), 0)
+    try:
+        header = (
+            parse_header(head) if head[_MAGIC_AT : _MAGIC_AT + 1] == bytes((MAGIC,)) else message_set.entry_header(head)
+        )
+    except Malformed:
+        return -1
+    return header.max_timestamp
+
+
 def iter_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, base offset, last offset, size) of every batch in [position, end). Raises Malformed, OSError.
 

@@ -25,13 +25,12 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
-from kafkalite.log.segment.file_batches import iter_batches, iter_headers
+from kafkalite.log.segment.file_batches import first_timestamp_ms, iter_batches, iter_headers
 from kafkalite.log.segment.record_count_file import identity_of
 from kafkalite.log.segment.segment_tally import SegmentTally
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, parse_header
-from kafkalite.record.message_set import entry_header
+from kafkalite.record.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +203,7 @@ class Segment:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
-            self._first_timestamp_ms = self._read_first_timestamp(file.fd)
+            self._first_timestamp_ms = first_timestamp_ms(file.fd, self.size_bytes)
         self._check_index_room()
         self.set_roll_age(self._roll_age_ms)
         self.file = file
@@ -348,7 +347,7 @@ class Segment:
         if self._first_timestamp_ms == -2:
             fd = self._files.open(self.path, os.O_RDONLY)  # not worth a place in the descriptor cache
             try:
-                self._first_timestamp_ms = self._read_first_timestamp(fd)
+                self._first_timestamp_ms = first_timestamp_ms(fd, self.size_bytes)
             finally:
                 self._files.close(fd)
         return self._first_timestamp_ms
@@ -363,14 +362,6 @@ class Segment:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
             if self.file is None:
                 self.time_index.release()  # the descriptor cache does not know it
-
-    def _read_first_timestamp(self, fd: int) -> int:
-        head = os.pread(fd, min(HEADER_BYTES, self.size_bytes), 0)
-        try:
-            header = parse_header(head) if head[16:17] == bytes((MAGIC,)) else entry_header(head)
-        except Malformed:
-            return -1
-        return header.max_timestamp
 
     # rebuilding the indexes (`segment_rebuild`)
 
