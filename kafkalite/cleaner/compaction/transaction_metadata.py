@@ -9,7 +9,6 @@ Source: kafka.log.CleanedTransactionMetadata; KIP-98, KIP-534.
 from __future__ import annotations
 
 import os
-from enum import IntEnum
 from struct import Struct
 from struct import error as StructError
 
@@ -24,6 +23,7 @@ from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL
 from kafkalite.record.columns.batch_columns import Flags
 from kafkalite.record.record import read_records
+from kafkalite.record.transaction_marker import ABORT, COMMIT
 
 Entries = npt.NDArray[np.void]
 _NEVER = 1 << 63
@@ -31,15 +31,8 @@ _ENTRY = np.dtype([("version", ">i2"), *((name, ">i8") for name in AbortedTxn._f
 _CONTROL_KEY = Struct(">hh").unpack_from  # version, type
 
 
-class Marker(IntEnum):
-    """The control record types that matter here; all others are retained for ever."""
-
-    ABORT = 0
-    COMMIT = 1
-
-
 def marker_type(key: bytes | None) -> int:
-    """The type in the key of a control record. Raises Malformed."""
+    """The type in the key of a control record; all but ABORT and COMMIT are retained for ever. Raises Malformed."""
     try:
         version, kind = _CONTROL_KEY(key or b"")
     except StructError:
@@ -127,13 +120,13 @@ class TransactionMetadata:
         self._begin(base_offset, last_offset)
         if kind is None:
             return True, None
-        if kind == Marker.ABORT:
+        if kind == ABORT:
             txn = self._aborted.pop(producer_id, None)
             if txn is None or producer_id not in self._has_data:
                 return True, None
             self._has_data.discard(producer_id)
             return False, txn
-        if kind == Marker.COMMIT:
+        if kind == COMMIT:
             if producer_id in self._committed:
                 self._committed.discard(producer_id)
                 return False, None

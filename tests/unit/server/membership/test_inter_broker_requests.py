@@ -176,19 +176,25 @@ def test_an_error_for_all(answer: Message | None, expected: ErrorCode) -> None:
     assert result == expected
 
 
+async def _beside_a_silent_broker() -> tuple[asyncio.Server, InterBrokerRequests, asyncio.Event]:
+    """A broker 2 that never answers, the requests to it, and the event that it was asked."""
+
+    async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        asked.set()
+        await reader.read()
+
+    asked = asyncio.Event()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    cluster = InMemoryCluster()
+    cluster.brokers[2] = BrokerRecord(2, (ListenerConfig("PLAINTEXT", host, port),))
+    return server, InterBrokerRequests(cluster.metadata(1), 1, None, ManualClock()), asked
+
+
 def test_a_stop_ends_what_is_under_way() -> None:
     async def story() -> None:
-        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.readexactly(4)
-            asked.set()
-            await reader.read()
-
-        asked = asyncio.Event()
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        cluster = InMemoryCluster()
-        cluster.brokers[2] = BrokerRecord(2, (ListenerConfig("PLAINTEXT", host, port),))
-        requests = InterBrokerRequests(cluster.metadata(1), 1, None, ManualClock())
+        server, requests, asked = await _beside_a_silent_broker()
         results: list[Any] = []
         requests.send_markers(2, MARKER, [("a", 0)], results.append)
         await asyncio.wait_for(asked.wait(), DEADLINE_S)
@@ -203,17 +209,7 @@ def test_a_broker_that_stops_waits_for_no_other() -> None:
     """A produce that is being verified holds up the stop until it is answered."""
 
     async def story() -> None:
-        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.readexactly(4)
-            asked.set()
-            await reader.read()
-
-        asked = asyncio.Event()
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        host, port = server.sockets[0].getsockname()
-        cluster = InMemoryCluster()
-        cluster.brokers[2] = BrokerRecord(2, (ListenerConfig("PLAINTEXT", host, port),))
-        requests = InterBrokerRequests(cluster.metadata(1), 1, None, ManualClock())
+        server, requests, asked = await _beside_a_silent_broker()
         for is_first in (True, False):
             result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             requests.send_add_partitions(2, [VERIFY], result.set_result)
