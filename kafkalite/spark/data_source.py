@@ -15,16 +15,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.spark.arrow import COLUMNS
-from kafkalite.spark.chunk_reader import read_chunk
-from kafkalite.spark.options import ReadOptions, parse_options
-from kafkalite.spark.plan import Chunk, plan
+from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import read_chunk
+from kafkalite.reader.options import ReadOptions, parse_options
+from kafkalite.reader.plan import Chunk, plan
 
 _DDL = {name: column.ddl for name, column in COLUMNS.items()}
 
 
 class KafkaliteDataSource(DataSource):
-    """Topics of a data directory as rows. See `kafkalite.spark.options`."""
+    """Topics of a data directory as rows. See `kafkalite.reader.options`."""
 
     @classmethod
     def name(cls) -> str:

@@ -32,6 +32,7 @@ FOLDERS = [
     "inspection/dump",
     "inspection/files",
     "spark",
+    "reader",
     "coordinator",
     "coordinator/group",
     "coordinator/transaction",

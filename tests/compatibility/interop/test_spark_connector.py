@@ -217,10 +217,10 @@ def test_committed_records_only(spark: Callable[[str], Spark], broker: Any) -> N
 def committed_by_files(data_dir: Path, topic: str) -> list[tuple[int, int, bytes | None]]:
     """The committed records as kafkalite's own data source reads them from the files of the broker."""
     pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
-    from kafkalite.spark.arrow import COLUMNS
-    from kafkalite.spark.chunk_reader import read_chunk
-    from kafkalite.spark.options import parse_options
-    from kafkalite.spark.plan import plan
+    from kafkalite.reader.arrow import COLUMNS
+    from kafkalite.reader.chunk_reader import read_chunk
+    from kafkalite.reader.options import parse_options
+    from kafkalite.reader.plan import plan
 
     options = {"path": str(data_dir), "subscribe": topic, "kafka.isolation.level": "read_committed"}
     schema = pa.schema([(name, COLUMNS[name].arrow) for name in ("partition", "offset", "value")])

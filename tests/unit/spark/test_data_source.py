@@ -132,7 +132,7 @@ def test_the_source_and_the_workers_need_no_event_loop() -> None:
     import sys
 
     code = (
-        "import sys; import kafkalite.spark.data_source, kafkalite.spark.chunk_reader; "
+        "import sys; import kafkalite.spark.data_source, kafkalite.reader.chunk_reader; "
         "print([name for name in ('asyncio', 'uvloop', 'kazoo') if name in sys.modules])"
     )
     root = str(ROOT)

@@ -11,10 +11,10 @@ import pytest
 from kafkalite.common.errors import ConfigError
 from kafkalite.log.index.transaction_index import AbortedTxn, encode_entry
 from kafkalite.log.state.producer_snapshot import SnapshotEntry, encode_snapshot
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import plan
 from kafkalite.record.batch import NewRecord, build_batch, parse_header, stamp
 from kafkalite.record.transaction_marker import build_marker
-from kafkalite.spark.options import parse_options
-from kafkalite.spark.plan import plan
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
@@ -62,8 +62,8 @@ def log(topics: Any) -> Log:
 
 def read(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[int]:
     """The offsets that are read committed."""
-    from kafkalite.spark.arrow import COLUMNS
-    from kafkalite.spark.chunk_reader import read_chunk
+    from kafkalite.reader.arrow import COLUMNS
+    from kafkalite.reader.chunk_reader import read_chunk
 
     chosen = {"subscribe": "orders", "kafka.isolation.level": "read_committed"} | topics.options | options
     schema = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import Chunk, plan
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
-from kafkalite.spark.options import parse_options
-from kafkalite.spark.plan import Chunk, plan
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
@@ -26,8 +26,8 @@ def plan_of(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[Chu
 
 
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
-    from kafkalite.spark.arrow import COLUMNS
-    from kafkalite.spark.chunk_reader import read_chunk
+    from kafkalite.reader.arrow import COLUMNS
+    from kafkalite.reader.chunk_reader import read_chunk
 
     found = []
     for chunk in chunks:

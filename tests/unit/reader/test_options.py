@@ -3,7 +3,7 @@
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.spark.options import EARLIEST, LATEST, parse_options
+from kafkalite.reader.options import EARLIEST, LATEST, parse_options
 
 GOOD = {"path": "/data", "subscribe": "orders"}
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.log.storage.file_names import DELETED
+from kafkalite.reader.arrow import Rows, to_arrow
+from kafkalite.reader.plan import Chunk
+from kafkalite.reader.segment_file import old_format
+from kafkalite.reader.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, parse_header
 from kafkalite.record.columns.batch_columns import OldFormat
 from kafkalite.record.columns.record_columns import Columns, decode_groups
-from kafkalite.spark.arrow import Rows, to_arrow
-from kafkalite.spark.plan import Chunk
-from kafkalite.spark.segment_file import old_format
-from kafkalite.spark.transactions import is_aborted
 
 READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""

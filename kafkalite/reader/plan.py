@@ -31,10 +31,10 @@ from kafkalite.log.storage.file_names import (
     partition_directory,
 )
 from kafkalite.log.storage.files import Files
+from kafkalite.reader.options import EARLIEST, LATEST, Offsets, ReadOptions
+from kafkalite.reader.segment_file import SegmentFile
+from kafkalite.reader.transactions import overlapping, read_transactions
 from kafkalite.record.batch import HEADER_BYTES, parse_header
-from kafkalite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
-from kafkalite.spark.segment_file import SegmentFile
-from kafkalite.spark.transactions import overlapping, read_transactions
 
 CHUNK_BYTES = 64 << 20
 _ATTEMPTS = 3
