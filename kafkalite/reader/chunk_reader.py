@@ -8,7 +8,7 @@ or compaction may have put another in its place (the chunk's first header tells)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,12 @@ from kafkalite.record.columns.record_columns import Columns, decode_groups
 
 READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""
+
+
+def read_split(split: Iterable[Chunk], schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
+    """The records of the chunks of a split, in order. Raises as `read_chunk`."""
+    for chunk in split:
+        yield from read_chunk(chunk, schema, read_bytes)
 
 
 def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
@@ -50,7 +56,7 @@ def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) ->
                 consumed_bytes = columns.batches.consumed_bytes
                 rows = _wanted(columns, chunk)
                 if len(rows):
-                    yield _without_aborted(to_arrow(rows, schema), rows, chunk)
+                    yield _filtered(to_arrow(rows, schema), rows, chunk)
         except OldFormat:
             raise old_format(chunk.path, position) from None
         except Malformed as error:
@@ -64,15 +70,20 @@ def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) ->
 
 def _wanted(columns: Columns, chunk: Chunk) -> Rows:
     """Offsets only ascend in a log, so the wanted ones are one run."""
-    start, stop = np.searchsorted(columns.offset, [chunk.start_offset, chunk.end_offset]).tolist()
+    first = max(chunk.start_offset, chunk.row_filter.min_offset)
+    end = min(chunk.end_offset, chunk.row_filter.max_offset + 1)
+    start, stop = np.searchsorted(columns.offset, [first, max(first, end)]).tolist()
     return Rows(columns, start, stop, chunk.topic, chunk.partition)
 
 
-def _without_aborted(batch: pa.RecordBatch, rows: Rows, chunk: Chunk) -> pa.RecordBatch:
-    if not chunk.aborted:
-        return batch
-    aborted = is_aborted(rows.columns.batches, chunk.aborted)
-    kept = ~aborted[rows.columns.batch[rows.rows]]
+def _filtered(batch: pa.RecordBatch, rows: Rows, chunk: Chunk) -> pa.RecordBatch:
+    """Without the records of aborted transactions and those whose timestamps are not wanted."""
+    kept = np.ones(len(rows), np.bool_)
+    if chunk.aborted:
+        kept &= ~is_aborted(rows.columns.batches, chunk.aborted)[rows.columns.batch[rows.rows]]
+    if chunk.row_filter.bounds_time:
+        timestamp = rows.columns.timestamp[rows.rows]
+        kept &= (timestamp >= chunk.row_filter.min_timestamp) & (timestamp <= chunk.row_filter.max_timestamp)
     return batch if kept.all() else batch.filter(pa.array(kept))
 
 

@@ -32,6 +32,7 @@ from kafkalite.log.storage.file_names import (
 )
 from kafkalite.log.storage.files import Files
 from kafkalite.reader.options import EARLIEST, LATEST, Offsets, ReadOptions
+from kafkalite.reader.row_filter import EVERY_ROW, RowFilter
 from kafkalite.reader.segment_file import SegmentFile
 from kafkalite.reader.transactions import overlapping, read_transactions
 from kafkalite.record.batch import HEADER_BYTES, parse_header
@@ -52,6 +53,7 @@ class Chunk(NamedTuple):
     start_offset: int
     end_offset: int  # exclusive
     aborted: tuple[AbortedTxn, ...] = ()
+    row_filter: RowFilter = EVERY_ROW
 
 
 class Span(NamedTuple):

@@ -11,6 +11,7 @@ import pytest
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import Chunk, plan
+from kafkalite.reader.row_filter import RowFilter
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
 
@@ -89,6 +90,18 @@ def test_offsets_that_are_not_there_are_an_error_unless_loss_is_allowed(topics: 
     with pytest.raises(ConfigError, match="does not name partition 1"):
         topics.write(rows(1), partition=1)
         plan_of(topics, startingOffsets='{"orders": {"0": 105}}')
+
+
+def test_a_row_filter_leaves_records_out_by_offset_and_by_time(topics: Any) -> None:
+    topics.write(rows(10), rows(10), rows(10))  # timestamps 0 to 9 in each batch
+    chunks = plan_of(topics)
+    for row_filter, expected in [
+        (RowFilter(min_offset=8, max_offset=11), [8, 9, 10, 11]),
+        (RowFilter(min_timestamp=8), [8, 9, 18, 19, 28, 29]),
+        (RowFilter(max_timestamp=0, min_offset=1), [10, 20]),
+        (RowFilter(min_offset=12, max_offset=11), []),
+    ]:
+        assert offsets([chunk._replace(row_filter=row_filter) for chunk in chunks]) == expected
 
 
 def test_what_was_deleted_by_request_is_not_read(topics: Any) -> None:
