@@ -2,14 +2,17 @@
 
 with kafkalite.Broker(data_dir="data", port=0) as broker:
     ...  # any Kafka client, with bootstrap.servers = broker.bootstrap_servers
+
+kafkalite.read("data", "orders")  # a pyarrow.RecordBatchReader over the segment files, for pandas, Polars, DuckDB
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkalite.reader.topic_reader import read as read
     from kafkalite.server.broker import Broker as Broker
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "read"]
 __version__ = "0.1.0"
 
 
@@ -19,4 +22,12 @@ def __getattr__(name: str) -> object:
         from kafkalite.server.broker import Broker
 
         return Broker
+    if name == "read":
+        try:
+            from kafkalite.reader.topic_reader import read
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.split(".")[0] != "pyarrow":
+                raise
+            raise ImportError("kafkalite.read needs pyarrow: pip install 'kafkalite[arrow]'") from None
+        return read
     raise AttributeError(f"module 'kafkalite' has no attribute {name!r}")

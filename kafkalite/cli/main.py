@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "serve": "run a broker",
     "log": "look into data directories: dump, verify, count",
+    "read": "write records of topics as Parquet, Arrow, CSV or JSON lines, from the files",
     "topic": "ask about topics: describe",
     "txn": "see transactions, find and abort hanging ones: list, describe, describe-producers, abort, find-hanging",
     "cleaner": "see and steer log compaction: status, run",

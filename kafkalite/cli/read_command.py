@@ -1,0 +1,183 @@
+"""`kafkalite read`: records of topics from the segment files to a file or to stdout, without a broker.
+
+A file comes to its name only when it is complete: it is written beside it as `.NAME.partial-PID`, synced and renamed.
+Exit code 0: everything is written; 1: it is not, and the reason is on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+from kafkalite.cli.output import complain
+from kafkalite.common.errors import ConfigError, Malformed
+
+if TYPE_CHECKING:
+    from kafkalite.reader.topic_reader import TopicReader
+
+_FORMATS = {  # and the endings of file names that stand for them
+    "parquet": ("parquet",),
+    "arrow": ("arrow", "feather", "ipc"),
+    "arrow-stream": ("arrows",),
+    "csv": ("csv",),
+    "jsonl": ("jsonl", "ndjson"),
+}
+_ENCODINGS = ("auto", "utf-8", "base64")
+_ARGUMENTS = (
+    "starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp", "isolation_level",
+    "include_headers", "partitions", "columns",
+)  # fmt: skip
+_NAMES = re.compile("|".join(rf"\b{name}\b" for name in _ARGUMENTS))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `kafkalite read`."""
+    parser.description = "Write the records of topics to a file or to stdout, from the segment files."
+    add = parser.add_argument
+    add("topics", nargs="*", metavar="TOPIC")
+    add("--topic-pattern", metavar="REGEX", help="all topics whose names match, instead of naming them")
+    add("--data-dir", default="kafkalite-data", metavar="DIR[,DIR]", help="where they are (default: ./kafkalite-data)")
+    add("-o", "--output", default="-", metavar="FILE", help="replaced when the new one is complete (default: stdout)")
+    add("-f", "--format", choices=_FORMATS, help="default: as the file's name ends; on stdout jsonl")
+    add("--columns", metavar="A,B", help="of key, value, topic, partition, offset, timestamp, timestampType, headers")
+    add("--partitions", metavar="0,1", help="of one topic, only these (default: all)")
+    add("--starting-offsets", default="earliest", metavar="OFFSETS", help='earliest, latest, or {"orders": {"0": 23}}')
+    add("--ending-offsets", default="latest", metavar="OFFSETS", help="latest, or as JSON; exclusive")
+    add("--starting-timestamp", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00:00+00:00")
+    add("--ending-timestamp", metavar="TIME", help="up to the first record of this time or later")
+    add("--isolation-level", default="read_uncommitted", metavar="LEVEL", help="or read_committed")
+    add("--include-headers", action="store_true", help="with the column headers")
+    add("--ignore-data-loss", action="store_true", help="read what is left where wanted offsets are gone")
+    add(
+        "--encoding",
+        choices=_ENCODINGS,
+        default="auto",
+        help="of keys and values in CSV and JSON lines; auto: text if UTF-8, else base64 behind 'base64:'",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """`kafkalite read`. Returns the exit code. Raises ConfigError, StorageError."""
+    format_name = _format(options)
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ConfigError("kafkalite read needs pyarrow: pip install 'kafkalite[arrow]'") from None
+    try:
+        reader = _reader(options)
+        with _output(options.output) as stream:
+            _write(reader, stream, format_name, options.encoding)
+    except ConfigError as error:
+        raise ConfigError(_NAMES.sub(lambda found: "--" + found[0].replace("_", "-"), str(error))) from None
+    except Malformed as error:
+        return complain(str(error))
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        return complain(f"{error.filename or options.output}: {error.strerror or error}")
+    return 0
+
+
+def _format(options: argparse.Namespace) -> str:
+    chosen: str | None = options.format
+    if chosen is None:
+        ending = "jsonl" if options.output == "-" else options.output.rpartition(".")[2].lower()
+        chosen = next((name for name, endings in _FORMATS.items() if ending in endings), None)
+        if chosen is None:
+            known = ", ".join(f".{one}" for endings in _FORMATS.values() for one in endings)
+            raise ConfigError(f"--output {options.output} names no format; give --format, or end it in one of {known}")
+    if options.output == "-" and chosen not in ("csv", "jsonl") and sys.stdout.isatty():
+        raise ConfigError(f"{chosen} is no text for a terminal; name a file with --output, or redirect stdout")
+    return chosen
+
+
+def _reader(options: argparse.Namespace) -> TopicReader:
+    from kafkalite.reader.topic_reader import TopicReader, as_options
+
+    if bool(options.topics) == bool(options.topic_pattern):
+        raise ConfigError("name the topics to read, or give --topic-pattern, not both")
+    columns = None if options.columns is None else options.columns.split(",")
+    topic = options.topics[0] if len(options.topics) == 1 else options.topics
+    arguments = as_options(
+        options.data_dir.split(","),
+        _pattern(options.topic_pattern) if options.topic_pattern else topic,
+        partitions=_partitions(options.partitions),
+        starting_offsets=options.starting_offsets,
+        ending_offsets=options.ending_offsets,
+        starting_timestamp=_moment("--starting-timestamp", options.starting_timestamp),
+        ending_timestamp=_moment("--ending-timestamp", options.ending_timestamp),
+        isolation_level=options.isolation_level,
+        include_headers=options.include_headers or (columns is not None and "headers" in columns),
+        fail_on_data_loss=not options.ignore_data_loss,
+    )
+    return TopicReader(arguments, columns)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"--topic-pattern is no regular expression: {error}") from None
+
+
+def _partitions(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(one) for one in text.split(",")]
+    except ValueError:
+        raise ConfigError(f"--partitions is {text!r}; write it as 0,1,2") from None
+
+
+def _moment(name: str, text: str | None) -> int | datetime | None:
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; write 1767225600000 or 2026-01-01T00:00:00+00:00") from None
+    return moment if moment.tzinfo is not None else moment.astimezone()
+
+
+@contextlib.contextmanager
+def _output(path: str) -> Iterator[BinaryIO]:
+    """Stdout, or a file that comes to its name at the end; on an error nothing is left of it."""
+    if path == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    directory, name = os.path.split(path)
+    partial = os.path.join(directory, f".{name}.partial-{os.getpid()}")
+    try:
+        with open(partial, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+
+
+def _write(reader: TopicReader, stream: BinaryIO, format_name: str, encoding: str) -> None:
+    from kafkalite.inspection.files.progress import Progress
+    from kafkalite.reader.record_writer import open_writer
+
+    progress = Progress(reader.size_bytes)
+    writer = open_writer(stream, format_name, reader.schema, encoding)
+    try:
+        for batch in reader.batches(progress.advance):
+            writer.write_batch(batch)
+        writer.close()
+    finally:
+        progress.clear()

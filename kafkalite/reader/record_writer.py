@@ -1,0 +1,230 @@
+"""Writers of Arrow record batches to a binary stream: Parquet, Arrow IPC as file or stream, CSV, JSON lines.
+
+Parquet and Arrow keep the columns and types as they are. CSV and JSON lines are text, and Kafka's keys and values are
+bytes, so an encoding says how bytes become text:
+
+    auto     (default) as text where the bytes are UTF-8, else as "base64:" and their base64. Text that begins with
+             "base64:" itself is written in base64, too, so that every value can be read back as what it was
+    utf-8    as text; bytes that are not UTF-8 are an error that names the record
+    base64   all keys and values in base64, without a prefix
+
+Null is null in JSON, and in CSV an empty field without quotes (an empty value is ""). Timestamps are ISO 8601 in UTC
+with milliseconds. Headers are a list of {"key", "value"}, in CSV as JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from kafkalite.common.errors import ConfigError
+
+_PREFIX = "base64:"
+_TO_TEXT = 1 << 16  # records that are Python objects at a time
+_ROW_GROUP_BYTES = 64 << 20  # of batches in memory; in the file it is less
+
+
+class BatchWriter(Protocol):
+    """Takes batches of one schema; `close` writes the end of the format and leaves the stream open."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> object: ...
+
+    def close(self) -> object: ...
+
+
+def open_writer(stream: BinaryIO, format_name: str, schema: pa.Schema, encoding: str = "auto") -> BatchWriter:
+    """A writer of `parquet`, `arrow` (the file format), `arrow-stream`, `csv` or `jsonl`; the last two heed `encoding`.
+
+    `stream` need not be seekable.
+    """
+    return _WRITERS[format_name](stream, schema, encoding)
+
+
+def _sink(stream: BinaryIO) -> Any:
+    return pa.PythonFile(_Counted(stream), mode="w")
+
+
+class _Counted(io.RawIOBase):
+    """A stream that knows its position, which a pipe does not tell."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._stream.write(data)
+        count = memoryview(data).nbytes
+        self._position += count
+        return count
+
+    def tell(self) -> int:
+        return self._position
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+class _ParquetWriter:
+    """Small batches, of small segments, share a row group."""
+
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: str) -> None:
+        self._schema = schema
+        self._writer = pyarrow.parquet.ParquetWriter(_sink(stream), schema, compression="zstd")
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> None:
+        self._write()
+        self._writer.close()
+
+
+class _CsvWriter:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: str) -> None:
+        kept = {
+            name: schema.field(name).type for name in ("partition", "offset", "timestampType") if name in schema.names
+        }
+        self._schema = pa.schema([pa.field(name, kept.get(name, pa.string())) for name in schema.names])
+        self._writer = pyarrow.csv.CSVWriter(_sink(stream), self._schema)
+        self._text = _Text(encoding)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        for part in _parts(batch):
+            columns = [self._column(part, name) for name in part.schema.names]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def _column(self, part: pa.RecordBatch, name: str) -> pa.Array:
+        if name == "headers":
+            return pa.array([each and _dumps(each) for each in self._text.headers(part)], pa.string())
+        return self._text.column(part, name)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _JsonLinesWriter:
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, encoding: str) -> None:
+        self._stream = stream
+        self._text = _Text(encoding)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        for part in _parts(batch):
+            names = part.schema.names
+            columns = [self._values(part, name) for name in names]
+            rows = zip(*columns, strict=True)
+            lines = [_dumps(dict(zip(names, row, strict=True))) for row in rows]
+            self._stream.write(("\n".join(lines) + "\n").encode())
+
+    def _values(self, part: pa.RecordBatch, name: str) -> list[Any]:
+        if name == "headers":
+            return self._text.headers(part)
+        values: list[Any] = self._text.column(part, name).to_pylist()
+        return values
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+class _Text:
+    """Columns as text: keys, values and the values of headers in the given encoding."""
+
+    def __init__(self, encoding: str) -> None:
+        self._of_bytes = _ENCODINGS[encoding]
+        self._encoding = encoding
+
+    def column(self, part: pa.RecordBatch, name: str) -> pa.Array:
+        """A column as strings, or as it is where it has numbers or text already."""
+        column = part.column(name)
+        if pa.types.is_timestamp(column.type):
+            return pc.strftime(column.cast(pa.timestamp("ms", tz="UTC")), format="%Y-%m-%dT%H:%M:%SZ")
+        if not pa.types.is_binary(column.type):
+            return column
+        if self._encoding != "base64":
+            try:
+                text = column.cast(pa.string())
+            except pa.ArrowInvalid:  # not all are UTF-8
+                pass
+            else:
+                if self._encoding == "utf-8" or not pc.any(pc.starts_with(text, _PREFIX)).as_py():
+                    return text
+        return pa.array(self._each(part, name, column.to_pylist()), pa.string())
+
+    def headers(self, part: pa.RecordBatch) -> list[Any]:
+        """A list of keys and values for each record; None where there are none."""
+        rows = part.column("headers").to_pylist()
+        values = [None if row is None else [header["value"] for header in row] for row in rows]
+        texts = self._each(part, "headers", [value for row in values for value in row or ()])
+        return [
+            None if row is None else [{"key": header["key"], "value": next(texts)} for header in row] for row in rows
+        ]
+
+    def _each(self, part: pa.RecordBatch, name: str, values: list[bytes | None]) -> Iterator[str | None]:
+        for at, value in enumerate(values):
+            try:
+                yield None if value is None else self._of_bytes(value)
+            except UnicodeDecodeError:
+                raise ConfigError(
+                    f"{_place(part, name, at)} is not UTF-8; choose the encoding auto or base64"
+                ) from None
+
+
+def _place(part: pa.RecordBatch, name: str, at: int) -> str:
+    """The record of a value, as well as its columns tell."""
+    if name == "headers":
+        return "the value of a header"
+    known = [n for n in ("topic", "partition", "offset") if n in part.schema.names]
+    where = ", ".join(f"{n} {part.column(n)[at].as_py()}" for n in known)
+    return f"the {name} at {where}" if where else f"a {name}"
+
+
+def _auto(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return _PREFIX + _base64(value)
+    return _PREFIX + _base64(value) if text.startswith(_PREFIX) else text
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _dumps(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, _TO_TEXT):
+        yield batch.slice(start, _TO_TEXT)
+
+
+_ENCODINGS: Mapping[str, Callable[[bytes], str]] = {"auto": _auto, "utf-8": bytes.decode, "base64": _base64}
+
+_WRITERS: Mapping[str, Callable[[BinaryIO, pa.Schema, str], BatchWriter]] = {
+    "parquet": _ParquetWriter,
+    "arrow": lambda stream, schema, _: pa.ipc.new_file(_sink(stream), schema),
+    "arrow-stream": lambda stream, schema, _: pa.ipc.new_stream(_sink(stream), schema),
+    "csv": _CsvWriter,
+    "jsonl": _JsonLinesWriter,
+}

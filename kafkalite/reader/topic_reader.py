@@ -1,0 +1,191 @@
+"""Topics as Arrow record batches for pandas, Polars, DuckDB and pyarrow: Spark's data source without Spark.
+
+The arguments are the options of the data source in Python's spelling; they go through the same checks, plan and reader.
+What is read is fixed at the call. Batches are made as they are asked for, partition by partition and in the order of
+offsets, so a topic of any size takes the memory of a few batches.
+Source: kafkalite.reader.options.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import READ_BYTES, read_chunk
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import plan
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+TopicNames = str | Sequence[str] | re.Pattern[str]
+Bound = str | Mapping[int, int] | Mapping[str, Mapping[int, int]]
+"""A word ("earliest", "latest"), JSON as Spark's option has it, or offsets by partition or by topic and partition."""
+Moment = int | datetime
+"""Milliseconds since 1970, or a datetime that knows its time zone."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# the arguments of `read` and the options of the data source that they stand for, as messages name them
+_ARGUMENTS = {
+    "subscribe": "topic",
+    "subscribePattern": "topic",
+    "assign": "partitions",
+    "startingOffsets": "starting_offsets",
+    "endingOffsets": "ending_offsets",
+    "startingTimestamp": "starting_timestamp",
+    "endingTimestamp": "ending_timestamp",
+    "includeHeaders": "include_headers",
+    "failOnDataLoss": "fail_on_data_loss",
+    "kafka.isolation.level": "isolation_level",
+}
+_NAMES = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(_ARGUMENTS, key=len, reverse=True)))
+
+
+class TopicReader:
+    """A planned read: its schema, the size of the segments' parts that it reads, and its batches, once."""
+
+    def __init__(
+        self, options: Mapping[str, str], columns: Sequence[str] | None, batch_bytes: int = READ_BYTES
+    ) -> None:
+        """From the data source's options. Raises ConfigError, StorageError, Malformed."""
+        try:
+            parsed = parse_options(options)
+            self._chunks = plan(parsed)
+        except ConfigError as error:
+            raise ConfigError(_NAMES.sub(lambda found: _ARGUMENTS[found[0]], str(error))) from None
+        self.schema = _schema(columns, headers=parsed.include_headers)
+        self.size_bytes = sum(chunk.size_bytes for chunk in self._chunks)
+        self._batch_bytes = batch_bytes
+
+    def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
+        """The records; `advance` hears of the bytes of segments that are done. Raises StorageError, Malformed."""
+        for chunk in self._chunks:
+            yield from read_chunk(chunk, self.schema, self._batch_bytes)
+            advance(chunk.size_bytes)
+
+
+def read(
+    path: Paths,
+    topic: TopicNames,
+    *,
+    partitions: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
+    starting_offsets: Bound = "earliest",
+    ending_offsets: Bound = "latest",
+    starting_timestamp: Moment | None = None,
+    ending_timestamp: Moment | None = None,
+    isolation_level: str = "read_uncommitted",
+    include_headers: bool = False,
+    fail_on_data_loss: bool = True,
+    batch_bytes: int = READ_BYTES,
+) -> pa.RecordBatchReader:
+    """The records of a topic as a stream of Arrow record batches.
+
+        kafkalite.read("kafkalite-data", "orders").read_all()                       # a pyarrow.Table
+        kafkalite.read("kafkalite-data", "orders", columns=["value"]).read_pandas()
+        polars.from_arrow(kafkalite.read("kafkalite-data", "orders"))
+        orders = kafkalite.read("kafkalite-data", "orders"); duckdb.sql("select count(*) from orders")
+
+    `path` is a data directory or several of them; no broker need run there, and a running one may write on. `topic` is
+    a name, several names, or a compiled regular expression; with one name, `partitions` chooses among its partitions.
+    `columns` are those of Spark's Kafka source, all by default: key, value, topic, partition, offset, timestamp,
+    timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
+    "latest", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are milliseconds or a
+    datetime with its time zone. `batch_bytes` is about the size of a batch, uncompressed.
+
+    A reader can be read once. Raises ConfigError, which names the argument, for an argument that does not fit; while
+    reading, StorageError for files that are gone or changed and Malformed for a corrupt batch; both name the file.
+    """
+    options = as_options(
+        path,
+        topic,
+        partitions=partitions,
+        starting_offsets=starting_offsets,
+        ending_offsets=ending_offsets,
+        starting_timestamp=starting_timestamp,
+        ending_timestamp=ending_timestamp,
+        isolation_level=isolation_level,
+        include_headers=include_headers or (columns is not None and "headers" in columns),
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    if batch_bytes < 1:
+        raise ConfigError(f"batch_bytes is {batch_bytes}; it may be a number from 1 on")
+    reader = TopicReader(options, columns, batch_bytes)
+    return pa.RecordBatchReader.from_batches(reader.schema, reader.batches())
+
+
+def as_options(
+    path: Paths,
+    topic: TopicNames,
+    *,
+    partitions: Sequence[int] | None = None,
+    starting_offsets: Bound = "earliest",
+    ending_offsets: Bound = "latest",
+    starting_timestamp: Moment | None = None,
+    ending_timestamp: Moment | None = None,
+    isolation_level: str = "read_uncommitted",
+    include_headers: bool = False,
+    fail_on_data_loss: bool = True,
+) -> dict[str, str]:
+    """The data source's options for these arguments of `read`. Raises ConfigError."""
+    options = _subscription(topic, partitions)
+    paths = [path] if isinstance(path, str | os.PathLike) else path
+    options["path"] = ",".join(os.fspath(one) for one in paths)
+    single = topic if isinstance(topic, str) else None
+    if starting_timestamp is not None:
+        options["startingTimestamp"] = _millis("starting_timestamp", starting_timestamp)
+    if starting_timestamp is None or starting_offsets != "earliest":
+        options["startingOffsets"] = _offsets("starting_offsets", starting_offsets, single)
+    if ending_timestamp is not None:
+        options["endingTimestamp"] = _millis("ending_timestamp", ending_timestamp)
+    if ending_timestamp is None or ending_offsets != "latest":
+        options["endingOffsets"] = _offsets("ending_offsets", ending_offsets, single)
+    options["kafka.isolation.level"] = isolation_level
+    options["includeHeaders"] = str(include_headers).lower()
+    options["failOnDataLoss"] = str(fail_on_data_loss).lower()
+    return options
+
+
+def _subscription(topic: TopicNames, partitions: Sequence[int] | None) -> dict[str, str]:
+    if partitions is not None:
+        if not isinstance(topic, str):
+            raise ConfigError("partitions goes with one topic; leave it out, or name one topic")
+        return {"assign": json.dumps({topic: list(partitions)})}
+    if isinstance(topic, re.Pattern):
+        return {"subscribePattern": topic.pattern}
+    return {"subscribe": topic if isinstance(topic, str) else ",".join(topic)}
+
+
+def _offsets(name: str, offsets: Bound, topic: str | None) -> str:
+    if isinstance(offsets, str):
+        return offsets
+    if all(isinstance(partition, int) for partition in offsets):
+        if topic is None:
+            raise ConfigError(f"{name} by partition goes with one topic; write {{topic: {{partition: offset}}}}")
+        return json.dumps({topic: offsets})
+    return json.dumps(offsets)
+
+
+def _millis(name: str, moment: Moment) -> str:
+    if isinstance(moment, int):
+        return str(moment)
+    if moment.tzinfo is None:
+        raise ConfigError(f"{name} has no time zone; give it one: {moment!r}.replace(tzinfo=datetime.UTC)")
+    return str((moment - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _schema(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:
+    known = [name for name in COLUMNS if name != "headers" or headers]
+    for name in columns or ():
+        if name not in COLUMNS:
+            raise ConfigError(f"columns names {name!r}, which there is not; choose among {', '.join(COLUMNS)}")
+    chosen = known if columns is None else list(dict.fromkeys(columns))
+    if not chosen:
+        raise ConfigError(f"columns names no column; choose among {', '.join(COLUMNS)}")
+    return pa.schema([pa.field(name, COLUMNS[name].arrow) for name in chosen])

@@ -1,0 +1,125 @@
+"""kafkalite.read: the data source's rows without Spark, and its options in Python's spelling."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkalite
+from kafkalite.common.errors import ConfigError, Malformed
+from kafkalite.reader.topic_reader import as_options
+from kafkalite.record.batch import NewRecord
+from tests.support.places import ROOT
+
+pa = pytest.importorskip("pyarrow", reason="needs the extra 'arrow'")
+
+T0 = 1_700_000_000_123
+
+
+def records(first: int, end: int) -> list[NewRecord]:
+    return [NewRecord(b"k%d" % n, b"value %d" % n, (("n", b"%d" % n),), T0 + n) for n in range(first, end)]
+
+
+def offsets(reader: Any) -> list[tuple[int, int]]:
+    table = reader.read_all()
+    return list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+def test_a_topic_comes_as_batches_in_the_order_of_partitions_and_offsets(topics: Any) -> None:
+    topics.write(records(0, 5), records(5, 10))
+    topics.write(records(10, 15), base_offset=10)
+    topics.write(records(0, 3), partition=1, codec=4)
+    reader = kafkalite.read(topics.path, "orders")
+    assert reader.schema.names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    table = reader.read_all()
+    assert table["offset"].to_pylist() == [*range(15), *range(3)]
+    assert table["value"].to_pylist()[-1] == b"value 2"
+    assert table["timestamp"][0].as_py() == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+
+
+def test_columns_are_chosen_and_ordered_by_the_caller(topics: Any) -> None:
+    topics.write(records(0, 2))
+    table = kafkalite.read(str(topics.path), "orders", columns=["headers", "value"]).read_all()
+    assert table.to_pylist() == [
+        {"headers": [{"key": "n", "value": b"%d" % n}], "value": b"value %d" % n} for n in range(2)
+    ]
+    assert "headers" in kafkalite.read(topics.path, "orders", include_headers=True).schema.names
+
+
+def test_offsets_by_partition_are_those_of_the_topic(topics: Any) -> None:
+    topics.write(records(0, 10))
+    topics.write(records(0, 10), partition=1)
+    both = kafkalite.read(
+        topics.path, "orders", starting_offsets={0: 8, 1: 9}, ending_offsets={"orders": {0: 9, 1: -1}}
+    )
+    assert offsets(both) == [(0, 8), (1, 9)]
+    one = kafkalite.read(topics.path, "orders", partitions=[1], starting_offsets='{"orders": {"1": 7}}')
+    assert offsets(one) == [(1, 7), (1, 8), (1, 9)]
+
+
+def test_topics_may_be_several_or_a_pattern(topics: Any) -> None:
+    for topic in ("orders", "bills", "other"):
+        topics.write(records(0, 1), topic=topic)
+    for wanted in (["orders", "bills"], re.compile("orders|bil.*")):
+        found = kafkalite.read(topics.path, wanted, columns=["topic"]).read_all()
+        assert sorted(found["topic"].to_pylist()) == ["bills", "orders"]
+
+
+def test_arguments_become_the_options_of_the_data_source() -> None:
+    moment = datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+    options = as_options(["a", Path("b")], "orders", starting_timestamp=moment, ending_timestamp=T0 + 1)
+    assert options == {
+        "path": "a,b",
+        "subscribe": "orders",
+        "startingTimestamp": str(T0),
+        "endingTimestamp": str(T0 + 1),
+        "kafka.isolation.level": "read_uncommitted",
+        "includeHeaders": "false",
+        "failOnDataLoss": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"starting_offsets": "begin"}, r"'starting_offsets' is 'begin'"),
+        ({"ending_offsets": {3: 7}}, r"'ending_offsets' .*partition"),
+        ({"starting_offsets": {0: 99}}, r"starting_offsets of orders-0 is 99, .*set fail_on_data_loss to false"),
+        ({"isolation_level": "serializable"}, r"'isolation_level' is 'serializable'"),
+        ({"columns": ["keys"]}, r"columns names 'keys'.*choose among key, value"),
+        ({"columns": []}, r"columns names no column"),
+        ({"partitions": [4]}, r"topic 'orders' has no partition 4"),
+        ({"topic": ["orders", "bills"], "partitions": [0]}, r"partitions goes with one topic"),
+        ({"topic": ["orders", "bills"], "starting_offsets": {0: 1}}, r"starting_offsets by partition goes with one"),
+        ({"starting_timestamp": datetime(2026, 1, 1)}, r"starting_timestamp has no time zone"),
+        ({"batch_bytes": 0}, r"batch_bytes is 0"),
+        ({"topic": "bills"}, r"there is no topic 'bills'.*topics there: orders"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named_at_the_call(topics: Any, arguments: Any, fault: str) -> None:
+    topics.write(records(0, 5))
+    with pytest.raises(ConfigError, match=fault):
+        kafkalite.read(topics.path, **{"topic": "orders", **arguments})
+
+
+def test_a_corrupt_batch_ends_the_stream_with_an_error_that_names_the_file(topics: Any) -> None:
+    topics.write(records(0, 5), records(5, 10))
+    path = topics.segment()
+    data = bytearray(path.read_bytes())
+    data[80] ^= 1
+    path.write_bytes(data)
+    reader = kafkalite.read(topics.path, "orders")
+    with pytest.raises(Malformed, match=re.escape(str(path))):
+        reader.read_all()
+
+
+def test_without_pyarrow_the_error_says_what_to_install() -> None:
+    script = "import sys; sys.modules['pyarrow'] = None; import kafkalite; kafkalite.read('d', 't')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "ImportError: kafkalite.read needs pyarrow: pip install 'kafkalite[arrow]'" in done.stderr
