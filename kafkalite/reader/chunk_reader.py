@@ -8,7 +8,7 @@ or compaction may have put another in its place (the chunk's first header tells)
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,9 @@ from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.log.storage.file_names import DELETED
 from kafkalite.reader.arrow import Rows, to_arrow
-from kafkalite.reader.plan import Chunk
-from kafkalite.reader.segment_file import old_format
-from kafkalite.reader.transactions import is_aborted
+from kafkalite.reader.planning.split import Chunk, Split
+from kafkalite.reader.segments.segment_file import old_format
+from kafkalite.reader.segments.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, parse_header
 from kafkalite.record.columns.batch_columns import OldFormat
 from kafkalite.record.columns.record_columns import Columns, decode_groups
@@ -28,7 +28,7 @@ READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""
 
 
-def read_split(split: Iterable[Chunk], schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
     """The records of the chunks of a split, in order. Raises as `read_chunk`."""
     for chunk in split:
         yield from read_chunk(chunk, schema, read_bytes)

@@ -23,12 +23,9 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafkalite.common.errors import ConfigError
-
-EARLIEST = -2
-LATEST = -1
+from kafkalite.reader.planning.read_options import EARLIEST, LATEST, Offsets, ReadOptions
 
 _CHOICES = ("subscribe", "subscribePattern", "assign")
 _ISOLATION = "kafka.isolation.level"
@@ -39,25 +36,6 @@ _NAMES = (
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _ENDS = {"latest": LATEST}
-
-Offsets = int | Mapping[str, Mapping[int, int]]
-"""EARLIEST or LATEST for all partitions, or offset (or one of these) by topic and partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """A read: its topics, offsets and limits."""
-
-    path: str
-    topics: tuple[str, ...] | None
-    topic_pattern: str | None
-    assigned: Mapping[str, tuple[int, ...]] | None
-    starting_offsets: Offsets
-    ending_offsets: Offsets
-    include_headers: bool
-    min_partitions: int
-    fail_on_data_loss: bool
-    read_committed: bool
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:

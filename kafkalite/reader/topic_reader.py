@@ -56,7 +56,7 @@ class TopicReader:
         """From the data source's options. Raises ConfigError, StorageError, Malformed."""
         try:
             parsed = parse_options(options)
-            self._chunks = plan(parsed)
+            self._chunks = [chunk for split in plan(parsed) for chunk in split]
         except ConfigError as error:
             raise ConfigError(_NAMES.sub(lambda found: _ARGUMENTS[found[0]], str(error))) from None
         self.schema = _schema(columns, headers=parsed.include_headers)

@@ -1,6 +1,6 @@
-"""The format "kafkalite": a Python data source of Spark over plan and chunk reader.
+"""The format "kafkalite": a Python data source of Spark over plan and reader.
 
-Planning runs once per query, in a Python process beside the driver; each chunk is one Spark partition, read in a Python
+Planning runs once per query, in a Python process beside the driver; each split is one Spark partition, read in a Python
 worker of an executor. A schema given by the user may leave columns out, which saves the work of making them: Spark does
 not tell a Python source which columns a query needs.
 Source: pyspark.sql.datasource.
@@ -16,9 +16,11 @@ from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_chunk
-from kafkalite.reader.options import ReadOptions, parse_options
-from kafkalite.reader.plan import Chunk, plan
+from kafkalite.reader.chunk_reader import read_split
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import plan
+from kafkalite.reader.planning.read_options import ReadOptions
+from kafkalite.reader.planning.split import Split
 
 _DDL = {name: column.ddl for name, column in COLUMNS.items()}
 
@@ -40,11 +42,11 @@ class KafkaliteDataSource(DataSource):
         return KafkaliteReader(parse_options(self.options), schema)
 
 
-class ChunkPartition(InputPartition):
-    """One chunk is one Spark partition; None where there is nothing to read."""
+class SplitPartition(InputPartition):
+    """One split is one Spark partition; None where there is nothing to read."""
 
-    def __init__(self, chunk: Chunk | None) -> None:
-        super().__init__(chunk)
+    def __init__(self, split: Split | None) -> None:
+        super().__init__(split)
 
 
 class KafkaliteReader(DataSourceReader):
@@ -60,10 +62,10 @@ class KafkaliteReader(DataSourceReader):
                 raise ConfigError(f"there is no column '{field.name} {kind}'; choose among {known}")
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [ChunkPartition(chunk) for chunk in plan(self.options)] or [ChunkPartition(None)]
+        return [SplitPartition(split) for split in plan(self.options)] or [SplitPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is None:
             return iter(())
         schema = pa.schema([pa.field(name, COLUMNS[name].arrow, nullable) for name, nullable in self.columns])
-        return read_chunk(partition.value, schema)
+        return read_split(partition.value, schema)

@@ -33,6 +33,8 @@ FOLDERS = [
     "inspection/files",
     "spark",
     "reader",
+    "reader/planning",
+    "reader/segments",
     "coordinator",
     "coordinator/group",
     "coordinator/transaction",

@@ -218,7 +218,7 @@ def committed_by_files(data_dir: Path, topic: str) -> list[tuple[int, int, bytes
     """The committed records as kafkalite's own data source reads them from the files of the broker."""
     pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
     from kafkalite.reader.arrow import COLUMNS
-    from kafkalite.reader.chunk_reader import read_chunk
+    from kafkalite.reader.chunk_reader import read_split
     from kafkalite.reader.options import parse_options
     from kafkalite.reader.plan import plan
 
@@ -226,8 +226,8 @@ def committed_by_files(data_dir: Path, topic: str) -> list[tuple[int, int, bytes
     schema = pa.schema([(name, COLUMNS[name].arrow) for name in ("partition", "offset", "value")])
     found = [
         row
-        for chunk in plan(parse_options(options))
-        for batch in read_chunk(chunk, schema)
+        for split in plan(parse_options(options))
+        for batch in read_split(split, schema)
         for row in batch.to_pylist()
     ]
     return sorted((row["partition"], row["offset"], row["value"]) for row in found)

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.reader.options import EARLIEST, LATEST, parse_options
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.planning.read_options import EARLIEST, LATEST
 
 GOOD = {"path": "/data", "subscribe": "orders"}
 

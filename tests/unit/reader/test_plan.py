@@ -10,8 +10,9 @@ import pytest
 
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.reader.options import parse_options
-from kafkalite.reader.plan import Chunk, plan
-from kafkalite.reader.row_filter import RowFilter
+from kafkalite.reader.plan import plan
+from kafkalite.reader.planning.row_filter import RowFilter
+from kafkalite.reader.planning.split import Chunk
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
 
@@ -23,7 +24,8 @@ def rows(count: int) -> list[NewRecord]:
 
 
 def plan_of(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[Chunk]:
-    return plan(parse_options({"subscribe": "orders"} | topics.options | options), chunk_bytes)
+    splits = plan(parse_options({"subscribe": "orders"} | topics.options | options), chunk_bytes)
+    return [chunk for split in splits for chunk in split]
 
 
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
@@ -196,7 +198,9 @@ def test_topics_are_chosen_by_name_pattern_and_assignment(topics: Any) -> None:
     (topics.path / "orders-x").mkdir()
 
     def chosen(**options: str) -> list[tuple[str, int]]:
-        return [(chunk.topic, chunk.partition) for chunk in plan(parse_options(topics.options | options))]
+        return [
+            (chunk.topic, chunk.partition) for split in plan(parse_options(topics.options | options)) for chunk in split
+        ]
 
     assert chosen(subscribe="orders") == [("orders", 0), ("orders", 1)]
     assert chosen(subscribe="orders-eu, bills") == [("bills", 2), ("orders-eu", 0)]

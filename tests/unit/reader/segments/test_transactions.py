@@ -68,7 +68,8 @@ def read(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[int]:
     chosen = {"subscribe": "orders", "kafka.isolation.level": "read_committed"} | topics.options | options
     schema = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])
     found: list[int] = []
-    for chunk in plan(parse_options(chosen), chunk_bytes):
+    chunks = [chunk for split in plan(parse_options(chosen), chunk_bytes) for chunk in split]
+    for chunk in chunks:
         for batch in read_chunk(chunk, schema):
             batch.validate(full=True)
             found += batch.column("offset").to_pylist()

@@ -19,7 +19,7 @@ from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import ENTRY, AbortedTxn
 from kafkalite.log.state.producer_snapshot import decode_snapshot
 from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, parse_segment_file, segment_stem
-from kafkalite.reader.segment_file import SegmentFile, old_format
+from kafkalite.reader.segments.segment_file import SegmentFile, old_format
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header
 from kafkalite.record.columns.batch_columns import Batches, OldFormat, scan
 from kafkalite.record.transaction_marker import read_marker
