@@ -21,8 +21,8 @@ from kafkalite.reader.planning.split import Chunk, Split
 from kafkalite.reader.segments.segment_file import old_format
 from kafkalite.reader.segments.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, parse_header
-from kafkalite.record.columns.batch_columns import OldFormat
-from kafkalite.record.columns.record_columns import Columns, decode_groups
+from kafkalite.record.columns.batch_columns import OldFormat, scan
+from kafkalite.record.columns.record_columns import Columns, decode_rows, refuse_impossible
 
 READ_BYTES = 16 << 20
 """Also about what compressed batches may unpack to before they become an Arrow batch."""
@@ -50,10 +50,12 @@ def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) ->
             raise _changed(chunk)
         consumed_bytes = 0
         try:
-            for columns in decode_groups(
-                data, group_bytes=read_bytes, headers="headers" in schema.names, check_crc=True
-            ):
-                consumed_bytes = columns.batches.consumed_bytes
+            batches = scan(data, check_crc=True)
+            refuse_impossible(batches)
+            consumed_bytes = batches.consumed_bytes
+            with_records = np.flatnonzero((batches.record_count > 0) & ~batches.is_control)
+            headers = "headers" in schema.names
+            for columns in decode_rows(data, batches, with_records, headers=headers, group_bytes=read_bytes):
                 rows = _wanted(columns, chunk)
                 if len(rows):
                     yield _filtered(to_arrow(rows, schema), rows, chunk)

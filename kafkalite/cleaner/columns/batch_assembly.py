@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.codec_contexts import Codecs
-from kafkalite.cleaner.columns.record_keys import skip_varints
 from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.common.checksum import crc32c
 from kafkalite.record.batch import (
@@ -28,8 +26,16 @@ from kafkalite.record.batch import (
     PREFIX_BYTES,
     TRANSACTIONAL,
 )
+from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags
-from kafkalite.record.columns.varint_columns import Bytes, read_varints, varint_width, write_varints, zigzag
+from kafkalite.record.columns.varint_columns import (
+    Bytes,
+    read_varints,
+    skip_varints,
+    varint_width,
+    write_varints,
+    zigzag,
+)
 from kafkalite.record.compression import Buffer
 
 _CRC_AT = 17

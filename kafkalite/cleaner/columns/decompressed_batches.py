@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.cleaner.columns.record_keys import read_offset_deltas
-from kafkalite.cleaner.columns.record_starts import find_records_of
 from kafkalite.cleaner.columns.segment_reader import BatchPiece
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES
+from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.record_starts import find_records_of
 from kafkalite.record.columns.varint_columns import Bytes, Corrupt
 from kafkalite.record.record import RECORD_BYTES_MIN
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkalite.record.columns.batch_columns import Array, Flags
-from kafkalite.record.columns.varint_columns import Bytes, read_fields, read_varints, refuse
+from kafkalite.record.columns.varint_columns import Bytes, read_fields, read_varints, refuse, skip_varints
 
 _NULL_SIZE = 1  # -1 as a varint
-_VARINT_BYTES_MAX = 10
 _ODD = 0x81  # the first byte of a negative varint of several bytes: an overlong -1, or a corrupt size
 
 
@@ -50,16 +49,3 @@ def read_offset_deltas(data: Bytes, begin: Array) -> Array:
     at = skip_varints(data, begin) + 1
     delta, _ = read_varints(data, skip_varints(data, at))
     return delta.astype(np.int64)
-
-
-def skip_varints(data: Bytes, at: Array) -> Array:
-    """Where the varints at `at` end."""
-    more = data.take(at, mode="clip") >> 7
-    at = at + 1
-    for _ in range(_VARINT_BYTES_MAX):
-        if not more.any():
-            return at
-        at += more
-        more &= data.take(at - 1, mode="clip") >> 7
-    refuse(more != 0, f"a varint of more than {_VARINT_BYTES_MAX} bytes")
-    return at

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.cleaner.compaction.transaction_metadata import Entries
 from kafkalite.cleaner.job.job import CleanJob, CleanStats
 from kafkalite.log.segment.cleaned_segment import SourceSegment
 from kafkalite.log.storage.file_names import LOG, segment_stem
 from kafkalite.log.storage.files import Files
+from kafkalite.record.codec_contexts import Codecs
 
 
 @dataclass(slots=True)

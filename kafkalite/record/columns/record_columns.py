@@ -1,6 +1,6 @@
 """The records of many v2 batches at once, as numpy columns: for Spark, the cleaner, exact counts and checks.
 
-`varint_columns` finds where each record begins; then all fields of all records are decoded, a block of records at a
+`record_starts` finds where each record begins; then all fields of all records are decoded, a block of records at a
 time, field by field, varints as gathered bytes. Keys, values and headers are not copied: their columns are positions in
 `Columns.data`, which is the caller's buffer, or a new one where batches are compressed.
 Nothing outside the buffer is read, even if lengths are wrong: positions are clipped while reading, can only grow, and
@@ -12,16 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES, Buffer
+from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan
 from kafkalite.record.columns.header_columns import HeaderColumns, join_headers, walk_headers
-from kafkalite.record.columns.varint_columns import Bytes, Corrupt, find_records, read_fields, read_varints, refuse
-from kafkalite.record.compression import UNPACKED_BYTES_MAX, decompress
+from kafkalite.record.columns.record_starts import find_records_of
+from kafkalite.record.columns.varint_columns import Bytes, Corrupt, read_fields, read_varints, refuse, skip_varints
+from kafkalite.record.compression import UNPACKED_BYTES_MAX
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 # a block's columns stay in the second-level cache
@@ -51,7 +54,7 @@ class Columns:
     headers: HeaderColumns | None = field(default=None, init=False)  # on request
 
     def __len__(self) -> int:
-        return len(self.offset)
+        return len(self.batch)
 
     @property
     def timestamp_type(self) -> npt.NDArray[np.int32]:
@@ -67,6 +70,29 @@ class Columns:
         return self.value_end < self.value_start
 
 
+class Fields(NamedTuple):
+    """The fields of a record to decode. Those behind the last of them are neither read nor checked, and the columns
+    of the others stay empty, but for a key's or value's in front of it. `headers` are their counts and a check."""
+
+    timestamp: bool = True
+    offset: bool = True
+    key: bool = True
+    value: bool = True
+    headers: bool = True
+
+
+ALL_FIELDS = Fields()
+
+
+class CorruptBatch(Malformed):
+    """The records of the batch in `row` of the caller's batches are not what its header says."""
+
+    def __init__(self, row: int, base_offset: int, why: str) -> None:
+        super().__init__(f"the batch at offset {base_offset} is corrupt: {why}")
+        self.row = row
+        self.why = why
+
+
 def decode(
     data: Buffer, *, headers: bool = False, check_crc: bool = False, max_bytes: int = UNPACKED_BYTES_MAX
 ) -> Columns:
@@ -75,114 +101,182 @@ def decode(
     `headers`: decode their columns too, not only check them. `max_bytes` limits what any one batch unpacks to.
     Raises Malformed with the batch's base offset when its records are not what its header says.
     """
-    return next(decode_groups(data, headers=headers, check_crc=check_crc, max_bytes=max_bytes))
-
-
-def decode_groups(
-    data: Buffer,
-    *,
-    group_bytes: int | None = None,
-    headers: bool = False,
-    check_crc: bool = False,
-    max_bytes: int = UNPACKED_BYTES_MAX,
-) -> Iterator[Columns]:
-    """`decode` in groups, at least one, of about `group_bytes` of decompressed batches."""
     batches = scan(data, check_crc=check_crc)
+    refuse_impossible(batches)
+    rows = np.flatnonzero((batches.record_count > 0) & ~batches.is_control)
+    groups = decode_rows(data, batches, rows, headers=headers, max_bytes=max_bytes)
+    return next(groups, None) or _no_records(np.frombuffer(data, np.uint8), batches, headers)
+
+
+def refuse_impossible(batches: Batches) -> None:
+    """Raises CorruptBatch for a header that contradicts itself."""
     counts = batches.record_count
     if (counts < 0).any():
         raise _corrupt(batches, int(np.argmax(counts < 0)), "it has a negative number of records")
     full = batches.is_empty & (batches.size_bytes != HEADER_BYTES)
     if full.any():
         raise _corrupt(batches, int(np.argmax(full)), "it has bytes and no records")
-    rows = np.flatnonzero((counts > 0) & ~batches.is_control)
-    codecs = batches.codec[rows]
+
+
+def decode_rows(
+    data: Buffer,
+    batches: Batches,
+    rows: Array,
+    *,
+    fields: Fields = ALL_FIELDS,
+    headers: bool = False,
+    dense_offsets: bool = False,
+    group_bytes: int | None = None,
+    group_records: int | None = None,
+    max_bytes: int = UNPACKED_BYTES_MAX,
+    codecs: Codecs | None = None,
+) -> Iterator[Columns]:
+    """The records of the batches `rows` of `data`, each with one record at least, in groups.
+
+    A group is of about `group_bytes` of decompressed batches and of at most `group_records`; without these limits there
+    is one. `dense_offsets`: where a batch's header shows that its offsets have no gap, they are not read.
+    Raises CorruptBatch.
+    """
+    if not len(rows):
+        return
+    codec_of = batches.codec[rows]
     starts = batches.position[rows] + HEADER_BYTES
     ends = batches.position[rows] + batches.size_bytes[rows]
-    if not codecs.any():
-        yield _decode(np.frombuffer(data, np.uint8), batches, rows, starts, ends, headers)
+    how = _How(fields, headers, dense_offsets, group_records)
+    if not codec_of.any():
+        yield from _decode(np.frombuffer(data, np.uint8), batches, rows, starts, ends, how)
         return
+    codecs = codecs or Codecs()
     view = memoryview(data)
     pieces: list[Buffer] = []
     first = 0
     size = 0
-    for i, (codec, start, end) in enumerate(zip(codecs.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+    for i, (codec, start, end) in enumerate(zip(codec_of.tolist(), starts.tolist(), ends.tolist(), strict=True)):
         try:
-            piece: Buffer = decompress(codec, view[start:end], max_bytes) if codec else view[start:end]
+            piece: Buffer = codecs.decompress(codec, view[start:end], max_bytes) if codec else view[start:end]
         except Malformed as error:
             raise _corrupt(batches, int(rows[i]), str(error)) from None
         pieces.append(piece)
         size += len(piece)
+        del piece
         if group_bytes is not None and size >= group_bytes:
-            yield _decode_pieces(pieces, batches, rows[first : i + 1], headers)
+            yield from _decode_pieces(pieces, batches, rows[first : i + 1], how)
             pieces, first, size = [], i + 1, 0
     if pieces:
-        yield _decode_pieces(pieces, batches, rows[first:], headers)
+        yield from _decode_pieces(pieces, batches, rows[first:], how)
 
 
-def _decode_pieces(pieces: list[Buffer], batches: Batches, rows: Array, headers: bool) -> Columns:
+class _How(NamedTuple):
+    fields: Fields
+    headers: bool
+    dense_offsets: bool
+    group_records: int | None
+
+
+def _decode_pieces(pieces: list[Buffer], batches: Batches, rows: Array, how: _How) -> Iterator[Columns]:
     ends = np.cumsum([len(piece) for piece in pieces])
-    return _decode(
-        np.frombuffer(b"".join(pieces), np.uint8), batches, rows, ends - np.diff(ends, prepend=0), ends, headers
-    )
+    data = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
+    pieces.clear()  # not beside the copy
+    return _decode(data, batches, rows, ends - np.diff(ends, prepend=0), ends, how)
 
 
-def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Array, headers: bool) -> Columns:
+def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Array, how: _How) -> Iterator[Columns]:
     """The records of the batches `rows`, whose bodies are from `starts` to `ends`."""
     counts = batches.record_count[rows]
     too_many = counts * RECORD_BYTES_MIN > ends - starts
     if too_many.any():
         row = int(np.argmax(too_many))
         raise _corrupt(batches, int(rows[row]), f"{ends[row] - starts[row]} bytes cannot hold {counts[row]} records")
+    is_dense = batches.column("last_offset_delta")[rows] + 1 == counts
+    try:
+        begins, record_ends = find_records_of(data, starts, ends, counts, is_dense)
+    except Corrupt as error:
+        raise _corrupt(batches, int(rows[error.row]), error.why) from None
     batch = np.repeat(rows.astype(np.int32), counts)
-    out = Columns(data, batches, batch, *[np.empty(len(batch), np.int64) for _ in range(10)])
-    found: list[HeaderColumns] = []
-    if len(batch):
-        try:
-            begins = find_records(data, starts, counts)
-        except Corrupt as error:
-            raise _corrupt(batches, int(rows[error.row]), error.why) from None
-        _decode_blocks(out, begins, found if headers else None)
-        # a record ends where the next one begins, since they were found so; the last one must end with its batch
-        wrong = out.record_end[np.cumsum(counts) - 1] != ends
-        if wrong.any():
-            raise _corrupt(batches, int(rows[np.argmax(wrong)]), "its records do not end where it ends")
+    step = how.group_records or len(batch)
+    # offset delta of a record in a batch without gaps: its number in the group, less that of the batch's first
+    first_number = np.cumsum(counts) - counts if how.fields.offset and how.dense_offsets and is_dense.all() else None
+    for start in range(0, len(batch), step):
+        part = slice(start, start + step)
+        out = _empty(data, batches, batch[part], record_ends[part], how.fields)
+        found: list[HeaderColumns] = []
+        _decode_blocks(out, begins[part], found if how.headers else None, how.fields, first_number is None)
+        if first_number is not None:
+            base = np.repeat(batches.base_offset[rows] - first_number, counts)[part]
+            np.add(base, np.arange(start, start + len(out)), out=out.offset)
+        if how.headers:
+            out.headers = join_headers(out.header_count, found)
+        yield out
+
+
+def _empty(data: Bytes, batches: Batches, batch: npt.NDArray[np.int32], ends: Array, fields: Fields) -> Columns:
+    count = len(batch)
+    behind = fields.key or fields.value or fields.headers, fields.value or fields.headers, fields.headers
+
+    def column(wanted: bool) -> Array:
+        return np.empty(count if wanted else 0, np.int64)
+
+    return Columns(
+        data, batches, batch, column(fields.offset), column(fields.timestamp), column(True), ends,
+        *[column(each) for each in behind for _ in range(2)],
+    )  # fmt: skip
+
+
+def _no_records(data: Bytes, batches: Batches, headers: bool) -> Columns:
+    none = np.empty(0, np.int64)
+    out = _empty(data, batches, np.empty(0, np.int32), none, ALL_FIELDS)
     if headers:
-        out.headers = join_headers(out.header_count, found)
+        out.headers = join_headers(none, [])
     return out
 
 
-def _decode_blocks(out: Columns, begins: Array, found: list[HeaderColumns] | None) -> None:
+def _decode_blocks(
+    out: Columns, begins: Array, found: list[HeaderColumns] | None, fields: Fields, read_offsets: bool
+) -> None:
     batches = out.batches
     base_offset = batches.base_offset
     base_timestamp = batches.column("base_timestamp")
     max_timestamp = batches.column("max_timestamp")
     append_time = batches.is_log_append_time
     any_append_time = append_time.any()
+    fields = fields._replace(offset=fields.offset and read_offsets)
     for start in range(0, len(begins), _BLOCK_RECORDS):
         block = slice(start, start + _BLOCK_RECORDS)
         of = out.batch[block]
         try:
-            _decode_block(out, block, begins[block], found)
+            _decode_block(out, block, begins[block], found, fields)
         except Corrupt as error:
             raise _corrupt(batches, int(of[error.row]), error.why) from None
-        out.offset[block] += base_offset.take(of)
-        out.timestamp[block] += base_timestamp.take(of)
-        if any_append_time:
-            np.copyto(out.timestamp[block], max_timestamp.take(of), where=append_time.take(of))
+        if fields.offset:
+            out.offset[block] += base_offset.take(of)
+        if fields.timestamp:
+            out.timestamp[block] += base_timestamp.take(of)
+            if any_append_time:
+                np.copyto(out.timestamp[block], max_timestamp.take(of), where=append_time.take(of))
 
 
-def _decode_block(out: Columns, block: slice, begins: Array, found: list[HeaderColumns] | None) -> None:
+def _decode_block(out: Columns, block: slice, begins: Array, found: list[HeaderColumns] | None, fields: Fields) -> None:
     """Fill the rows `block` of `out` with the records that begin at `begins`; offsets and times are still deltas."""
     data = out.data
-    size, at = read_varints(data, begins)
-    refuse(size < 0, "a record of negative size")
-    end = at + size
+    end = out.record_end[block]
+    at = skip_varints(data, begins, 32)  # the length, by which the end was found
     out.record_start[block] = at
-    out.record_end[block] = end
-    out.timestamp[block], at = read_varints(data, at + 1, 64)  # one byte of attributes, none in use
-    out.offset[block], at = read_varints(data, at)
-    out.key_start[block], out.key_end[block], at = read_fields(data, at)
-    out.value_start[block], out.value_end[block], at = read_fields(data, at)
+    at = at + 1  # one byte of attributes, none in use
+    if fields.timestamp:
+        out.timestamp[block], at = read_varints(data, at, 64)
+    else:
+        at = skip_varints(data, at)
+    if fields.offset:
+        out.offset[block], at = read_varints(data, at)
+    elif len(out.key_start):
+        at = skip_varints(data, at, 32)
+    if len(out.key_start):
+        out.key_start[block], out.key_end[block], at = read_fields(data, at)
+    if len(out.value_start):
+        out.value_start[block], out.value_end[block], at = read_fields(data, at)
+    if not fields.headers:
+        refuse(at > end, "a record whose fields do not end where it ends")
+        return
     count, at = read_varints(data, at)
     out.header_start[block] = at
     out.header_count[block] = count
@@ -193,5 +287,5 @@ def _decode_block(out: Columns, block: slice, begins: Array, found: list[HeaderC
     refuse(at != end, "a record whose fields do not end where it ends")
 
 
-def _corrupt(batches: Batches, row: int, why: str) -> Malformed:
-    return Malformed(f"the batch at offset {batches.heads['base_offset'][row]} is corrupt: {why}")
+def _corrupt(batches: Batches, row: int, why: str) -> CorruptBatch:
+    return CorruptBatch(row, int(batches.heads["base_offset"][row]), why)

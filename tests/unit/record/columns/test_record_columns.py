@@ -12,9 +12,16 @@ from kafkalite.common.errors import Malformed
 from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch, compute_crc, stamp_log_append_time
 from kafkalite.record.columns import header_columns, varint_columns
 from kafkalite.record.columns.batch_columns import scan
-from kafkalite.record.columns.record_columns import Columns, decode, decode_groups
+from kafkalite.record.columns.record_columns import Columns, Fields, decode, decode_rows
 from kafkalite.record.record import Record, read_records
 
+COLUMNS_OF_FIELDS = (
+    ("timestamp",),
+    ("offset",),
+    ("key_start", "key_end"),
+    ("value_start", "value_end"),
+    ("header_start", "header_count"),
+)
 SIZES = st.sampled_from([0, 1, 5, 63, 64, 70, 200, 8191, 8192, 20_000])
 blobs = st.none() | SIZES.map(bytes) | st.binary(max_size=5)
 some_headers = st.lists(st.tuples(st.sampled_from(["", "a", "trace-id", "é" * 40]), blobs), max_size=3).map(tuple)
@@ -103,9 +110,32 @@ def test_many_blocks_of_every_shape() -> None:
     expected = read_records(one)
     for data in (one, b"".join(parts), b"".join(mixed)):
         assert rows_of(decode(data, headers=True)) == expected
-    groups = list(decode_groups(b"".join(mixed), group_bytes=100_000, headers=True))
-    assert len(groups) > 5
-    assert [row for group in groups for row in rows_of(group)] == expected
+    found = scan(b"".join(mixed))
+    every = np.arange(len(found))
+    for limit in ({"group_bytes": 100_000}, {"group_records": 700}, {"group_records": 33}):
+        groups = list(decode_rows(b"".join(mixed), found, every, headers=True, **limit))
+        assert len(groups) > 5
+        assert max(map(len, groups)) <= limit.get("group_records", 20_000)
+        assert [row for group in groups for row in rows_of(group)] == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(parts=batches(), chosen=st.lists(st.booleans(), min_size=5, max_size=5), dense=st.booleans())
+def test_fields_that_nobody_wants_change_nothing_in_the_others(
+    parts: list[bytes], chosen: list[bool], dense: bool
+) -> None:
+    data = b"".join(parts)
+    whole = decode(data)
+    found = whole.batches
+    rows = np.flatnonzero((found.record_count > 0) & ~found.is_control)
+    fields = Fields(*chosen)
+    groups = list(decode_rows(data, found, rows, fields=fields, dense_offsets=dense))
+    assert sum(map(len, groups)) == len(whole)
+    for group in groups:
+        assert group.batch.tolist() == whole.batch.tolist()
+        for wanted, names in zip(fields, COLUMNS_OF_FIELDS, strict=True):
+            for name in names if wanted else ():
+                assert getattr(group, name).tolist() == getattr(whole, name).tolist(), name
 
 
 def test_without_headers_asked_for_they_are_checked_all_the_same() -> None:

@@ -6,8 +6,8 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkalite.cleaner.columns.codec_contexts import Codecs
 from kafkalite.common.errors import Malformed
+from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.compression import CODEC_NAMES, LZ4, ZSTD, compress, decompress
 
 SIZES = (1, 100, 60_000, 70_000, 3_000_000, 20_000_000, 10)

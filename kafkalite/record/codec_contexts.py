@@ -11,6 +11,7 @@ from typing import Any
 
 from kafkalite.record.compression import (
     LZ4,
+    UNPACKED_BYTES_MAX,
     ZSTD,
     ZSTD_LEVEL,
     ZSTD_WINDOW_BYTES_MAX,
@@ -36,13 +37,13 @@ class Codecs:
             self._room = bytearray(size_bytes)
         return self._room
 
-    def decompress(self, codec: int, data: Buffer) -> bytes:
+    def decompress(self, codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> bytes:
         """As `compression.decompress`. Raises Malformed."""
-        if codec not in (LZ4, ZSTD):
-            return decompress(codec, data)
+        if codec not in (LZ4, ZSTD) or max_bytes < _LIMIT_BYTES_MAX:
+            return decompress(codec, data, max_bytes)
         found = self._lz4(data) if codec == LZ4 else self._zstd(data)
         if found is None:
-            found = decompress(codec, data)
+            found = decompress(codec, data, max_bytes)
             self._limit_bytes = min(max(_LIMIT_BYTES_MIN, len(found) * 5 // 4), _LIMIT_BYTES_MAX)
         elif len(found) * 8 < self._limit_bytes > _LIMIT_BYTES_MIN:
             self._limit_bytes //= 2  # one large batch must not reserve memory for all that follow

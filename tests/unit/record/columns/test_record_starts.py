@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.cleaner.columns import record_starts
-from kafkalite.cleaner.columns.record_starts import find_records_of
 from kafkalite.record.batch import NewRecord, append_varint, encode_records
+from kafkalite.record.columns import record_starts
 from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.record_starts import find_records_of
 from kafkalite.record.columns.varint_columns import Corrupt, find_records
 
 
