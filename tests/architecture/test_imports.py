@@ -74,7 +74,7 @@ FOLDERS = [
 ]
 ROOMS_MAX = 26  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
-ARROWS_MAX = 92
+ARROWS_MAX = 96
 
 
 def parsed() -> dict[str, ast.Module]:
