@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections import deque
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +48,8 @@ class BlockingClient:
         self.address = address
         self._timeout_s = timeout_s
         self._correlation_id = 0
+        self.is_lost = False  # after Unanswered
+        self._unanswered: deque[int] = deque()  # correlation ids; brokers answer in order
         host, port = parse_address(address)
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
@@ -66,41 +69,47 @@ class BlockingClient:
     ) -> None:
         self._socket.close()
 
+    def send_unanswered(self, request: Message, version: int) -> None:
+        """Send a request that gets no response, such as a produce with acks=0."""
+        self.send(request, version)
+        self._unanswered.pop()
+
     def ask(self, request: Message, version: int, timeout_s: float | None = None) -> Any:
         """The response; it may take `timeout_s` if given. Raises Unanswered; the connection is of no use then."""
         self.send(request, version)
         return self.receive(type(request), version, timeout_s)
 
     def send(self, request: Message, version: int) -> None:
-        """The first half of `ask`, so that several brokers can work side by side."""
+        """The first half of `ask`, so that several brokers can work side by side, or one at several requests."""
         self._correlation_id += 1
+        self._unanswered.append(self._correlation_id)
         try:
             self._socket.settimeout(self._timeout_s)
             self._socket.sendall(request_frame(request, version, self._correlation_id, _CLIENT_ID))
         except TimeoutError:
-            raise Unanswered(f"{self.address} does not answer within {self._timeout_s:g} s") from None
+            raise self._lost(f"{self.address} does not answer within {self._timeout_s:g} s") from None
         except OSError as error:
-            raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
+            raise self._lost(f"lost the connection to {self.address}: {error.strerror or error}") from error
 
     def receive(self, kind: type[Message], version: int, timeout_s: float | None = None) -> Any:
-        """The other half: the response to the last request, which was of this kind."""
+        """The other half: the response to the oldest request without one, which was of this kind."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + timeout_s
         try:
             size = int.from_bytes(self._receive(4, deadline), "big")
             if size > _RESPONSE_BYTES_MAX:
-                raise Unanswered(f"what listens on {self.address} is no Kafka broker")
+                raise self._lost(f"what listens on {self.address} is no Kafka broker")
             frame = self._receive(size, deadline)
         except TimeoutError:
-            raise Unanswered(f"{self.address} does not answer within {timeout_s:g} s") from None
+            raise self._lost(f"{self.address} does not answer within {timeout_s:g} s") from None
         except OSError as error:
-            raise Unanswered(f"lost the connection to {self.address}: {error.strerror or error}") from error
+            raise self._lost(f"lost the connection to {self.address}: {error.strerror or error}") from error
         try:
             correlation_id, response = decode_response(kind, version, memoryview(frame))
         except Malformed as error:
-            raise Unanswered(f"the answer of {self.address} makes no sense: {error}") from error
-        if correlation_id != self._correlation_id:
-            raise Unanswered(f"{self.address} answers what was not asked")
+            raise self._lost(f"the answer of {self.address} makes no sense: {error}") from error
+        if correlation_id != self._unanswered.popleft():
+            raise self._lost(f"{self.address} answers what was not asked")
         return response
 
     def _receive(self, count: int, deadline: float) -> bytearray:
@@ -112,6 +121,10 @@ class BlockingClient:
             self._socket.settimeout(left_s)
             more = self._socket.recv(min(count - len(data), _RECV_BYTES))
             if not more:
-                raise Unanswered(f"{self.address} closed the connection without an answer; is a kafkalite listening?")
+                raise self._lost(f"{self.address} closed the connection without an answer; is a kafkalite listening?")
             data += more
         return data
+
+    def _lost(self, why: str) -> Unanswered:
+        self.is_lost = True
+        return Unanswered(why)

@@ -11,16 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.producer.options import parse_write_options
 from kafkalite.reader.arrow import COLUMNS
 from kafkalite.reader.chunk_reader import read_split
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
+from kafkalite.spark.writer import JobWriter, KafkaliteStreamWriter, KafkaliteWriter
 
 _DDL = {name: column.ddl for name, column in COLUMNS.items()}
 
@@ -40,6 +48,12 @@ class KafkaliteDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return KafkaliteReader(parse_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return KafkaliteWriter(JobWriter(parse_write_options(self.options), schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return KafkaliteStreamWriter(JobWriter(parse_write_options(self.options), schema, overwrite))
 
 
 class SplitPartition(InputPartition):

@@ -35,6 +35,7 @@ FOLDERS = [
     "reader",
     "reader/planning",
     "reader/segments",
+    "producer",
     "coordinator",
     "coordinator/group",
     "coordinator/transaction",
@@ -74,7 +75,7 @@ FOLDERS = [
 ]
 ROOMS_MAX = 26  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
-ARROWS_MAX = 96
+ARROWS_MAX = 100
 
 
 def parsed() -> dict[str, ast.Module]:

@@ -1,0 +1,67 @@
+"""Requests that are repeated while their fault may pass: a leader that moves, a coordinator that loads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.common.errors import ErrorCode
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    }
+)
+"""Source: the subclasses of org.apache.kafka.common.errors.RetriableException."""
+
+
+class WriteFailed(Exception):
+    """Rows could not be written; the text is for the user."""
+
+
+class Retries:
+    """Repeats an attempt every `backoff_s`, for `timeout_s` at most."""
+
+    def __init__(
+        self,
+        timeout_s: float,
+        backoff_s: float = 0.1,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.backoff_s = backoff_s
+        self.monotonic_s = monotonic_s
+        self.sleep = sleep
+
+    def persist(self, what: str, attempt: Callable[[], Any]) -> Any:
+        """The first result of `attempt` that is no error code. Raises WriteFailed, which begins with `what`, for a code
+        that is not retriable and when the time is over."""
+        deadline_s = self.monotonic_s() + self.timeout_s
+        while True:
+            try:
+                result = attempt()
+                if not isinstance(result, int) or not result:
+                    return result
+                why = name_of_error(result)
+                if result not in RETRIABLE:
+                    raise WriteFailed(f"{what}: {why}")
+            except Unanswered as error:
+                why = str(error)
+            if self.monotonic_s() >= deadline_s:
+                raise WriteFailed(f"{what} within {self.timeout_s:g} s: {why}")
+            self.sleep(self.backoff_s)

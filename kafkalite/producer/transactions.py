@@ -1,0 +1,124 @@
+"""The requests of a transaction that several processes share: one writes, another ends it.
+
+Whoever knows a transaction's identity (transactional id, producer id, epoch) can end it: a task writes and hands its
+identity over, the driver commits or aborts. A coordinator that is loading or moving is asked again.
+Source: org.apache.kafka.clients.producer.internals.TransactionManager, KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from kafkalite.client.blocking_client import Unanswered, name_of_error
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.names import TopicPartition
+from kafkalite.producer.cluster import Cluster
+from kafkalite.producer.retries import RETRIABLE, Retries
+from kafkalite.protocol.codec.schema import Message
+from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafkalite.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
+
+_ADD_PARTITIONS_VERSION = 2
+_END_VERSION = 2
+_ADMIN_VERSION = 0
+_ONGOING = "Ongoing"
+
+
+class Identity(NamedTuple):
+    """A producer as brokers know it; without a transactional id it is idempotent only."""
+
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+
+
+class Transactions:
+    """The transactions of a cluster. Methods raise WriteFailed when a coordinator refuses, or is away for too long."""
+
+    def __init__(self, cluster: Cluster, retries: Retries) -> None:
+        self._cluster = cluster
+        self._retries = retries
+
+    def begin(self, transactional_id: str | None, timeout_ms: int) -> Identity:
+        """A new identity. Its transaction begins with the first partition that is added, and is aborted after
+        `timeout_ms`; one that this transactional id had open is aborted now."""
+
+        def ask() -> Identity | int:
+            code, producer_id, epoch = self._cluster.init_producer_id(transactional_id, timeout_ms)
+            return code or Identity(transactional_id, producer_id, epoch)
+
+        what = "no producer id is given" if transactional_id is None else f"{transactional_id} cannot begin"
+        identity: Identity = self._retries.persist(what, ask)
+        return identity
+
+    def add_partitions(self, identity: Identity, partitions: Iterable[TopicPartition]) -> None:
+        """Make these partitions part of the transaction, before the first batch for them."""
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, index in partitions:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=identity.transactional_id or "",
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.producer_epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+
+        def ask() -> int:
+            response = self._ask_coordinator(identity, request, _ADD_PARTITIONS_VERSION)
+            if isinstance(response, int):
+                return response
+            results = [one for topic in response.results_by_topic_v3_and_below for one in topic.results_by_partition]
+            codes = {one.partition_error_code for one in results} - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
+            return min(codes, default=ErrorCode.NONE)
+
+        self._retries.persist(f"transaction {identity.transactional_id} takes no partitions", ask)
+
+    def end(self, identity: Identity, *, commit: bool) -> None:
+        """Commit or abort; may be repeated with the same result."""
+        request = EndTxnRequest(
+            transactional_id=identity.transactional_id or "",
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            committed=commit,
+        )
+
+        def ask() -> int:
+            response = self._ask_coordinator(identity, request, _END_VERSION)
+            return response if isinstance(response, int) else int(response.error_code)
+
+        verb = "committed" if commit else "aborted"
+        self._retries.persist(f"transaction {identity.transactional_id} cannot be {verb}", ask)
+
+    def is_ongoing(self, identity: Identity) -> bool:
+        """Whether the transaction is open, and this identity may end it: it has not timed out."""
+        request = DescribeTransactionsRequest(transactional_ids=[identity.transactional_id or ""])
+
+        def ask() -> Any:
+            response = self._ask_coordinator(identity, request, _ADMIN_VERSION)
+            if isinstance(response, int):
+                return response
+            described = response.transaction_states[0]
+            return described.error_code if described.error_code in RETRIABLE else described
+
+        described = self._retries.persist(f"transaction {identity.transactional_id} cannot be described", ask)
+        known = (described.transaction_state, described.producer_id, described.producer_epoch)
+        return known == (_ONGOING, identity.producer_id, identity.producer_epoch)
+
+    def ongoing_with_prefix(self, prefix: str) -> list[str]:
+        """The transactional ids with this beginning whose transaction is open, of all coordinators. Raises
+        Unanswered."""
+        self._cluster.refresh([])
+        found: list[str] = []
+        for broker_id in self._cluster.broker_ids:
+            request = ListTransactionsRequest(state_filters=[_ONGOING])
+            response = self._cluster.ask(self._cluster.broker(broker_id), request, _ADMIN_VERSION)
+            if response.error_code:
+                raise Unanswered(f"broker {broker_id} does not list transactions: {name_of_error(response.error_code)}")
+            found += [each.transactional_id for each in response.transaction_states]
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def _ask_coordinator(self, identity: Identity, request: Message, version: int) -> Any:
+        """The response, or the error code if there is no coordinator now."""
+        client = self._cluster.coordinator(identity.transactional_id or "")
+        return client if isinstance(client, int) else self._cluster.ask(client, request, version)
