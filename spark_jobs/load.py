@@ -1,67 +1,159 @@
-"""Load a topic into Spark: print its schema, how many rows each partition has, a sample, and write it out if wished.
+"""Load topics into Spark: show what there is, or write it to Parquet, by topic and day, each record exactly once.
 
     python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders
-    python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders --output orders.parquet
+    python -m spark_jobs.load --data-dir ./kafkalite-data --topic orders,bills --output ./lake
 
-Also for `spark-submit`, where kafkalite is installed on the driver and the executors.
+The second form begins where the last run into the same output ended, and `spark.read.parquet("lake")` sees whole runs
+only, whenever it looks and wherever a run was killed: `spark_jobs.load_output` says how. The columns are those of the
+data source, `run`, and `day`, the date of the timestamp in UTC. `--from` counts for partitions that are new to the
+output. Also for `spark-submit`, where kafkalite is installed on the driver and the executors, which see the data
+directory and the output under the same paths.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import offset_ranges
+from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options
+from spark_jobs.load_output import LoadOutput, as_json, open_output
 
-def load(spark: SparkSession, data_dir: str, topic: str, *, headers: bool = False) -> DataFrame:
-    """The rows of `topic`, a comma list, from the segment files in `data_dir`. Spark finds the format by itself."""
-    reader = spark.read.format("kafkalite").option("path", data_dir).option("subscribe", topic)
-    return reader.option("includeHeaders", str(headers).lower()).load()
+_WRITERS_MAX = "64"  # files open in a task; with more days than that in one, Spark sorts the rows by day
+
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+
+def load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The rows that these options of the data source ask for."""
+    return spark.read.format("kafkalite").options(**options).load()
 
 
 def describe(rows: DataFrame, sample: int) -> None:
     """Print what there is: columns, counts, the first `sample` rows with keys and values as text."""
     rows.printSchema()
-    summary = rows.groupBy("topic", "partition").agg(
-        F.count("*").alias("rows"),
-        F.min("offset").alias("first_offset"),
-        F.max("offset").alias("last_offset"),
-        F.sum(F.coalesce(F.octet_length("value"), F.lit(0))).alias("value_bytes"),
-    )
-    summary.orderBy("topic", "partition").show(1000, truncate=False)
+    print_summary(rows)
     text = rows.withColumn("key", F.col("key").cast("string")).withColumn("value", F.col("value").cast("string"))
     text.show(sample, truncate=80)
 
 
+def print_summary(rows: DataFrame) -> None:
+    """A line for each partition of a topic; only small columns are read for it."""
+    found = rows.groupBy("topic", "partition").agg(
+        F.count("*"),
+        F.min("offset"),
+        F.max("offset"),
+        F.min("timestamp").cast("string"),
+        F.max("timestamp").cast("string"),
+    )
+    names = ("topic", "partition", "rows", "first_offset", "last_offset", "first_timestamp", "last_timestamp")
+    print_table(names, [tuple(row) for row in found.orderBy("topic", "partition").collect()])
+
+
+def load_into(spark: SparkSession, options: Mapping[str, str], output: LoadOutput) -> str | None:
+    """Add the records that are not in the output yet as a run. Returns its directory, None if there is nothing new.
+
+    Raises ConfigError, StorageError.
+    """
+    ranges = new_ranges(options, output.last.offsets)
+    headers = options["includeHeaders"] == "true"
+    if output.last.number and headers != output.last.headers:
+        change = "leave out" if headers else "give"
+        raise ConfigError(
+            f"the rows in {output.path} are of another schema; {change} --headers, or choose a new output"
+        )
+    changed = {key: end for key, (start, end) in ranges.items() if output.last.offsets.get(key) != end}
+    if not changed:
+        return None
+    wanted = {key: bounds for key, bounds in ranges.items() if bounds[0] < bounds[1]}
+    if wanted:
+        offsets = sum(end - start for start, end in wanted.values())
+        say(f"load: run {output.last.number + 1}: {len(wanted)} partitions, {offsets:,} offsets")
+        _write(load(spark, _between(options, wanted)), output.staging)
+    return output.commit(changed, headers=headers)
+
+
+def new_ranges(options: Mapping[str, str], loaded: Mapping[TopicPartition, int]) -> Ranges:
+    """First and end offsets of each partition: from what is loaded on, where something is. Raises ConfigError where
+    offsets that come next are gone, unless data loss is to be ignored."""
+    ranges = dict(offset_ranges(parse_options(options)))
+    strict = options["failOnDataLoss"] == "true"
+    whole = offset_ranges(parse_options(_whole(options)))
+    for key, offset in loaded.items():
+        name = f"{key[0]}-{key[1]}"
+        if key not in ranges:
+            continue
+        log_start, log_end = whole[key]
+        if not log_start <= offset <= log_end:
+            if strict:
+                raise ConfigError(
+                    f"{name} is loaded up to offset {offset}, but offsets {log_start} to {log_end} are there; "
+                    "give --ignore-data-loss to go on with what is left, or load into a new output"
+                )
+            say(f"load: {name} is loaded up to {offset}; going on at {log_start}, the first that is there")
+            offset = log_start
+        ranges[key] = (offset, max(offset, ranges[key][1]))
+    return ranges
+
+
+def _whole(options: Mapping[str, str]) -> dict[str, str]:
+    bounds = {name: text for name, text in options.items() if not name.startswith(("starting", "ending"))}
+    return {**bounds, "startingOffsets": "earliest", "endingOffsets": "latest"}
+
+
+def _between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
+    """The options for exactly these offsets, so that every look at the log sees the same end."""
+    kept = {n: text for n, text in options.items() if not n.startswith(("starting", "ending", "subscribe", "assign"))}
+    assigned: dict[str, list[int]] = {}
+    for topic, partition in sorted(ranges):
+        assigned.setdefault(topic, []).append(partition)
+    return {
+        **kept,
+        "assign": json.dumps(assigned),
+        "startingOffsets": json.dumps(as_json({key: start for key, (start, _) in ranges.items()})),
+        "endingOffsets": json.dumps(as_json({key: end for key, (_, end) in ranges.items()})),
+    }
+
+
+def _write(rows: DataFrame, directory: str) -> None:
+    # by arithmetic, since Spark's dates depend on the session's time zone
+    days = F.floor(F.unix_millis("timestamp") / F.lit(86_400_000)).cast("int")
+    dated = rows.withColumn("day", F.date_add(F.lit("1970-01-01").cast("date"), days))
+    rows.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _WRITERS_MAX)
+    writer = dated.write.partitionBy("topic", "day").option("compression", "zstd")
+    # a task's files come to their place in one step, so that a task that is tried again leaves none of its first try
+    writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
+    writer.parquet(directory)
+
+
+def job(spark: SparkSession, options: argparse.Namespace) -> None:
+    source = source_options(options)
+    if options.output is None:
+        describe(load(spark, source), options.sample)
+        return
+    with open_output(options.output) as output:
+        run = load_into(spark, source, output)
+    if run is None:
+        say(f"load: nothing new; {options.output} is complete up to run {output.last.number}")
+        return
+    say(f"load: {run} is complete")
+    print_summary(spark.read.parquet(run))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m spark_jobs.load", description="Load a topic into Spark.")
-    parser.add_argument("--data-dir", required=True, help="the broker's data directory")
-    parser.add_argument("--topic", required=True, help="a topic, or several separated by commas")
-    parser.add_argument("--headers", action="store_true", help="with a column for the records' headers")
-    parser.add_argument("--sample", type=int, default=10, help="rows to show (default 10)")
-    parser.add_argument("--output", help="write all rows to this directory; it must not exist yet")
-    parser.add_argument("--format", default="parquet", help="of the output, as Spark knows it (default parquet)")
-    parser.add_argument("--master", help="Spark master when not run by spark-submit (default: all cores here)")
-    options = parser.parse_args(arguments)
-    # workers run this Python, not the first one on the path
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"load {options.topic}")
-    if options.master:
-        builder = builder.master(options.master)
-    spark = builder.getOrCreate()
-    try:
-        rows = load(spark, options.data_dir, options.topic, headers=options.headers)
-        describe(rows, options.sample)
-        if options.output:
-            rows.write.format(options.format).save(options.output)
-            print(f"written to {options.output}")
-    finally:
-        spark.stop()
-    return 0
+    parser = new_parser("load", "Load topics into Spark: show them, or write them to Parquet exactly once.")
+    add_source(parser)
+    parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
+    parser.add_argument("--output", help="write what is new to this directory; begun by an earlier run, or new")
+    return run_job(parser, job, arguments)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 from kafkalite.cli.output import complain
@@ -100,20 +99,21 @@ def _format(options: argparse.Namespace) -> str:
 
 
 def _reader(options: argparse.Namespace) -> TopicReader:
-    from kafkalite.reader.topic_reader import TopicReader, as_options
+    from kafkalite.reader.topic_reader import TopicReader, as_options, parse_moment
 
     if bool(options.topics) == bool(options.topic_pattern):
         raise ConfigError("name the topics to read, or give --topic-pattern, not both")
     columns = None if options.columns is None else options.columns.split(",")
     topic = options.topics[0] if len(options.topics) == 1 else options.topics
+    start, end = options.starting_timestamp, options.ending_timestamp
     arguments = as_options(
         options.data_dir.split(","),
         _pattern(options.topic_pattern) if options.topic_pattern else topic,
         partitions=_partitions(options.partitions),
         starting_offsets=options.starting_offsets,
         ending_offsets=options.ending_offsets,
-        starting_timestamp=_moment("--starting-timestamp", options.starting_timestamp),
-        ending_timestamp=_moment("--ending-timestamp", options.ending_timestamp),
+        starting_timestamp=start and parse_moment("--starting-timestamp", start),
+        ending_timestamp=end and parse_moment("--ending-timestamp", end),
         isolation_level=options.isolation_level,
         include_headers=options.include_headers or (columns is not None and "headers" in columns),
         fail_on_data_loss=not options.ignore_data_loss,
@@ -135,18 +135,6 @@ def _partitions(text: str | None) -> list[int] | None:
         return [int(one) for one in text.split(",")]
     except ValueError:
         raise ConfigError(f"--partitions is {text!r}; write it as 0,1,2") from None
-
-
-def _moment(name: str, text: str | None) -> int | datetime | None:
-    if text is None:
-        return None
-    if text.isdecimal():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; write 1767225600000 or 2026-01-01T00:00:00+00:00") from None
-    return moment if moment.tzinfo is not None else moment.astimezone()
 
 
 @contextlib.contextmanager

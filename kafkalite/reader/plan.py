@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
 from kafkalite.log.storage.checkpoint_file import read_offsets
 from kafkalite.log.storage.file_names import LOG_STARTS, partition_directory
@@ -41,6 +42,15 @@ def plan(options: ReadOptions, split_bytes: int = SPLIT_BYTES) -> list[Split]:
             if attempt == _ATTEMPTS - 1:
                 raise StorageError(f"{error.filename} went away while it was looked at; run the query again") from None
     raise AssertionError("the last attempt returns or raises")
+
+
+def offset_ranges(options: ReadOptions) -> dict[TopicPartition, tuple[int, int]]:
+    """The first offset and the end (exclusive) of every partition to read, also where there is nothing between them.
+
+    Raises as `plan`.
+    """
+    plans = [_plan_partition(options, topic, partition) for topic, partition in wanted_partitions(options)]
+    return {(one.topic, one.partition): (one.start_offset, one.end_offset) for one in plans}
 
 
 def _plan_partition(options: ReadOptions, topic: str, partition: int) -> PartitionPlan:

@@ -152,6 +152,17 @@ def as_options(
     return options
 
 
+def parse_moment(name: str, text: str) -> Moment:
+    """Milliseconds or ISO 8601 as text; without a zone it is local time. Raises ConfigError that names `name`."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; write 1767225600000 or 2026-01-01T00:00:00+00:00") from None
+    return moment if moment.tzinfo is not None else moment.astimezone()
+
+
 def _subscription(topic: TopicNames, partitions: Sequence[int] | None) -> dict[str, str]:
     if partitions is not None:
         if not isinstance(topic, str):

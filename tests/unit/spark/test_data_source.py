@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -110,21 +107,6 @@ def test_faults_reach_the_user_in_plain_words(spark: Any, topics: Any) -> None:
     topics.segment().write_bytes(data)
     with pytest.raises(Exception, match=r"00000\.log: the batch at offset 0 is corrupt: its checksum is wrong"):
         rows.collect()
-
-
-def test_the_load_job_prints_and_writes(spark: Any, topics: Any, tmp_path: Path) -> None:
-    from spark_jobs.load import describe, load
-
-    topics.write([NewRecord(b"k%d" % i, b"value %d" % i, (), T0) for i in range(20)])
-    rows = load(spark, str(topics.path), "orders")
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        describe(rows, 2)
-    assert "value: binary" in out.getvalue()
-    assert "|orders|0        |20  |0           |19" in out.getvalue()
-    assert "value 1|" in out.getvalue()
-    rows.write.format("parquet").save(str(tmp_path / "out"))
-    assert spark.read.parquet(str(tmp_path / "out")).count() == 20
 
 
 def test_the_source_and_the_workers_need_no_event_loop() -> None:

@@ -1,0 +1,72 @@
+"""Jobs as processes of their own that are killed, with Spark's JVM, at a random moment after Spark has started."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.places import ROOT
+
+LIMIT_S = 240.0
+# a JVM for small queries: it starts in half the time
+_SUBMIT = "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell"
+
+
+class Ended(NamedTuple):
+    """`returncode` is -9 if it was killed; `working_s` is the time from Spark's start on."""
+
+    returncode: int
+    output: str
+    working_s: float
+
+
+def run(job: str, arguments: Sequence[object], place: Path, kill_after_s: float | None = None) -> Ended:
+    """Run `spark_jobs.JOB` in the directory `place`; kill all of its processes `kill_after_s` after Spark's start."""
+    command = [sys.executable, "-u", "-m", f"spark_jobs.{job}", "--master", "local[2]", *map(str, arguments)]
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": _SUBMIT,
+        "SPARK_LOCAL_DIRS": str(place / "spark"),
+    }  # fmt: skip
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=place, env=environment,
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    watchdog = threading.Timer(LIMIT_S, _kill, [process])
+    watchdog.start()
+    lines = []
+    began = time.monotonic()
+    try:
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("Setting Spark log level"):  # the session is about to be there
+                began = time.monotonic()
+                if kill_after_s is not None:
+                    killer = threading.Timer(kill_after_s, _kill, [process])
+                    killer.start()
+        process.wait()
+    finally:
+        watchdog.cancel()
+        _kill(process)
+    return Ended(process.wait(), "".join(lines), time.monotonic() - began)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """The job, its JVM and the JVM's Python workers: one process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def moments(working_s: float, count: int, seed: int) -> list[float]:
+    """Times to kill at: over the whole run, and half of them in its last part, where it commits."""
+    chance = random.Random(seed)
+    return [chance.uniform(0.6 if at % 2 else 0.0, 1.0) * working_s for at in range(count)]
