@@ -6,7 +6,7 @@ are collected (`_changed_topics`) and checked in one go afterwards, so that 3,33
 handful of transactions. It decides from a view that has seen its own last write (`pending_changes`), and writes with
 `controller_store`; a change that is refused, because others wrote meanwhile, is checked again after a pause.
 
-    woken -> elected? -> view up to date -> topic ids -> states -> deletions -> notifications, requests of old tools
+    woken -> elected? -> view up to date -> topic ids -> states -> deletions -> requests of clients, of old tools
 
 Only `stop` ends the task: an error is logged, and everything is checked again after a pause. A controller resigns when
 its session is gone, or when it finds another controller's epoch; after that it writes nothing.
@@ -27,12 +27,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
 from kafkalite.controller.admin_requests import AdminRequests
+from kafkalite.controller.client_requests import ClientRequests
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
 from kafkalite.controller.pending_changes import NewState, StateChange, state_json
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
+from kafkalite.metadata.partition_admin import PartitionAdmin
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Unavailable
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -64,6 +67,9 @@ class Controller:
         self._all_changed = True
         self._admin_is_due = True  # check nodes outside of topics: notifications, requests of old tools
         self._admin_requests = AdminRequests(metadata.view, clock)
+        self._client_requests = ClientRequests(
+            metadata.view, lambda: self._store is not None and self._task is not None, self._woken.set
+        )
         self._without_id_since_ms: dict[str, float] = {}  # by topic
         self._ineligible: list[str] = []  # topics that cannot be deleted yet
         self._pause_ms = 0.0
@@ -76,6 +82,11 @@ class Controller:
     def epoch(self) -> int | None:
         """The controller epoch of this broker as known here; None if it is not the controller."""
         return None if self._store is None else self._store.epoch
+
+    @property
+    def partition_admin(self) -> PartitionAdmin:
+        """Takes requests of clients for the controller; refuses them while this broker is not the controller."""
+        return self._client_requests
 
     def start(self) -> None:
         self._unlisten = [self._metadata.listen(self._on_change), self._metadata.listen_paths(self._on_paths)]
@@ -93,7 +104,9 @@ class Controller:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        store, self._store = self._store, None
+            self._task = None
+        store = self._store
+        self._on_resignation("this broker stops", logging.INFO)
         if store is not None and self._metadata.registration_state is RegistrationState.MEMBER:
             with contextlib.suppress(Unavailable):
                 await store.resign()
@@ -146,6 +159,8 @@ class Controller:
             self._woken.clear()
             try:
                 store = await self._elect()
+                if store is None:
+                    self._client_requests.refuse(ErrorCode.NOT_CONTROLLER, "This broker is not the controller.")
                 if store is None or await self._process(store):
                     self._pause_ms = 0
                     continue
@@ -154,9 +169,11 @@ class Controller:
                 self._is_election_known = False
             except Unavailable as unavailable:
                 logger.info("the controller waits for ZooKeeper: %s", unavailable)
+                self._client_requests.refuse(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper is unavailable: {unavailable}")
                 self._check_everything()
             except Exception:
                 logger.exception("the controller failed; it checks everything again")
+                self._client_requests.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The controller failed; its log says how.")
                 self._check_everything()
             self._retry_later()
 
@@ -187,10 +204,11 @@ class Controller:
         self._store = store
         return store
 
-    def _on_resignation(self, reason: str) -> None:
+    def _on_resignation(self, reason: str, level: int = logging.WARNING) -> None:
         if self._store is not None:
-            logger.warning("no longer the controller of epoch %d: %s", self._store.epoch, reason)
+            logger.log(level, "no longer the controller of epoch %d: %s", self._store.epoch, reason)
         self._store = None
+        self._client_requests.refuse(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
 
     async def _process(self, store: ControllerStore) -> bool:
         """Check the changed topics and write their pending changes. False if a step was refused."""
@@ -200,6 +218,7 @@ class Controller:
         refused += await self._write_states(store, names)
         refused += await self._delete_topics(store)
         self._changed_topics |= dict.fromkeys(reversed(_topics_of(refused)))  # first the ones that were not even tried
+        await self._client_requests.perform(store, self._metadata.catch_up)
         if self._admin_is_due:
             self._admin_is_due = False
             await self._metadata.catch_up()

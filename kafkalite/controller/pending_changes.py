@@ -28,6 +28,8 @@ from kafkalite.controller.leader_election import (
     next_leader,
     preferred_leader,
 )
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.partition_admin import Reassignment
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
@@ -96,6 +98,20 @@ def preferred_change(
     return None if state is None else _change(name, number, state, node, controller_epoch)
 
 
+def unclean_change(
+    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int
+) -> StateChange | None:
+    """Elects a live replica, in sync or not, for a partition that nobody leads, if one lives."""
+    known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
+    if known is None or node is None or number not in known.value.partitions:
+        return None
+    replicas = known.value.partitions[number]
+    state = next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean=True)
+    if state is None or state.leader == NO_LEADER:
+        return None
+    return _change(name, number, state, node, controller_epoch)
+
+
 def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
     return znode_data.state_json(znode_data.StateNode(*state, controller_epoch))
 
@@ -104,6 +120,18 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     """Whether all brokers with a replica live, so that each of them deletes its logs."""
     known = view.assignments.get(name)
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
+
+
+def reassignments(view: ClusterView) -> dict[TopicPartition, Reassignment]:
+    """The reassignments under way, by the topics' nodes."""
+    return {
+        (name, number): Reassignment(
+            known.value.partitions[number], known.value.adding.get(number, ()), known.value.removing.get(number, ())
+        )
+        for name, known in view.assignments.items()
+        for number in known.value.adding.keys() | known.value.removing.keys()
+        if number in known.value.partitions
+    }
 
 
 def reassignment_refusals(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:

@@ -192,6 +192,7 @@ class BrokerServer:
             brokers=BrokerEndpoints(self.metadata, self.broker_id, self.config.broker_rack, self._advertised_address),
             replica_manager=self.replica_manager,
             topic_admin=self.topic_admin,
+            partition_admin=self._member.partition_admin,
             logs=self.logs,
             admission_epoch=admission_epoch,
             produce_admission=ProduceAdmission(self.replica_manager),

@@ -1,10 +1,12 @@
-"""DescribeLogDirs: the size of each log, and the total and usable bytes of the volume of each log directory.
+"""AlterReplicaLogDirs: the directory that a log is to be in. DescribeLogDirs: the size of each log, and the total and
+usable bytes of the volume of each log directory.
 
 The logs know their sizes, so no directory is walked; statvfs is called once per request and directory. Logs never move
-to another directory, so no replica is a future one. A directory whose disk has failed gets KAFKA_STORAGE_ERROR. On
-request the answer has the exact record counts (`kafkalite topic describe`) and the state of compaction
-(`kafkalite cleaner status`).
-Source: kafka.server.ReplicaManager.describeLogDirs, KafkaApis.handleDescribeLogDirsRequest; KIP-113, KIP-827.
+to another directory: AlterReplicaLogDirs confirms the one that a log is in, and refuses any other. A directory whose
+disk has failed gets KAFKA_STORAGE_ERROR. On request the answer has the exact record counts (`kafkalite topic describe`)
+and the state of compaction (`kafkalite cleaner status`).
+Source: kafka.server.ReplicaManager (alterReplicaLogDirs, describeLogDirs), KafkaApis.handleDescribeLogDirsRequest;
+KIP-113, KIP-827.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
+from kafkalite.log.storage.file_names import has_future_directory
 from kafkalite.protocol.messages.log_dirs import (
     CLEANER_IS_OFF,
     CLEANING_TOLD,
@@ -26,6 +29,10 @@ from kafkalite.protocol.messages.log_dirs import (
     COUNTS_OF_SEGMENTS,
     NO_COUNTS,
     UNCOUNTABLE,
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -43,6 +50,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NO_REPLICA = -1
+
+
+def alter_replica_log_dirs(
+    services: Services, request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """A partition that is named twice belongs into the directory that is named last, as in Kafka."""
+    wanted = {
+        (topic.name, index): each.path for each in request.dirs for topic in each.topics for index in topic.partitions
+    }
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for key, path in wanted.items():
+        result = AlterReplicaLogDirPartitionResult(
+            partition_index=key[1], error_code=_alter_log_dir(services, key, path)
+        )
+        topics.setdefault(key[0], AlterReplicaLogDirTopicResult(topic_name=key[0])).partitions.append(result)
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _alter_log_dir(services: Services, key: TopicPartition, path: str) -> ErrorCode:
+    """Kafka's checks in Kafka's order. A move that is not made gets OPERATION_NOT_ATTEMPTED: it says that nothing has
+    changed, and no client repeats it on its own."""
+    logs, replicas = services.logs, services.replica_manager
+    if not has_future_directory(*key):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    directory = next((each for each in logs.directories if each.path == path), None)
+    if directory is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    partition = replicas.partition(*key)
+    if not directory.is_online or (partition is not None and partition.is_offline):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if logs.get(*key) is None:
+        return ErrorCode.REPLICA_NOT_AVAILABLE if replicas.exists(*key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if logs.directory_of(key) is directory:
+        return ErrorCode.NONE
+    logger.warning("%s-%d stays in %s: logs do not move to another directory yet", *key, logs.directory_of(key).path)
+    return ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 def describe_log_dirs(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.transaction_loader import TransactionLoader
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.metadata.partition_admin import PartitionAdmin
     from kafkalite.replication.replica_manager import ReplicaManager
     from kafkalite.replication.topic_admin import TopicAdmin
     from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
@@ -71,13 +72,15 @@ class CleanerAccess:
 
 
 class Services:
-    """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics. `legacy_offsets`
-    are the offsets in ZooKeeper (None without ZooKeeper). `error_log` logs errors that clients may cause repeatedly."""
+    """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics, `partition_admin`
+    elects leaders and reassigns replicas. `legacy_offsets` are the offsets in ZooKeeper (None without ZooKeeper).
+    `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
         "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
-        "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic", "produce_admission", "producer_ids",
-        "replica_manager", "runtime", "topic_admin", "transaction_topic", "transactions",
+        "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic", "partition_admin",
+        "produce_admission", "producer_ids", "replica_manager", "runtime", "topic_admin", "transaction_topic",
+        "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -89,6 +92,7 @@ class Services:
         brokers: BrokerEndpoints,
         replica_manager: ReplicaManager,
         topic_admin: TopicAdmin,
+        partition_admin: PartitionAdmin,
         logs: LogManager,
         admission_epoch: AdmissionEpoch,
         produce_admission: ProduceAdmission,
@@ -110,6 +114,7 @@ class Services:
         self.brokers = brokers
         self.replica_manager = replica_manager
         self.topic_admin = topic_admin
+        self.partition_admin = partition_admin
         self.logs = logs
         self.admission_epoch = admission_epoch
         self.produce_admission = produce_admission

@@ -95,6 +95,12 @@ def parse_future_directory(name: str) -> TopicPartition | None:
     return (found[1], int(found[2])) if found is not None else None
 
 
+def has_future_directory(topic: str, partition: int) -> bool:
+    """Whether the name of a -future copy fits into the file system. Unlike the others it is never cut (KAFKA-4893)."""
+    name = f"{partition_directory(topic, partition)}.{uuid.UUID(int=0).hex}{FUTURE_DIRECTORY}"
+    return len(name.encode()) <= _FILE_NAME_BYTES
+
+
 def parse_stray_partition(name: str) -> int | None:
     """The partition number of a stray, whose topic name may have been cut; None for any other name."""
     found = _STRAY.match(name)

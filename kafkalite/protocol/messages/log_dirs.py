@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): the directories of a broker, and the sizes of the logs in them.
+"""AlterReplicaLogDirs (34), DescribeLogDirs (35): the directories of a broker, and the sizes of the logs in them.
 
 Exact record counts, which Apache Kafka does not have, and the state of compaction travel in tagged fields of our own. A
 request asks for them in tagged fields, too. A broker that does not know these skips them (KIP-482), and a client that
@@ -27,6 +27,37 @@ CLEANER_IS_OFF = 2  # as CLEANING_TOLD, but log.cleaner.enable is false
 # instead of a number of records
 COUNTING = -1  # not known yet: ask again
 UNCOUNTABLE = -2  # the log is damaged
+
+
+class AlterReplicaLogDirTopic(Message):
+    name: str = string("0+")
+    partitions: list[int] = array(INT32, "0+")
+
+
+class AlterReplicaLogDir(Message):
+    """The replicas that are to be in the directory `path`."""
+
+    path: str = string("0+")
+    topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic, "0+")
+
+
+class AlterReplicaLogDirsRequest(Message, flexible="2+"):
+    dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir, "0+")
+
+
+class AlterReplicaLogDirPartitionResult(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+
+
+class AlterReplicaLogDirTopicResult(Message):
+    topic_name: str = string("0+")
+    partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult, "0+")
+
+
+class AlterReplicaLogDirsResponse(Message, flexible="2+"):
+    throttle_time_ms: int = int32("0+")
+    results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult, "0+")
 
 
 class DescribableLogDirTopic(Message):

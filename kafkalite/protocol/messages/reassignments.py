@@ -1,9 +1,44 @@
-"""ListPartitionReassignments (46): partitions that are being moved to other brokers."""
+"""AlterPartitionReassignments (45), ListPartitionReassignments (46): partitions move to other brokers (KIP-455)."""
 
 from __future__ import annotations
 
 from kafkalite.protocol.codec.primitives import INT32
 from kafkalite.protocol.codec.schema import Message, array, int16, int32, string
+
+
+class ReassignablePartition(Message):
+    """`replicas` None cancels the reassignment."""
+
+    partition_index: int = int32("0+")
+    replicas: list[int] | None = array(INT32, "0+", nullable="0+")
+
+
+class ReassignableTopic(Message):
+    name: str = string("0+")
+    partitions: list[ReassignablePartition] = array(ReassignablePartition, "0+")
+
+
+class AlterPartitionReassignmentsRequest(Message, flexible="0+"):
+    timeout_ms: int = int32("0+", default=60_000)
+    topics: list[ReassignableTopic] = array(ReassignableTopic, "0+")
+
+
+class ReassignablePartitionResponse(Message):
+    partition_index: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+class ReassignableTopicResponse(Message):
+    name: str = string("0+")
+    partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse, "0+")
+
+
+class AlterPartitionReassignmentsResponse(Message, flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+    responses: list[ReassignableTopicResponse] = array(ReassignableTopicResponse, "0+")
 
 
 class ListPartitionReassignmentsTopics(Message):

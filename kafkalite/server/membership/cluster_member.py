@@ -86,6 +86,7 @@ class ClusterMember:
             self.metadata, clock, config.zookeeper_session_timeout_ms, self._find_witness, self.metadata.fence
         )
         self._controller = Controller(self.metadata, clock, config)
+        self.partition_admin = self._controller.partition_admin
 
     @property
     def broker_id(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.controller.standalone_controller import StandaloneController
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata, journal_directory
 from kafkalite.server.membership.adoption import Adopted, adopt
 from kafkalite.zk.cluster.session_file import check_is_no_member
@@ -40,6 +41,7 @@ class SingleBroker:
             takes_over=adopts or directories.was_used_by_another,
             broker_id=config.broker_id,
         )
+        self.partition_admin = StandaloneController(self.metadata, config.broker_id)
 
     async def claim(self) -> None:
         """No other broker can have this one's id."""

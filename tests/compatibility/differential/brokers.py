@@ -14,9 +14,9 @@ from tests.compatibility.differential.engine import Explained, Story, Teller, tr
 
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
-    "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "reassignments",
-    "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete", "producer_ids",
-    "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
+    "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",
+    "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
+    "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
     "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions",
 )  # fmt: skip
 

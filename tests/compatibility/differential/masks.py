@@ -62,6 +62,10 @@ KEYED = {
     ("OffsetDeleteResponseTopic", "partitions"): "partition_index",
     ("DescribeLogDirsResult", "topics"): "name",
     ("DescribeLogDirsTopic", "partitions"): "partition_index",
+    ("ElectLeadersResponse", "replica_election_results"): "topic",
+    ("ReplicaElectionResult", "partition_result"): "partition_id",
+    ("AlterReplicaLogDirsResponse", "results"): "topic_name",
+    ("AlterReplicaLogDirTopicResult", "partitions"): "partition_index",
     ("ListGroupsResponse", "groups"): "group_id",
     ("DeleteGroupsResponse", "results"): "group_id",
     ("DescribeGroupsResponse", "groups"): "group_id",
@@ -91,6 +95,7 @@ ALL_THERE_IS = {
     ("MetadataResponse", "topics"): "name",
     ("ListGroupsResponse", "groups"): "group_id",
     ("ListTransactionsResponse", "transaction_states"): "transactional_id",
+    ("ElectLeadersResponse", "replica_election_results"): "topic",
 }
 _TEXTS = {"error_message", "documentation", "batch_index_error_message"}
 

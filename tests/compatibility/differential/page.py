@@ -22,8 +22,9 @@ TITLES = {
     "list_offsets": "ListOffsets",
     "epochs": "OffsetForLeaderEpoch",
     "delete_records": "DeleteRecords",
-    "log_dirs": "DescribeLogDirs",
-    "reassignments": "ListPartitionReassignments",
+    "log_dirs": "AlterReplicaLogDirs, DescribeLogDirs",
+    "elections": "ElectLeaders",
+    "reassignments": "AlterPartitionReassignments, ListPartitionReassignments",
     "groups": "JoinGroup, SyncGroup, Heartbeat, LeaveGroup",
     "group_refusals": "Groups: what is refused",
     "static_members": "Groups: static members",
@@ -64,6 +65,8 @@ ELSEWHERE = """
 * A request other than Produce may have 16 MiB, within `socket.request.max.bytes`.
 * A message set of Produce 0-2 may hold 50,000 messages, or as many of the smallest as `max.message.bytes` has room for
   (above that MESSAGE_TOO_LARGE): a wrapper of some kilobytes could hold any number.
+* A log stays in its directory of log.dirs: AlterReplicaLogDirs confirms the one that it is in, and answers
+  OPERATION_NOT_ATTEMPTED for another one.
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
 * `broker.id` is 0, and `offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and
   `transaction.state.log.min.isr` are 1 where nothing is said.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import controller, pending_changes
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.partition_admin import Election
 from kafkalite.zk.client.operations import Create, Delete, SetData
 from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.controller_members import Member, Place, cluster, expire, topic
@@ -389,3 +392,83 @@ def test_a_failure_is_survived_and_what_it_kept_back_is_done_later(
 
     tell(story)
     assert "the controller failed" in caplog.text and "a bug" in caplog.text
+
+
+def test_clients_have_leaders_elected_by_the_controller_only(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with cluster(place, 1, 2) as (one, two):
+            await one.session.write(topic("orders", [(1, 2), (2,), (9, 1)]))
+            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2, 2: 1}, "leaders")
+            state = one.view.states["orders"][0]
+            both = state.value._replace(leader=2, isr=(2, 1), leader_epoch=4)  # as a Kafka would leave it
+            await two.session.write(
+                [SetData(znode_paths.state("orders", 0), znode_data.state_json(both), state.node.version)]
+            )
+            await one.until(lambda: one.leaders("orders")[0] == 2, "another leader")
+            keys = [("orders", 0), ("orders", 1), ("orders", 0), ("orders", 2), ("orders", 7), ("nobody's", 0)]
+            found = await one.controller.partition_admin.elect_leaders(keys, Election.PREFERRED)
+            assert codes(found) == [0, 84, 0, 80, 3, 3]
+            assert (one.leaders("orders"), one.epochs("orders")) == ({0: 1, 1: 2, 2: 1}, {0: 5, 1: 0, 2: 0})
+            found = await one.controller.partition_admin.elect_leaders(keys, Election.PREFERRED)
+            assert codes(found) == [84, 84, 84, 80, 3, 3]
+            for call in (
+                two.controller.partition_admin.elect_leaders(keys, Election.PREFERRED),
+                two.controller.partition_admin.reassign([(("orders", 0), (1, 2))]),
+            ):
+                with pytest.raises(KafkaError) as refusal:
+                    await call
+                assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+
+    tell(story)
+
+
+def test_a_client_may_order_an_unclean_election(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with cluster(place, 1, 2) as (one, two):
+            await one.session.write(topic("orders", [(2, 1), (2,), (1,)]))
+            await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2, 2: 1}, "leaders")
+            keys = [("orders", number) for number in range(3)]
+            assert codes(await one.controller.partition_admin.elect_leaders(keys, Election.UNCLEAN)) == [84, 84, 84]
+            await two.vanish()
+            await one.until(lambda: one.leaders("orders") == {0: NO_LEADER, 1: NO_LEADER, 2: 1}, "nobody")
+            assert codes(await one.controller.partition_admin.elect_leaders(keys, Election.PREFERRED)) == [80, 80, 84]
+            assert codes(await one.controller.partition_admin.elect_leaders(keys, Election.UNCLEAN)) == [0, 83, 84]
+            assert one.leaders("orders") == {0: 1, 1: NO_LEADER, 2: 1}
+
+    tell(story)
+
+
+def test_replicas_stay_where_they_are(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with cluster(place, 1, 2) as (one, _):
+            await one.session.write(topic("orders", [(1, 2), (2,)]))
+            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
+            admin = one.controller.partition_admin
+            targets = [(0, (1, 2)), (1, (2,)), (1, (1,)), (0, (2, 1)), (1, (3,)), (1, None), (7, (1,))]
+            found = await admin.reassign([(("orders", number), target) for number, target in targets])
+            assert codes(found) == [0, 0, 39, 39, 39, 85, 3]
+            assert found[2] is not None and "do not copy records" in str(found[2])
+            assert admin.reassignments() == {}
+            await one.session.write([Create(znode_paths.delete_topic("orders"))])
+            await one.until(lambda: "orders" not in one.view.topics, "its end")
+            assert codes(await admin.reassign([(("orders", 0), (1, 2))])) == [3]
+
+    tell(story)
+
+
+def test_a_request_that_waits_is_answered_when_the_controller_stops(tell: Tell) -> None:
+    async def story(place: Place) -> None:
+        async with cluster(place, 1) as (one,):
+            admin = one.controller.partition_admin
+            waiting = asyncio.ensure_future(admin.elect_leaders([("orders", 0)], Election.PREFERRED))
+            await asyncio.sleep(0)
+            await one.controller.stop()
+            with pytest.raises(KafkaError) as refusal:
+                await waiting
+            assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+
+    tell(story)
+
+
+def codes(refusals: Sequence[KafkaError | None]) -> list[int]:
+    return [0 if refusal is None else refusal.code for refusal in refusals]
