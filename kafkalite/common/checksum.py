@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader, PathFinder
 
 EXTENSION = "crc32c._crc32c"
-Checksum = Callable[[bytes | bytearray | memoryview], int]
+Checksum = Callable[..., int]
 
 
 def _load() -> Checksum:

@@ -13,63 +13,47 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from kafkalite.record.columns.header_columns import HeaderColumns
-from kafkalite.record.columns.record_columns import Columns
-
-Array = npt.NDArray[np.int64]
+from kafkalite.reader.chunks.batch_choice import MILLIS_MAX
+from kafkalite.reader.chunks.rows import Rows
+from kafkalite.record.columns.batch_columns import Array
+from kafkalite.record.columns.varint_columns import Bytes
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _HEADERS = pa.list_(pa.field("element", _HEADER))
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
-_MILLIS_MAX = (1 << 63) // 1000 - 1  # in microseconds it still fits 64 bits
-
-
-class Rows(NamedTuple):
-    """The records `start` to `stop` of `columns`, which are those of one partition."""
-
-    columns: Columns
-    start: int
-    stop: int
-    topic: str
-    partition: int
-
-    @property
-    def rows(self) -> slice:
-        return slice(self.start, self.stop)
-
-    def __len__(self) -> int:
-        return self.stop - self.start
 
 
 def to_arrow(rows: Rows, schema: pa.Schema) -> pa.RecordBatch:
-    """One record batch with the columns that `schema` names, a selection of COLUMNS."""
+    """One record batch with the columns that `schema` names, a selection of COLUMNS, or none: then it only counts."""
+    if not schema.names:
+        nothing = pa.struct([])
+        return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(nothing, len(rows), [None]))
     return pa.RecordBatch.from_arrays([COLUMNS[name].values(rows) for name in schema.names], schema=schema)
 
 
 def _key(rows: Rows) -> pa.Array:
-    columns = rows.columns
-    return _binary(columns, columns.key_start[rows.rows], columns.key_end[rows.rows])
+    assert rows.key is not None and rows.data is not None
+    return _binary(rows.data, *rows.key)
 
 
 def _value(rows: Rows) -> pa.Array:
-    columns = rows.columns
-    return _binary(columns, columns.value_start[rows.rows], columns.value_end[rows.rows])
+    assert rows.value is not None and rows.data is not None
+    return _binary(rows.data, *rows.value)
 
 
-def _binary(columns: Columns, starts: Array, ends: Array) -> pa.Array:
-    """Pieces of the buffer as binary values; an end before its start is a null. Starts and ends must ascend."""
+def _binary(data: Bytes, starts: Array, ends: Array) -> pa.Array:
+    """Pieces of `data` as binary values; an end before its start is a null. Starts and ends must ascend."""
     count = len(starts)
     null = ends < starts
     if count == 0 or null.all():
         return pa.nulls(count, pa.binary())
-    assert len(columns.data) < 1 << 31, "Arrow's binary has offsets of 32 bits"
+    assert len(data) < 1 << 31, "Arrow's binary has offsets of 32 bits"
     offsets = np.empty(2 * count, np.int32)
     offsets[0::2] = starts
     offsets[1::2] = np.maximum(starts, ends)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(columns.data)]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers, 0)
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
     return with_gaps.take(pa.array(wanted, mask=null) if null.any() else pa.array(wanted))
@@ -84,31 +68,32 @@ def _partition(rows: Rows) -> pa.Array:
 
 
 def _offset(rows: Rows) -> pa.Array:
-    return pa.array(rows.columns.offset[rows.rows])
+    return pa.array(rows.offset)
 
 
 def _timestamp(rows: Rows) -> pa.Array:
     """Microseconds. A time that they cannot express (someone sent nanoseconds as milliseconds) is null."""
-    millis = rows.columns.timestamp[rows.rows]
-    beyond = (millis > _MILLIS_MAX) | (millis < -_MILLIS_MAX)
+    millis = rows.timestamp
+    assert millis is not None
+    beyond = (millis > MILLIS_MAX) | (millis < -MILLIS_MAX)
     micros = pa.array(millis * 1000, mask=beyond) if beyond.any() else pa.array(millis * 1000)
     return micros.view(_TIMESTAMP)
 
 
 def _timestamp_type(rows: Rows) -> pa.Array:
-    return pa.array(rows.columns.timestamp_type[rows.rows])
+    return pa.array(rows.timestamp_type)
 
 
 def _headers(rows: Rows) -> pa.Array:
-    headers = rows.columns.headers
-    assert headers is not None
-    first = headers.first[rows.start : rows.stop + 1]
-    none = rows.columns.header_count[rows.rows] == 0
+    headers = rows.headers
+    assert headers is not None and rows.data is not None
+    first = headers.first
+    none = first[1:] == first[:-1]
     lists = (first - first[0]).astype(np.int32)
     used = slice(int(first[0]), int(first[-1]))
     entries = pa.StructArray.from_arrays(
-        [_header_keys(rows.columns, headers, used),
-         _binary(rows.columns, headers.value_start[used], headers.value_end[used])],
+        [_header_keys(rows.data, headers.key_start[used], headers.key_end[used]),
+         _binary(rows.data, headers.value_start[used], headers.value_end[used])],
         fields=list(_HEADER),
     )  # fmt: skip
     # the last slot is not a list but where the last one ends
@@ -116,8 +101,8 @@ def _headers(rows: Rows) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, entries, type=_HEADERS)
 
 
-def _header_keys(columns: Columns, headers: HeaderColumns, used: slice) -> pa.Array:
-    keys = _binary(columns, headers.key_start[used], headers.key_end[used])
+def _header_keys(data: Bytes, starts: Array, ends: Array) -> pa.Array:
+    keys = _binary(data, starts, ends)
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:  # not all are UTF-8; as Java does, read on with replacement characters

@@ -1,113 +1,121 @@
-"""Reader of a chunk of a segment as Arrow record batches, for a Spark task.
+"""Reader of a split as Arrow record batches: the work of a Spark task, or of any other reader.
 
-A few megabytes at a time into one buffer that is used again, whole batches of it decoded to columns, the columns to
-Arrow. Between planning and reading, retention may have renamed the file (it is found under its new name for a while)
-or compaction may have put another in its place (the chunk's first header tells).
+Each chunk in order: a window of its file into memory that is used again, the wanted batches decoded to columns, the
+columns to Arrow. A batch holds at most a quarter of the settings' batch size; small ones are put together.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from kafkalite.common.errors import Malformed, StorageError
-from kafkalite.common.region import OpenFile
-from kafkalite.log.storage.file_names import DELETED
-from kafkalite.reader.arrow import Rows, to_arrow
-from kafkalite.reader.planning.split import Chunk, Split
-from kafkalite.reader.segments.segment_file import old_format
-from kafkalite.reader.segments.transactions import is_aborted
-from kafkalite.record.batch import HEADER_BYTES, parse_header
-from kafkalite.record.columns.batch_columns import OldFormat, scan
-from kafkalite.record.columns.record_columns import Columns, decode_rows, refuse_impossible
+from kafkalite.reader.arrow import to_arrow
+from kafkalite.reader.chunks.batch_choice import BatchChoice
+from kafkalite.reader.chunks.chunk_file import ChunkFile
+from kafkalite.reader.chunks.chunk_rows import ChunkRows
+from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
+from kafkalite.reader.chunks.rows import Rows
+from kafkalite.reader.chunks.split_files import FileGone, SplitFiles
+from kafkalite.reader.planning.split import Chunk
+from kafkalite.record.batch import MAGIC, parse_header
+from kafkalite.record.codec_contexts import Codecs
 
-READ_BYTES = 16 << 20
-"""Also about what compressed batches may unpack to before they become an Arrow batch."""
-
-
-def read_split(split: Split, schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
-    """The records of the chunks of a split, in order. Raises as `read_chunk`."""
-    for chunk in split:
-        yield from read_chunk(chunk, schema, read_bytes)
+_DEFAULTS = ReadSettings()
+_BUFFER_BYTES_MIN = 64 << 10
+_SMALL = 8  # batches below this part of the limit are put together, at the price of one more copy
 
 
-def read_chunk(chunk: Chunk, schema: pa.Schema, read_bytes: int = READ_BYTES) -> Iterator[pa.RecordBatch]:
-    """The records of `chunk` with the columns that `schema` names.
+def read_split(
+    split: Iterable[Chunk], schema: pa.Schema, settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of the chunks of a split, in order, with the columns that `schema` names.
 
-    Raises StorageError when the file is not what it was at planning, Malformed for a corrupt batch; both name the file.
+    What was read and what was not is added to `report`. Raises StorageError when a file is not what it was at planning,
+    Malformed for a corrupt batch; both name the file. The settings may have these reported instead.
     """
-    file = _open(chunk)
-    buffer = np.empty(min(read_bytes, chunk.size_bytes), np.uint8)
-    position = chunk.position
-    end = chunk.position + chunk.size_bytes
-    while position < end:
-        data = buffer.data[: min(len(buffer), end - position)]
-        _read(file, data, position, chunk)
-        if position == chunk.position and data[:HEADER_BYTES] != chunk.head:
-            raise _changed(chunk)
-        consumed_bytes = 0
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in _batches(split, schema, settings, report if report is not None else ReadReport()):
+        is_small = batch.nbytes * _SMALL < settings.group_bytes
+        if pending and (not is_small or size + batch.nbytes > settings.group_bytes):
+            yield _joined(pending)
+            pending, size = [], 0
+        if is_small:
+            pending.append(batch)
+            size += batch.nbytes
+        else:
+            yield batch
+        del batch
+    if pending:
+        yield _joined(pending)
+
+
+def read_chunk(
+    chunk: Chunk, schema: pa.Schema, settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None
+) -> Iterator[pa.RecordBatch]:
+    """`read_split` for one chunk."""
+    return read_split((chunk,), schema, settings, report)
+
+
+def count_rows(split: Iterable[Chunk], settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None) -> int:
+    """The number of records that `read_split` would give, from the headers of batches as far as these tell."""
+    return sum(map(len, _rows(split, frozenset(), settings, report if report is not None else ReadReport())))
+
+
+def _batches(
+    split: Iterable[Chunk], schema: pa.Schema, settings: ReadSettings, report: ReadReport
+) -> Iterator[pa.RecordBatch]:
+    for rows in _rows(split, frozenset(schema.names), settings, report):
+        for part in _parts(rows, settings.group_bytes):
+            yield to_arrow(part, schema)
+
+
+def _rows(split: Iterable[Chunk], names: frozenset[str], settings: ReadSettings, report: ReadReport) -> Iterator[Rows]:
+    """The rows of the chunks in order, none of them empty."""
+    chunks = tuple(split)
+    files = SplitFiles(chunks)
+    largest = max((chunk.size_bytes for chunk in chunks), default=0)
+    buffer = np.empty(min(settings.window_bytes, max(largest, _BUFFER_BYTES_MIN)), np.uint8)
+    codecs = Codecs()
+    for chunk in chunks:
         try:
-            batches = scan(data, check_crc=True)
-            refuse_impossible(batches)
-            consumed_bytes = batches.consumed_bytes
-            with_records = np.flatnonzero((batches.record_count > 0) & ~batches.is_control)
-            headers = "headers" in schema.names
-            for columns in decode_rows(data, batches, with_records, headers=headers, group_bytes=read_bytes):
-                rows = _wanted(columns, chunk)
+            file = ChunkFile(files.get(chunk), chunk, report, buffer)
+            for rows in ChunkRows(file, BatchChoice(chunk, names), settings, report, codecs):
                 if len(rows):
-                    yield _filtered(to_arrow(rows, schema), rows, chunk)
-        except OldFormat:
-            raise old_format(chunk.path, position) from None
-        except Malformed as error:
-            raise Malformed(f"{chunk.path}: {error}") from None
-        if not consumed_bytes:  # one batch larger than the buffer
-            if len(data) == end - position:
-                raise _changed(chunk)
-            buffer = np.empty(min(parse_header(data).size_bytes, end - position), np.uint8)
-        position += consumed_bytes
+                    report.rows += len(rows)
+                    yield rows
+        except FileGone as error:
+            if settings.fail_on_data_loss:
+                raise
+            report.lost.append(_gone(chunk, str(error)))
+        files.done(chunk)
 
 
-def _wanted(columns: Columns, chunk: Chunk) -> Rows:
-    """Offsets only ascend in a log, so the wanted ones are one run."""
-    first = max(chunk.start_offset, chunk.row_filter.min_offset)
-    end = min(chunk.end_offset, chunk.row_filter.max_offset + 1)
-    start, stop = np.searchsorted(columns.offset, [first, max(first, end)]).tolist()
-    return Rows(columns, start, stop, chunk.topic, chunk.partition)
+def _parts(rows: Rows, limit_bytes: int) -> Iterator[Rows]:
+    """The rows in parts of about `limit_bytes` in Arrow."""
+    sizes = rows.sizes()
+    if int(sizes.sum()) <= limit_bytes:
+        yield rows
+        return
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(rows):
+        behind = int(ends[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, behind + limit_bytes, "right")))
+        yield rows.part(start, stop)
+        start = stop
 
 
-def _filtered(batch: pa.RecordBatch, rows: Rows, chunk: Chunk) -> pa.RecordBatch:
-    """Without the records of aborted transactions and those whose timestamps are not wanted."""
-    kept = np.ones(len(rows), np.bool_)
-    if chunk.aborted:
-        kept &= ~is_aborted(rows.columns.batches, chunk.aborted)[rows.columns.batch[rows.rows]]
-    if chunk.row_filter.bounds_time:
-        timestamp = rows.columns.timestamp[rows.rows]
-        kept &= (timestamp >= chunk.row_filter.min_timestamp) & (timestamp <= chunk.row_filter.max_timestamp)
-    return batch if kept.all() else batch.filter(pa.array(kept))
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def _open(chunk: Chunk) -> OpenFile:
-    for path in (chunk.path, chunk.path + DELETED):
-        try:
-            return OpenFile(path, os.O_RDONLY)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise StorageError(f"cannot open {path}: {error.strerror}") from error
-    raise StorageError(f"{chunk.path} was deleted by retention or compaction after planning; run the query again")
-
-
-def _read(file: OpenFile, data: memoryview, position: int, chunk: Chunk) -> None:
-    done = 0
-    while done < len(data):
-        count = os.preadv(file.fd, [data[done:]], position + done)
-        if not count:
-            raise _changed(chunk)
-        done += count
-
-
-def _changed(chunk: Chunk) -> StorageError:
-    return StorageError(f"{chunk.path} was changed by compaction or recovery after planning; run the query again")
+def _gone(chunk: Chunk, reason: str) -> Loss:
+    first = chunk.start_offset
+    if chunk.head[16] >= MAGIC:
+        first = max(first, parse_header(chunk.head).base_offset)
+    return Loss(chunk.topic, chunk.partition, chunk.path, chunk.position, chunk.size_bytes, first, None, reason)

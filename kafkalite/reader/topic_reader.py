@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import READ_BYTES, read_chunk
+from kafkalite.reader.chunk_reader import read_chunk
+from kafkalite.reader.chunks.read_report import BATCH_BYTES, ReadSettings
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 
@@ -51,7 +52,7 @@ class TopicReader:
     """A planned read: its schema, the size of the segments' parts that it reads, and its batches, once."""
 
     def __init__(
-        self, options: Mapping[str, str], columns: Sequence[str] | None, batch_bytes: int = READ_BYTES
+        self, options: Mapping[str, str], columns: Sequence[str] | None, batch_bytes: int = BATCH_BYTES
     ) -> None:
         """From the data source's options. Raises ConfigError, StorageError, Malformed."""
         try:
@@ -61,12 +62,12 @@ class TopicReader:
             raise ConfigError(_NAMES.sub(lambda found: _ARGUMENTS[found[0]], str(error))) from None
         self.schema = _schema(columns, headers=parsed.include_headers)
         self.size_bytes = sum(chunk.size_bytes for chunk in self._chunks)
-        self._batch_bytes = batch_bytes
+        self._settings = ReadSettings(batch_bytes, parsed.fail_on_data_loss)
 
     def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
         """The records; `advance` hears of the bytes of segments that are done. Raises StorageError, Malformed."""
         for chunk in self._chunks:
-            yield from read_chunk(chunk, self.schema, self._batch_bytes)
+            yield from read_chunk(chunk, self.schema, self._settings)
             advance(chunk.size_bytes)
 
 
@@ -83,7 +84,7 @@ def read(
     isolation_level: str = "read_uncommitted",
     include_headers: bool = False,
     fail_on_data_loss: bool = True,
-    batch_bytes: int = READ_BYTES,
+    batch_bytes: int = BATCH_BYTES,
 ) -> pa.RecordBatchReader:
     """The records of a topic as a stream of Arrow record batches.
 
@@ -97,7 +98,7 @@ def read(
     `columns` are those of Spark's Kafka source, all by default: key, value, topic, partition, offset, timestamp,
     timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
     "latest", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are milliseconds or a
-    datetime with its time zone. `batch_bytes` is about the size of a batch, uncompressed.
+    datetime with its time zone. `batch_bytes` is the limit of a batch; reading takes up to three times as much memory.
 
     A reader can be read once. Raises ConfigError, which names the argument, for an argument that does not fit; while
     reading, StorageError for files that are gone or changed and Malformed for a corrupt batch; both name the file.

@@ -33,6 +33,7 @@ FOLDERS = [
     "inspection/files",
     "spark",
     "reader",
+    "reader/chunks",
     "reader/planning",
     "reader/segments",
     "producer",

@@ -32,7 +32,7 @@ Flags = npt.NDArray[np.bool_]
 
 _LENGTH = Struct(">8xi")
 _LEGACY_BYTES_MIN = 26  # of formats v0 and v1, whose entries also begin with an offset and a length
-_HEAD = np.dtype(
+HEAD = np.dtype(
     [
         ("base_offset", ">i8"),
         ("batch_length", ">i4"),
@@ -65,6 +65,11 @@ class Batches:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def first(self, count: int) -> Batches:
+        """The first `count` of them."""
+        end = int(self.position[count]) if count < len(self) else self.consumed_bytes
+        return Batches(self.position[:count], self.heads[:count], end)
 
     def column(self, name: str) -> Array:
         """The header field `name` of each batch, in native integers."""
@@ -126,6 +131,18 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
     Raises Malformed where no batch can begin and, with `check_crc`, for one whose checksum is wrong; OldFormat for a
     message of format v0 or v1.
     """
+    batches, fault = scan_until_fault(data)
+    if fault is not None:
+        raise fault
+    rows = np.arange(len(batches))
+    if check_crc and (at := batches.first_wrong_checksum(memoryview(data), rows)) is not None:
+        base_offset = int.from_bytes(data[at : at + 8], "big", signed=True)
+        raise Malformed(f"the batch at offset {base_offset} is corrupt: its checksum is wrong")
+    return batches
+
+
+def scan_until_fault(data: Buffer) -> tuple[Batches, Malformed | None]:
+    """The whole batches in `data` up to one that is cut off, or to a place where none can begin, and why."""
     view = memoryview(data)
     positions: list[int] = []
     append = positions.append
@@ -133,38 +150,44 @@ def scan(data: Buffer, *, check_crc: bool = False) -> Batches:
     position = 0
     size = len(view)
     last = size - _LEGACY_BYTES_MIN
+    fault: Malformed | None = None
     while position <= last:
         end = position + length_at(view, position)[0] + PREFIX_BYTES
         if end > size:
             break
         if end - position < _LEGACY_BYTES_MIN:
-            raise Malformed(f"no record batch at position {position}: its length says {end - position - PREFIX_BYTES}")
+            length = end - position - PREFIX_BYTES
+            fault = Malformed(f"no record batch at position {position}: its length says {length}")
+            break
         append(position)
         position = end
     rows = np.array(array("q", positions), dtype=np.int64)
-    batches = Batches(rows, _heads(view, rows), position)
-    if check_crc and (at := batches.first_wrong_checksum(view, np.arange(len(rows)))) is not None:
-        base_offset = int.from_bytes(view[at : at + 8], "big", signed=True)
-        raise Malformed(f"the batch at offset {base_offset} is corrupt: its checksum is wrong")
-    return batches
+    if not len(rows):
+        return Batches(rows, np.empty(0, HEAD), 0), fault
+    sizes = np.diff(rows, append=position)
+    magics = np.frombuffer(view, np.int8).take(rows + 16)
+    wrong = (magics != MAGIC) | (sizes < HEADER_BYTES)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        position = int(rows[row])
+        fault = _fault(position, int(magics[row]))
+        rows = rows[:row]
+    return Batches(rows, _heads(view, rows), position), fault
+
+
+def _fault(position: int, magic: int) -> Malformed:
+    if magic == MAGIC:
+        return Malformed(f"no record batch at position {position}: it is shorter than its header")
+    kind = OldFormat if 0 <= magic < MAGIC else Malformed
+    return kind(f"the batch at position {position} has magic {magic}: only format v2 can be read in columns")
 
 
 def _heads(view: memoryview, rows: Array) -> npt.NDArray[np.void]:
     if not len(rows):
-        return np.empty(0, _HEAD)
-    magics = np.frombuffer(view, np.int8).take(rows + 16)
-    if (magics != MAGIC).any():
-        row = int(rows[np.argmax(magics != MAGIC)])
-        fault = Malformed if view[row + 16] > MAGIC else OldFormat
-        raise fault(f"the batch at position {row} has magic {view[row + 16]}: only format v2 can be read in columns")
-    if rows[-1] + HEADER_BYTES > len(view):
-        raise Malformed(f"no record batch at position {rows[-1]}: it is shorter than its header")
+        return np.empty(0, HEAD)
     # every position seen as a header, of which those in `rows` are copied: one memcpy of 61 bytes each
     everywhere: npt.NDArray[np.void] = np.ndarray(
         (len(view) - HEADER_BYTES + 1,), f"V{HEADER_BYTES}", view, strides=(1,)
     )
-    heads: npt.NDArray[np.void] = everywhere[rows].view(_HEAD)
-    wrong = heads["batch_length"] < HEADER_BYTES - PREFIX_BYTES
-    if wrong.any():
-        raise Malformed(f"no record batch at position {rows[np.argmax(wrong)]}: it is shorter than its header")
+    heads: npt.NDArray[np.void] = everywhere[rows].view(HEAD)
     return heads

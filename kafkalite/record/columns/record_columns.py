@@ -102,13 +102,13 @@ def decode(
     Raises Malformed with the batch's base offset when its records are not what its header says.
     """
     batches = scan(data, check_crc=check_crc)
-    refuse_impossible(batches)
+    _refuse_impossible(batches)
     rows = np.flatnonzero((batches.record_count > 0) & ~batches.is_control)
     groups = decode_rows(data, batches, rows, headers=headers, max_bytes=max_bytes)
     return next(groups, None) or _no_records(np.frombuffer(data, np.uint8), batches, headers)
 
 
-def refuse_impossible(batches: Batches) -> None:
+def _refuse_impossible(batches: Batches) -> None:
     """Raises CorruptBatch for a header that contradicts itself."""
     counts = batches.record_count
     if (counts < 0).any():

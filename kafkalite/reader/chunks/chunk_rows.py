@@ -1,0 +1,261 @@
+"""The wanted rows of one chunk: windows of its file, whole batches of them, decoded to columns.
+
+Where headers may be enough, they are looked at first: rows are made from them (count, offsets), or only the batches
+that may have wanted records are read. Otherwise a window at a time is read and searched.
+A checksum is verified when the records of a batch are read: planning has verified only the end of the log, and rows
+that are made from headers show nothing that a checksum covers but counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from kafkalite.common.errors import Malformed
+from kafkalite.reader.chunks.batch_choice import BatchChoice, impossible_batch
+from kafkalite.reader.chunks.chunk_file import ChunkFile
+from kafkalite.reader.chunks.legacy_rows import Entry, decode_entries, has_right_crc, scan_entries
+from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
+from kafkalite.reader.chunks.resync import header_at, is_followed_up, next_batch
+from kafkalite.reader.chunks.rows import Rows, rows_of
+from kafkalite.reader.chunks.split_files import FileGone
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, parse_header
+from kafkalite.record.codec_contexts import Codecs
+from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan_until_fault
+from kafkalite.record.columns.record_columns import CorruptBatch, decode_rows
+
+Steps = Generator[Rows, None, int]
+"""Rows, and in the end the position to go on from."""
+
+
+class ChunkRows:
+    """One reading of the chunk of `choice`."""
+
+    def __init__(
+        self, file: ChunkFile, choice: BatchChoice, settings: ReadSettings, report: ReadReport, codecs: Codecs
+    ) -> None:
+        self._file = file
+        self._choice = choice
+        self._chunk = choice.chunk
+        self._settings = settings
+        self._report = report
+        self._codecs = codecs
+        self._next_offset = 0  # behind the last batch that was legible
+        self._template = Rows(choice.chunk.topic, choice.chunk.partition, 0)
+
+    def __iter__(self) -> Iterator[Rows]:
+        """Raises FileGone when the file is not what it was at planning, Malformed for a corrupt batch."""
+        chunk, end = self._chunk, self._file.end
+        head = self._file.read(chunk.position, min(HEADER_BYTES, chunk.size_bytes))
+        if head != chunk.head[: len(head)] or not len(head):
+            raise self._changed()
+        is_old = chunk.head[16] < MAGIC
+        self._next_offset = chunk.start_offset if is_old else parse_header(chunk.head).base_offset
+        first_wanted = self._choice.first_offset > self._next_offset
+        if not is_old and (self._choice.may_do_without_records() or first_wanted):
+            position = yield from self._by_headers(chunk.position)
+        else:
+            position = yield from self._windows(chunk.position, end)
+        assert position >= end or self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return self._next_offset > self._choice.last_offset
+
+    def _by_headers(self, position: int) -> Steps:
+        """From `position` to the end, headers first."""
+        end = self._file.end
+        while position < end and not self._is_over:
+            batches = self._file.headers(position)
+            if not len(batches):  # a message of old, or a fault, or a batch that is not whole
+                return (yield from self._windows(position, end))
+            self._report.batches_seen += len(batches)
+            bad = impossible_batch(batches)
+            if bad is not None:
+                batches = batches.first(bad[0])
+            rows = self._choice.wanted(batches)
+            if len(rows) and not self._choice.needs_records(batches, rows):
+                yield from self._choice.rows_of_headers(batches, rows, self._settings.group_records)
+            elif len(rows):
+                ends = batches.position + batches.size_bytes
+                cuts = np.flatnonzero(np.diff(rows) != 1) + 1
+                for start, stop in pairwise([0, *cuts.tolist(), len(rows)]):
+                    run_end = int(ends[rows[stop - 1]])
+                    self._next_offset = max(self._next_offset, int(batches.base_offset[rows[start]]))
+                    done = yield from self._windows(int(batches.position[rows[start]]), run_end, is_seen=True)
+                    if done > run_end:  # a fault led to another place
+                        return (yield from self._by_headers(done))
+            if len(batches):
+                self._next_offset = max(self._next_offset, int(batches.last_offset[-1]) + 1)
+            position = batches.consumed_bytes
+            if bad is not None:
+                position = self._skip(position, bad[1])
+        return position
+
+    def _windows(self, position: int, end: int, *, is_seen: bool = False) -> Steps:
+        """From `position` to `end`, window by window. `is_seen`: the headers are counted already."""
+        while position < end and not self._is_over:
+            data = self._file.window(position)[: end - position]
+            batches, fault = scan_until_fault(data)
+            if len(batches):
+                self._report.batches_seen += 0 if is_seen else len(batches)
+                position = yield from self._batches(position, data, batches)
+            elif isinstance(fault, OldFormat):
+                position = yield from self._old_messages(position, data)
+            elif fault is not None:
+                position = self._skip(position, "no batch begins here")
+            elif len(data) < min(self._file.window_bytes, end - position):
+                position = self._cut_off(position)
+            else:
+                position = yield from self._large_batch(position)
+        return position
+
+    def _large_batch(self, position: int) -> Steps:
+        """A batch or message that is larger than a window."""
+        header = header_at(self._file, position)
+        if header is None:
+            return self._skip(position, "its length reaches beyond its segment")
+        # memory is taken for it only if it is whole
+        checked = self._settings.check_crcs and header.magic == MAGIC
+        if checked and self._file.crc(position, header.size_bytes) != header.crc:
+            return self._skip(position, "its checksum is wrong")
+        data = self._file.read(position, header.size_bytes)
+        if len(data) < header.size_bytes:
+            return self._cut_off(position)
+        if header.magic < MAGIC:
+            return (yield from self._old_messages(position, data))
+        batches, _ = scan_until_fault(data)
+        self._report.batches_seen += 1
+        return (yield from self._batches(position, data, batches))
+
+    def _batches(self, position: int, data: memoryview, batches: Batches) -> Steps:
+        """The rows of `batches`, which are at `position` of the file and in `data`."""
+        rows = self._choice.wanted(batches)
+        bad = impossible_batch(batches)
+        if bad is not None:
+            rows = rows[rows < bad[0]]
+        if len(rows) and not self._choice.needs_records(batches, rows):
+            yield from self._choice.rows_of_headers(batches, rows, self._settings.group_records)
+        elif len(rows):
+            if self._settings.check_crcs and (at := batches.first_wrong_checksum(data, rows)) is not None:
+                row = int(np.searchsorted(batches.position, at))
+                bad = row, "its checksum is wrong"
+                rows = rows[rows < row]
+            bad = (yield from self._decoded(data, batches, rows)) or bad
+        if bad is None:
+            self._next_offset = max(self._next_offset, int(batches.last_offset[-1]) + 1)
+            return position + batches.consumed_bytes
+        if bad[0]:
+            self._next_offset = max(self._next_offset, int(batches.last_offset[bad[0] - 1]) + 1)
+        return self._skip(position + int(batches.position[bad[0]]), bad[1])
+
+    def _decoded(
+        self, data: memoryview, batches: Batches, rows: Array
+    ) -> Generator[Rows, None, tuple[int, str] | None]:
+        """The records of the batches `rows`; in the end the row of a corrupt one, behind which nothing was read."""
+        done = 0
+        try:
+            for found in self._decode(data, batches, rows, 0):
+                done += len(found)
+                yield self._choice.choose(found)
+        except CorruptBatch as error:
+            for found in self._decode(data, batches, rows[rows < error.row], done):
+                yield self._choice.choose(found)
+            return error.row, error.why
+        return None
+
+    def _decode(self, data: memoryview, batches: Batches, rows: Array, skipped: int) -> Iterator[Rows]:
+        """All records of the batches `rows` but the first `skipped`."""
+        self._report.batches_read += len(rows) if not skipped else 0
+        fields = self._choice.fields(batches, rows)
+        for columns in decode_rows(
+            data,
+            batches,
+            rows,
+            fields=fields,
+            headers=fields.headers,
+            dense_offsets=True,
+            group_bytes=self._settings.group_bytes,
+            group_records=self._settings.group_records,
+            codecs=self._codecs,
+        ):
+            found = rows_of(columns, self._chunk.topic, self._chunk.partition, self._choice.names)
+            del columns
+            if skipped < len(found):
+                yield found.part(skipped, len(found)) if skipped else found
+            skipped = max(0, skipped - len(found))
+
+    def _old_messages(self, position: int, data: memoryview) -> Steps:
+        """The messages of v0 and v1 at `position`, which are in `data`, up to a batch of v2."""
+        entries, fault = scan_entries(data)
+        wanted: list[Entry] = []
+        bad: tuple[int, str] | None = None
+        for i, entry in enumerate(entries):
+            if self._next_offset > self._choice.last_offset:
+                entries = entries[:i]
+                break
+            if self._settings.check_crcs and not has_right_crc(data, entry):
+                bad = entry.start, "its checksum is wrong"
+                entries = entries[:i]
+                break
+            if self._choice.may_have(entry.header):
+                wanted.append(entry)
+            self._next_offset = entry.last_offset + 1
+        self._report.batches_seen += len(entries)
+        try:
+            for found in decode_entries(data, wanted, self._template, check_crc=self._settings.check_crcs):
+                self._report.batches_read += 1
+                yield self._choice.choose(found)
+        except CorruptBatch as error:
+            bad = wanted[error.row].start, error.why
+        if bad is not None:
+            return self._skip(position + bad[0], bad[1])
+        if entries:
+            return position + entries[-1].end
+        if fault is not None:
+            return self._skip(position, "no batch begins here")
+        return position if self._is_over else (yield from self._large_batch(position))
+
+    # -- faults
+
+    def _skip(self, position: int, why: str) -> int:
+        """Where to go on behind the corrupt batch at `position`. Raises Malformed unless corrupt ones are skipped."""
+        chunk = self._chunk
+        header = header_at(self._file, position)
+        if header is not None and not self._next_offset <= header.base_offset <= header.last_offset < chunk.end_offset:
+            header = None  # not legible
+        if not self._settings.skip_corrupt:
+            offsets = f", offsets {header.base_offset} to {header.last_offset}," if header is not None else ""
+            raise Malformed(
+                f"{chunk.path}: the batch at position {position}{offsets} is corrupt: {why}; "
+                f"the offsets before {self._next_offset} of {chunk.topic}-{chunk.partition} can be read"
+            )
+        first_offset = self._next_offset
+        end_offset: int | None
+        if header is not None and is_followed_up(self._file, position, header):
+            first_offset, end_offset = header.base_offset, header.last_offset + 1
+            behind = position + header.size_bytes
+        else:
+            behind, end_offset = next_batch(self._file, position + 1, first_offset, chunk.end_offset)
+        self._report_loss(position, behind, first_offset, end_offset, why)
+        if end_offset is not None:
+            self._next_offset = end_offset
+        return behind
+
+    def _cut_off(self, position: int) -> int:
+        """The end, when the file ends before the chunk does. Raises FileGone unless data may be lost."""
+        if self._settings.fail_on_data_loss:
+            raise self._changed()
+        self._report_loss(position, self._file.end, self._next_offset, None, "the file was cut after planning")
+        return self._file.end
+
+    def _report_loss(self, position: int, end: int, first_offset: int, end_offset: int | None, why: str) -> None:
+        chunk = self._chunk
+        self._report.lost.append(
+            Loss(chunk.topic, chunk.partition, chunk.path, position, end - position, first_offset, end_offset, why)
+        )
+
+    def _changed(self) -> FileGone:
+        return FileGone(f"{self._chunk.path} was changed by compaction or recovery after planning; run the query again")
