@@ -15,7 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafkalite.cli.output import aligned, complain
+from kafkalite.client.blocking_client import Unanswered
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
+from kafkalite.producer.retries import WriteFailed
 from kafkalite.reader.topic_reader import as_options, parse_moment
 
 _WORDS = ("earliest", "latest")
@@ -83,7 +85,7 @@ def run_job(
             job(spark, options)
         finally:
             spark.stop()
-    except (ConfigError, StorageError, Malformed) as error:
+    except (ConfigError, StorageError, Malformed, WriteFailed, Unanswered) as error:
         return complain(str(error))
     except PySparkException as error:
         return complain(_last_line(error))
@@ -120,5 +122,5 @@ def _session(name: str, master: str | None) -> SparkSession:
 def _last_line(error: PySparkException) -> str:
     """The error of a Python worker, which is the last line of its traceback, or Spark's own message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    faults = [line for line in lines if line.startswith("kafkalite.common.errors.")]
+    faults = [line for line in lines if line.startswith("kafkalite.") and ": " in line]
     return faults[0].partition(": ")[2] if faults else lines[0]

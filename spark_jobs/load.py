@@ -30,6 +30,7 @@ from spark_jobs.load_output import LoadOutput, as_json, open_output
 _WRITERS_MAX = "64"  # files open in a task; with more days than that in one, Spark sorts the rows by day
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
+"""First offset and end (exclusive) of each partition."""
 
 
 def load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -77,7 +78,7 @@ def load_into(spark: SparkSession, options: Mapping[str, str], output: LoadOutpu
     if wanted:
         offsets = sum(end - start for start, end in wanted.values())
         say(f"load: run {output.last.number + 1}: {len(wanted)} partitions, {offsets:,} offsets")
-        _write(load(spark, _between(options, wanted)), output.staging)
+        _write(load(spark, between(options, wanted)), output.staging)
     return output.commit(changed, headers=headers)
 
 
@@ -86,7 +87,7 @@ def new_ranges(options: Mapping[str, str], loaded: Mapping[TopicPartition, int])
     offsets that come next are gone, unless data loss is to be ignored."""
     ranges = dict(offset_ranges(parse_options(options)))
     strict = options["failOnDataLoss"] == "true"
-    whole = offset_ranges(parse_options(_whole(options)))
+    whole = offset_ranges(parse_options(without_bounds(options)))
     for key, offset in loaded.items():
         name = f"{key[0]}-{key[1]}"
         if key not in ranges:
@@ -104,12 +105,13 @@ def new_ranges(options: Mapping[str, str], loaded: Mapping[TopicPartition, int])
     return ranges
 
 
-def _whole(options: Mapping[str, str]) -> dict[str, str]:
+def without_bounds(options: Mapping[str, str]) -> dict[str, str]:
+    """The options for all that is there."""
     bounds = {name: text for name, text in options.items() if not name.startswith(("starting", "ending"))}
     return {**bounds, "startingOffsets": "earliest", "endingOffsets": "latest"}
 
 
-def _between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
+def between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     """The options for exactly these offsets, so that every look at the log sees the same end."""
     kept = {n: text for n, text in options.items() if not n.startswith(("starting", "ending", "subscribe", "assign"))}
     assigned: dict[str, list[int]] = {}

@@ -62,7 +62,7 @@ class LoadOutput:
         state = {"version": _VERSION, "headers": headers, "offsets": as_json({**self.last.offsets, **offsets})}
         with open(os.path.join(self.staging, _STATE), "w") as file:
             json.dump(state, file, indent=1)
-        _sync_tree(self.staging)
+        sync_tree(self.staging)
         target = os.path.join(self.path, f"run={self.last.number + 1:06d}")
         try:
             os.rename(self.staging, target)
@@ -137,7 +137,8 @@ def _remove_staging(path: str) -> None:
             shutil.rmtree(entry.path, ignore_errors=True)  # tasks of a killed load may still write there for a moment
 
 
-def _sync_tree(path: str) -> None:
+def sync_tree(path: str) -> None:
+    """Bring everything below `path` to the disk."""
     for directory, _, names in os.walk(path):
         for name in names:
             _sync(os.path.join(directory, name))

@@ -23,7 +23,7 @@ _METADATA_VERSION = 9
 _DESCRIBE_CONFIGS_VERSION = 2
 _FIND_COORDINATOR_VERSION = 3
 _INIT_PRODUCER_ID_VERSION = 2
-_TRANSACTION_KEY = 1  # the type of a transactional id in FindCoordinator
+GROUP_KEY, TRANSACTION_KEY = 0, 1  # types of keys in FindCoordinator
 _TOPIC_RESOURCE = 2
 _MAX_MESSAGE_BYTES = "max.message.bytes"
 _MAX_MESSAGE_BYTES_DEFAULT = 1_048_588
@@ -38,6 +38,7 @@ class Cluster:
         self._timeout_s = timeout_s
         self._clients: dict[tuple[str, str], BlockingClient] = {}  # by purpose and address
         self._addresses: dict[int, str] = {}  # of the brokers, by id
+        self._controller_id = -1
         self.leaders: dict[TopicPartition, int] = {}
 
     def close(self) -> None:
@@ -59,6 +60,7 @@ class Cluster:
         client = self._any()
         metadata = self.ask(client, MetadataRequest(topics=wanted), _METADATA_VERSION)
         self._addresses = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
+        self._controller_id = metadata.controller_id
         if len(self._addresses) == 1:
             self._addresses = dict.fromkeys(self._addresses, client.address)
         errors = {}
@@ -97,10 +99,11 @@ class Cluster:
         response = self.ask(client, request, _INIT_PRODUCER_ID_VERSION)
         return response.error_code, response.producer_id, response.producer_epoch
 
-    def coordinator(self, transactional_id: str) -> BlockingClient | int:
-        """A connection to the coordinator of a transactional id, or the error code if there is none now."""
+    def coordinator(self, key: str, key_type: int = TRANSACTION_KEY) -> BlockingClient | int:
+        """A connection to the coordinator of a transactional id or of a group, or the error code if there is none
+        now."""
         client = self._any()
-        request = FindCoordinatorRequest(key=transactional_id, key_type=_TRANSACTION_KEY)
+        request = FindCoordinatorRequest(key=key, key_type=key_type)
         found = self.ask(client, request, _FIND_COORDINATOR_VERSION)
         if found.error_code:
             code: int = found.error_code
@@ -120,6 +123,14 @@ class Cluster:
     def broker(self, broker_id: int) -> BlockingClient:
         """The connection for other requests to this broker."""
         return self._connect("admin", self._addresses[broker_id])
+
+    def controller(self) -> BlockingClient:
+        """The connection to the broker that changes topics. Raises Unanswered if there is none now."""
+        if self._controller_id not in self._addresses:
+            self.refresh([])
+        if self._controller_id not in self._addresses:
+            raise Unanswered("the cluster has no controller now")
+        return self.broker(self._controller_id)
 
     @property
     def broker_ids(self) -> list[int]:

@@ -76,7 +76,7 @@ FOLDERS = [
 ]
 ROOMS_MAX = 26  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
-ARROWS_MAX = 100
+ARROWS_MAX = 104
 
 
 def parsed() -> dict[str, ast.Module]:

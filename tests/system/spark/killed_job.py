@@ -18,7 +18,10 @@ from tests.support.places import ROOT
 
 LIMIT_S = 240.0
 # a JVM for small queries: it starts in half the time
-_SUBMIT = "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell"
+_SUBMIT = (
+    "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' --conf spark.ui.enabled=false "
+    "--conf spark.sql.shuffle.partitions=2 pyspark-shell"
+)
 
 
 class Ended(NamedTuple):

@@ -1,0 +1,124 @@
+"""Records, bytes, first and last record of every partition, counted exactly.
+
+    python -m spark_jobs.count --data-dir ./kafkalite-data --topic orders
+
+Records are counted from the headers of batches wherever no record need be looked at, in tasks spread over the cluster.
+Bytes are those of the batches on the disk. `kafkalite log count` counts the same on one machine, with control records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from pyspark.sql import SparkSession
+
+from kafkalite.common.names import TopicPartition
+from kafkalite.reader.chunk_reader import count_rows
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import offset_ranges, plan
+from kafkalite.reader.planning.split import Split
+from kafkalite.reader.topic_reader import TopicReader
+from spark_jobs.job import add_source, new_parser, print_table, run_job, source_options
+from spark_jobs.load import between
+
+_LOOK_BACK = (1, 1 << 10, 1 << 20)  # offsets before the end in which the last record is looked for
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+Record = tuple[int, str]
+"""Offset and timestamp."""
+
+
+class PartitionCount(NamedTuple):
+    """Of the records that are wanted; `first` and `last` are None where there is none."""
+
+    records: int
+    bytes: int
+    first: Record | None
+    last: Record | None
+
+
+def count(spark: SparkSession, options: Mapping[str, str]) -> dict[TopicPartition, PartitionCount]:
+    """Every partition that the options ask for. Raises ConfigError, StorageError, or Spark's error of a task."""
+    ranges = offset_ranges(parse_options(options))
+    exact = between(options, ranges)
+    records, sizes = dict.fromkeys(ranges, 0), dict.fromkeys(ranges, 0)
+    for key, found, size in _spread(spark, plan(parse_options(exact)), count_split):
+        records[key] += found
+        sizes[key] += size
+    there = {key: bounds for key, bounds in ranges.items() if records[key]}
+    one_each = [(key, bounds, between(options, {key: bounds})) for key, bounds in there.items()]
+    ends = {key: (first, last) for key, first, last in _spread(spark, one_each, _ends)}
+    return {key: PartitionCount(records[key], sizes[key], *ends.get(key, (None, None))) for key in ranges}
+
+
+def count_split(split: Split) -> list[tuple[TopicPartition, int, int]]:
+    """Records and bytes of each chunk of a split."""
+    return [((chunk.topic, chunk.partition), count_rows((chunk,)), chunk.size_bytes) for chunk in split]
+
+
+def _ends(task: tuple[TopicPartition, tuple[int, int], dict[str, str]]) -> list[tuple[TopicPartition, Record, Record]]:
+    """The first and the last record of a partition that has some."""
+    key, (start, end), options = task
+    first = _first_of(options)
+    assert first is not None
+    for look_back in (*_LOOK_BACK, end - start):
+        options = between(options, {key: (max(start, end - look_back), end)})
+        last = _last_of(options)
+        if last is not None:
+            return [(key, first, last)]
+    raise AssertionError(f"{key} has a first record and no last one")
+
+
+def _first_of(options: Mapping[str, str]) -> Record | None:
+    for batch in TopicReader(options, ("offset", "timestamp")).batches():
+        if batch.num_rows:
+            return _record(batch, 0)
+    return None
+
+
+def _last_of(options: Mapping[str, str]) -> Record | None:
+    last = None
+    for batch in TopicReader(options, ("offset", "timestamp")).batches():
+        if batch.num_rows:
+            last = _record(batch, batch.num_rows - 1)
+    return last
+
+
+def _record(batch: object, row: int) -> Record:
+    offset, timestamp = (batch.column(at)[row].as_py() for at in (0, 1))  # type: ignore[attr-defined]
+    return offset, "" if timestamp is None else timestamp.isoformat(sep=" ", timespec="milliseconds")[:23]
+
+
+def _spread(spark: SparkSession, tasks: Sequence[_Task], work: Callable[[_Task], Iterable[_Result]]) -> list[_Result]:
+    """The results of all tasks, each of which is a task of Spark."""
+    if not tasks:
+        return []
+    results: list[_Result] = spark.sparkContext.parallelize(tasks, len(tasks)).flatMap(work).collect()
+    return results
+
+
+def job(spark: SparkSession, options: argparse.Namespace) -> None:
+    rows: list[tuple[object, ...]] = []
+    counts = count(spark, source_options(options))
+    for (topic, partition), found in counts.items():
+        ends = (*(found.first or ("", "")), *(found.last or ("", "")))
+        rows.append((topic, partition, found.records, found.bytes, *ends))
+    total = (sum(found.records for found in counts.values()), sum(found.bytes for found in counts.values()))
+    rows.append(("total", len(counts), *total, "", "", "", ""))
+    names = ("topic", "partition", "records", "bytes", "first", "at", "last", "at")
+    print_table(names, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = new_parser("count", "Count the records of every partition exactly.")
+    add_source(parser)
+    return run_job(parser, job, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

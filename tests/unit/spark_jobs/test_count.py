@@ -1,0 +1,53 @@
+"""count.py: exact numbers, and the first and last record, of every partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.record.batch import NewRecord, build_batch
+
+pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
+
+from spark_jobs.count import PartitionCount, count
+from spark_jobs.job import add_source, new_parser, source_options
+
+T0 = 1_700_000_000_123
+pytestmark = pytest.mark.timeout(300)
+
+
+def counted(spark: Any, topics: Any, *arguments: str) -> dict[tuple[str, int], PartitionCount]:
+    parser = new_parser("count", "")
+    add_source(parser)
+    options = parser.parse_args(["--data-dir", str(topics.path), "--topic-pattern", ".*", *arguments])
+    return count(spark, source_options(options))
+
+
+def test_records_bytes_and_ends_of_every_partition(spark: Any, topics: Any) -> None:
+    rows = [NewRecord(b"k", b"%d" % n, (), T0 + n) for n in range(10)]
+    topics.write(rows[:5], rows[5:])
+    topics.write(rows[:4], base_offset=10, codec=4)
+    topics.directory("orders", 1)
+    how = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    topics.write(rows[:2], topic="bills", **how)
+    marker = build_batch([NewRecord(b"\0\0\0\0", bytes(6), (), T0)], base_offset=2, control=True, **how)
+    with open(topics.segment(topic="bills"), "ab") as file:
+        file.write(marker)
+    found = counted(spark, topics)
+    size = sum(topics.segment(base).stat().st_size for base in (0, 10))
+    first = (0, "2023-11-14 22:13:20.123")
+    assert found == {
+        ("bills", 0): PartitionCount(0, found["bills", 0].bytes, None, None),
+        ("orders", 0): PartitionCount(14, size, first, (13, "2023-11-14 22:13:20.126")),
+        ("orders", 1): PartitionCount(0, 0, None, None),
+    }
+    aborted_too = counted(spark, topics, "--isolation-level", "read_uncommitted")
+    assert aborted_too["bills", 0][0] == 2 and aborted_too["bills", 0].last == (1, "2023-11-14 22:13:20.124")
+
+
+def test_offsets_bound_the_count(spark: Any, topics: Any) -> None:
+    topics.write([NewRecord(b"k", b"%d" % n, (), T0 + n) for n in range(10)])
+    bounds = ("--from", '{"orders": {"0": 3}}', "--until", '{"orders": {"0": 7}}')
+    found = counted(spark, topics, *bounds)["orders", 0]
+    assert (found.records, found.first and found.first[0], found.last and found.last[0]) == (4, 3, 6)
