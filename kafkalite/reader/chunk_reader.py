@@ -19,7 +19,6 @@ from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.reader.chunks.split_files import FileGone, SplitFiles
 from kafkalite.reader.planning.split import Chunk
-from kafkalite.record.batch import MAGIC, parse_header
 from kafkalite.record.codec_contexts import Codecs
 
 _DEFAULTS = ReadSettings()
@@ -115,7 +114,5 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _gone(chunk: Chunk, reason: str) -> Loss:
-    first = chunk.start_offset
-    if chunk.head[16] >= MAGIC:
-        first = max(first, parse_header(chunk.head).base_offset)
-    return Loss(chunk.topic, chunk.partition, chunk.path, chunk.position, chunk.size_bytes, first, None, reason)
+    where = (chunk.topic, chunk.partition, chunk.path, chunk.position, chunk.size_bytes)
+    return Loss(*where, chunk.start_offset, chunk.end_offset, reason)

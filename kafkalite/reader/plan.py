@@ -1,79 +1,140 @@
 """Plan of a read: the splits of segment files, decided once, so that every task sees the same end of the log.
 
+    options -> discovery: partitions and their replicas
+            -> bounds: log start, end, last stable offset; the offsets that positions and timestamps mean
+            -> splits: parts of segments, equal in bytes, for one task each
+
 The end is the last batch that is whole and has a right checksum at the time of planning: a batch that a running broker
 is just writing, or that a crash left torn, is in no split. For read_committed the log ends at its last stable offset.
 """
 
 from __future__ import annotations
 
-import os
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.storage.checkpoint_file import read_offsets
-from kafkalite.log.storage.file_names import LOG_STARTS, partition_directory
-from kafkalite.log.storage.files import Files
-from kafkalite.reader.planning.bounds import resolve
-from kafkalite.reader.planning.discovery import segment_bases, wanted_partitions
+from kafkalite.reader.planning.bounds import Bounds, DataDirectories, find_bounds, resolve
+from kafkalite.reader.planning.discovery import wanted_partitions
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
-from kafkalite.reader.planning.splits import PartitionPlan, cut, group, span_of
-from kafkalite.reader.segments.segment_file import SegmentFile
-from kafkalite.reader.segments.transactions import overlapping, read_transactions
+from kafkalite.reader.planning.splits import PartitionPlan, divide, find_spans
+from kafkalite.reader.segments.transactions import overlapping
 
-SPLIT_BYTES = 64 << 20
+logger = logging.getLogger(__name__)
+
 _ATTEMPTS = 3
+_SPLIT_BYTES_MIN = 4 << 20  # below this a task costs more than its bytes
+_SPLITS_PER_CORE = 3
+
+_T = TypeVar("_T")
 
 
-def plan(options: ReadOptions, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+class OffsetRange(NamedTuple):
+    """The offsets [start, end) of a partition."""
+
+    start: int
+    end: int
+
+
+def plan(options: ReadOptions, *, parallelism: int = 0) -> list[Split]:
     """The splits to read, in the order of topics, partitions and offsets.
 
-    Raises ConfigError for topics and offsets that are not there, StorageError for files that cannot be read.
+    With `parallelism`, the number of tasks that run at a time, a small read is divided among them. Raises ConfigError
+    for topics and offsets that are not there, StorageError for files that cannot be read.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            plans = [_plan_partition(options, topic, partition) for topic, partition in wanted_partitions(options)]
-            total = sum(span.end_position - span.position for each in plans for span in each.spans)
-            size = max(1, min(split_bytes, -(-total // options.min_partitions)))
-            chunks = (chunk for each in plans for span in each.spans for chunk in cut(each, span, size))
-            return list(group(chunks, size))
-        except FileNotFoundError as error:  # retention or compaction took it between two looks
-            if attempt == _ATTEMPTS - 1:
-                raise StorageError(f"{error.filename} went away while it was looked at; run the query again") from None
-    raise AssertionError("the last attempt returns or raises")
+
+    def once() -> list[Split]:
+        plans = []
+        for of, bounds in _all_bounds(options):
+            plans.append(_plan(options, of, bounds, OffsetRange(*resolve(options, of, bounds))))
+        return _divide(options, plans, parallelism)
+
+    return _steady(once)
 
 
-def offset_ranges(options: ReadOptions) -> dict[TopicPartition, tuple[int, int]]:
-    """The first offset and the end (exclusive) of every partition to read, also where there is nothing between them.
+def current_offsets(options: ReadOptions) -> dict[TopicPartition, OffsetRange]:
+    """The offsets that each partition has now: from its log start to what a consumer could read up to.
 
     Raises as `plan`.
     """
-    plans = [_plan_partition(options, topic, partition) for topic, partition in wanted_partitions(options)]
-    return {(one.topic, one.partition): (one.start_offset, one.end_offset) for one in plans}
+    return _steady(lambda: {of: OffsetRange(one.log_start, one.end) for of, one in _all_bounds(options)})
 
 
-def _plan_partition(options: ReadOptions, topic: str, partition: int) -> PartitionPlan:
-    directory = os.path.join(options.path, partition_directory(topic, partition))
-    bases = segment_bases(directory)
-    if not bases:
-        return PartitionPlan(topic, partition, 0, 0, [])
-    with SegmentFile(directory, bases[-1]) as last:
-        last_position, log_end = last.end()
-    starts = read_offsets(Files(), os.path.join(options.path, LOG_STARTS))
-    log_start = max(bases[0], starts.get((topic, partition), 0))
-    aborted: tuple[AbortedTxn, ...] = ()
-    segment_end = log_end
-    if options.read_committed:
-        log_end, aborted = read_transactions(directory, bases, last_position, log_end, log_start)
-    start = resolve(options, "startingOffsets", options.starting_offsets, topic, partition, log_start, log_end)
-    end = resolve(options, "endingOffsets", options.ending_offsets, topic, partition, log_start, log_end)
-    if start > end:
-        raise ConfigError(f"startingOffsets of {topic}-{partition} is {start}, after its endingOffsets, {end}")
-    spans = []
-    for base, next_base in zip(bases, [*bases[1:], segment_end], strict=True):
-        if base < end and next_base > start:
-            with SegmentFile(directory, base) as segment:
-                end_position = last_position if base == bases[-1] else segment.size_bytes
-                spans.append(span_of(directory, segment, end_position, start, end))
-    return PartitionPlan(topic, partition, start, end, spans, overlapping(aborted, start, end))
+def offset_ranges(options: ReadOptions) -> dict[TopicPartition, tuple[int, int]]:
+    """The offsets that the options ask for in each partition, also where there are none between. Raises as `plan`."""
+    return _steady(lambda: {of: resolve(options, of, one) for of, one in _all_bounds(options)})
+
+
+def plan_ranges(
+    options: ReadOptions, ranges: Mapping[TopicPartition, OffsetRange], *, parallelism: int = 0
+) -> list[Split]:
+    """The splits of these offsets, whatever the positions in the options: for a micro-batch of a stream.
+
+    Offsets that are gone, or partitions, are a StorageError that names them, or are logged and left out without
+    failOnDataLoss. Raises as `plan` besides.
+    """
+
+    def once() -> list[Split]:
+        plans, missing = [], dict(ranges)
+        for of, bounds in _all_bounds(options):
+            if of in missing:
+                wanted = _present(options, of, bounds, missing.pop(of))
+                plans.append(_plan(options, of, bounds, wanted))
+        for of, (start, end) in missing.items():
+            if end > start:
+                _lose(options, of, start, end, "there is no such partition any more")
+        return _divide(options, plans, parallelism)
+
+    return _steady(once)
+
+
+def _all_bounds(options: ReadOptions) -> Iterator[tuple[TopicPartition, Bounds]]:
+    directories = DataDirectories()
+    for of, replicas in wanted_partitions(options).items():
+        yield of, find_bounds(of, replicas, directories, read_committed=options.read_committed)
+
+
+def _present(options: ReadOptions, of: TopicPartition, bounds: Bounds, wanted: OffsetRange) -> OffsetRange:
+    start, end = wanted
+    if start < min(end, bounds.log_start):
+        _lose(options, of, start, min(end, bounds.log_start), f"the log begins at {bounds.log_start}")
+    if end > max(start, bounds.end):
+        _lose(options, of, max(start, bounds.end), end, f"the log ends at {bounds.end}")
+    start = min(max(start, bounds.log_start), bounds.end)
+    return OffsetRange(start, max(start, min(end, bounds.end)))
+
+
+def _lose(options: ReadOptions, of: TopicPartition, start: int, end: int, why: str) -> None:
+    what = f"offsets {start} to {end - 1} of {of[0]}-{of[1]} are gone: {why}"
+    if options.fail_on_data_loss:
+        raise StorageError(f"{what}; set failOnDataLoss to false to go on with what is left")
+    logger.warning("%s", what)
+
+
+def _plan(options: ReadOptions, of: TopicPartition, bounds: Bounds, wanted: OffsetRange) -> PartitionPlan:
+    spans = find_spans(bounds.directory, bounds.ranges(), wanted.start, wanted.end, options.row_filter)
+    aborted = overlapping(bounds.aborted, wanted.start, wanted.end) if spans else ()
+    return PartitionPlan(of, bounds.directory, spans, aborted, options.row_filter)
+
+
+def _divide(options: ReadOptions, plans: Sequence[PartitionPlan], parallelism: int) -> list[Split]:
+    total = sum(one.size_bytes for one in plans)
+    size = options.max_partition_bytes
+    if parallelism:
+        size = min(size, max(_SPLIT_BYTES_MIN, -(-total // (parallelism * _SPLITS_PER_CORE))))
+    size = max(1, min(size, -(-total // options.min_partitions)))
+    return divide(plans, size, options.max_records_per_partition)
+
+
+def _steady(look: Callable[[], _T]) -> _T:
+    """The result of a look at files, which is repeated when retention or compaction took one meanwhile."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return look()
+        except FileNotFoundError as error:
+            if attempt == _ATTEMPTS - 1:
+                raise StorageError(f"{error.filename} went away while it was looked at; run the query again") from None
+    raise AssertionError("the last attempt returns or raises")

@@ -56,6 +56,13 @@ class ChunkFile:
         self._report.bytes_read += done
         return data[:done]
 
+    def size_bytes(self) -> int:
+        """The size of the whole file now. Raises StorageError."""
+        try:
+            return os.fstat(self._file.fd).st_size
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
+
     @property
     def window_bytes(self) -> int:
         return len(self._buffer)

@@ -26,6 +26,8 @@ from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan_until_fault
 from kafkalite.record.columns.record_columns import CorruptBatch, decode_rows
 
+_MAGIC_AT = 16
+
 Steps = Generator[Rows, None, int]
 """Rows, and in the end the position to go on from."""
 
@@ -49,10 +51,11 @@ class ChunkRows:
         """Raises FileGone when the file is not what it was at planning, Malformed for a corrupt batch."""
         chunk, end = self._chunk, self._file.end
         head = self._file.read(chunk.position, min(HEADER_BYTES, chunk.size_bytes))
-        if head != chunk.head[: len(head)] or not len(head):
+        is_cut = len(head) <= _MAGIC_AT or (chunk.file_bytes >= 0 and self._file.size_bytes() != chunk.file_bytes)
+        if is_cut or head[: len(chunk.head)] != chunk.head[: len(head)]:
             raise self._changed()
-        is_old = chunk.head[16] < MAGIC
-        self._next_offset = chunk.start_offset if is_old else parse_header(chunk.head).base_offset
+        is_old = head[_MAGIC_AT] < MAGIC
+        self._next_offset = chunk.start_offset if is_old or len(head) < HEADER_BYTES else parse_header(head).base_offset
         first_wanted = self._choice.first_offset > self._next_offset
         if not is_old and (self._choice.may_do_without_records() or first_wanted):
             position = yield from self._by_headers(chunk.position)
@@ -224,7 +227,7 @@ class ChunkRows:
         """Where to go on behind the corrupt batch at `position`. Raises Malformed unless corrupt ones are skipped."""
         chunk = self._chunk
         header = header_at(self._file, position)
-        if header is not None and not self._next_offset <= header.base_offset <= header.last_offset < chunk.end_offset:
+        if header is not None and not self._next_offset <= header.base_offset < chunk.end_offset:
             header = None  # not legible
         if not self._settings.skip_corrupt:
             offsets = f", offsets {header.base_offset} to {header.last_offset}," if header is not None else ""

@@ -59,7 +59,7 @@ def next_batch(file: ChunkFile, position: int, first_offset: int, end_offset: in
         data = np.frombuffer(bytes(file.read(position, min(_PIECE_BYTES, file.end - position))), np.uint8)
         for at in _candidates(data, first_offset, end_offset).tolist():
             header = header_at(file, position + at)
-            if header is None or not first_offset <= header.last_offset < end_offset:
+            if header is None or not first_offset <= header.base_offset < end_offset:
                 continue
             if _is_right(file, position + at, header) and is_followed_up(file, position + at, header):
                 return Found(position + at, header.base_offset)

@@ -1,23 +1,196 @@
-"""Offsets that a read begins and ends at, among those that a partition has."""
+"""Bounds of a partition, fixed at planning: log start, log end, last stable offset, and the range that a read asks for.
+
+A partition in several of the directories is read from one replica: the one with the latest leader epoch, of these the
+one with the largest log end, of these the one that begins earliest.
+
+The log end is the last whole batch, and a consumer reads up to the high watermark, which files do not tell: the
+checkpoint of high watermarks (`replication-offset-checkpoint`) is some seconds old while a broker runs. So:
+* With one replica the high watermark is the log end, and so is the end of reading. This is also the choice where only
+  one broker's directories are given and the partition has replicas elsewhere: nothing tells of them, and a broker that
+  starts on these files alone would serve them to the end.
+* Replicas of several brokers (by the broker ids of their meta.properties): records that not every replica has may still
+  be truncated. The end is the largest offset that surely was below the high watermark: the smallest of the log ends, or
+  the largest checkpointed one if that is greater. While all replicas are in sync this is the high watermark itself;
+  with one of them behind, the last seconds before it are left for the next read.
+Source: kafka.cluster.Partition.maybeIncrementLeaderHW, kafka.server.checkpoints.OffsetCheckpointFile.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from kafkalite.common.errors import ConfigError
-from kafkalite.reader.planning.read_options import EARLIEST, LATEST, Offsets, ReadOptions
+from kafkalite.common.names import TopicPartition
+from kafkalite.log.directories.meta_properties import read_meta_properties
+from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.storage.checkpoint_file import decode_entries, read_offsets, read_topic_id
+from kafkalite.log.storage.file_names import (
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+)
+from kafkalite.log.storage.files import Files
+from kafkalite.reader.planning.discovery import Replica
+from kafkalite.reader.planning.read_options import At, Position, ReadOptions
+from kafkalite.reader.segments.segment_file import SegmentFile
+from kafkalite.reader.segments.segment_list import SegmentList, list_segments
+from kafkalite.reader.segments.time_lookup import SegmentRange, first_offset_at
+from kafkalite.reader.segments.transactions import read_transactions
+
+_FILES = Files()
 
 
-def resolve(
-    options: ReadOptions, name: str, offsets: Offsets, topic: str, partition: int, log_start: int, log_end: int
-) -> int:
-    """The offset that the option means for this partition, of those that are there."""
-    offset = offsets if isinstance(offsets, int) else offsets[topic][partition]
-    if offset == EARLIEST:
-        return log_start
-    if offset == LATEST:
-        return log_end
-    if options.fail_on_data_loss and not log_start <= offset <= log_end:
+class Bounds(NamedTuple):
+    """The offsets that a partition has, [log_start, end), and its segments.
+
+    `end` is what a consumer could read up to: the last stable offset for read_committed. `log_end_position` lies behind
+    the last whole batch of the last segment.
+    """
+
+    directory: str
+    segments: SegmentList
+    log_start: int
+    end: int
+    log_end: int
+    log_end_position: int
+    aborted: tuple[AbortedTxn, ...] = ()
+
+    def ranges(self) -> list[SegmentRange]:
+        """The segments with what of them belongs to the log at planning."""
+        bases, sizes = self.segments.base_offsets, self.segments.sizes_bytes
+        ends = [*bases[1:], self.log_end]
+        return [*map(SegmentRange, bases, ends, [*sizes[:-1], self.log_end_position])]
+
+
+class DataDirectories:
+    """The checkpoints of data directories, each read once, when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+
+    def log_start(self, replica: Replica, of: TopicPartition) -> int:
+        """The checkpointed log start offset, 0 without one: then the first segment tells."""
+        return self._checkpoint(replica, LOG_STARTS).get(of, 0)
+
+    def high_watermark(self, replica: Replica, of: TopicPartition) -> int:
+        """A lower bound of the high watermark."""
+        return self._checkpoint(replica, HIGH_WATERMARKS).get(of, 0)
+
+    def broker_id(self, replica: Replica) -> object:
+        """The id of the broker that the data directory is of; without meta.properties the directory itself."""
+        properties = read_meta_properties(_FILES, os.path.join(replica.data_directory, META_PROPERTIES))
+        if properties is None or properties.broker_id is None:
+            return replica.data_directory
+        return properties.broker_id
+
+    def _checkpoint(self, replica: Replica, name: str) -> dict[TopicPartition, int]:
+        path = os.path.join(replica.data_directory, name)
+        if path not in self._offsets:
+            self._offsets[path] = read_offsets(_FILES, path)
+        return self._offsets[path]
+
+
+def find_bounds(
+    of: TopicPartition, replicas: Sequence[Replica], directories: DataDirectories, *, read_committed: bool
+) -> Bounds:
+    """The bounds of a partition in the replica that has most. Raises FileNotFoundError, StorageError, Malformed."""
+    if len(replicas) == 1:
+        bounds = _bounds(of, replicas[0], directories)
+    else:
+        bounds = _best(of, replicas, directories)
+    if not read_committed or not bounds.segments.base_offsets:
+        return bounds
+    end, aborted = read_transactions(
+        bounds.directory, bounds.segments, bounds.log_end_position, bounds.end, bounds.log_start
+    )
+    return bounds._replace(end=max(bounds.log_start, end), aborted=aborted)
+
+
+def resolve(options: ReadOptions, of: TopicPartition, bounds: Bounds) -> tuple[int, int]:
+    """The offsets that a read of the partition begins and ends at, among those that it has. Raises ConfigError."""
+    start_at, end_at = options.start.position(*of), options.end.position(*of)
+    assert start_at is not None and end_at is not None, "discovery checks this"
+    name = f"{of[0]}-{of[1]}"
+    start = _offset(start_at, bounds)
+    if start is None:
+        if not options.later_is_latest:
+            raise ConfigError(
+                f"{options.start.option} of {name} is {start_at.value}, and no record has a timestamp so late; set "
+                "startingOffsetsByTimestampStrategy to latest to read nothing of such a partition"
+            )
+        start = bounds.end
+    end = _offset(end_at, bounds)
+    if end is None:
+        end = bounds.end
+    if options.fail_on_data_loss:
+        for limit, offset in ((options.start, start), (options.end, end)):
+            if not bounds.log_start <= offset <= bounds.end:
+                raise ConfigError(
+                    f"{limit.option} of {name} is {offset}, but offsets {bounds.log_start} to {bounds.end} are there; "
+                    "choose among these, or set failOnDataLoss to false to read what is left"
+                )
+    elif start <= end:
+        start, end = (min(max(offset, bounds.log_start), bounds.end) for offset in (start, end))
+    if start > end:
         raise ConfigError(
-            f"{name} of {topic}-{partition} is {offset}, but offsets {log_start} to {log_end} are there; "
-            "choose among these, or set failOnDataLoss to false to read what is left"
+            f"{options.start.option} of {name} is {start}, after its {options.end.option}, {end}; begin earlier"
         )
-    return min(max(offset, log_start), log_end)
+    return start, end
+
+
+def _offset(position: Position, bounds: Bounds) -> int | None:
+    """The offset that is meant; None for a timestamp that no record has reached."""
+    if position.at is At.EARLIEST:
+        return bounds.log_start
+    if position.at is At.LATEST:
+        return bounds.end
+    if position.at is At.BEFORE_LATEST:
+        return max(bounds.log_start, bounds.end - position.value)
+    if position.at is At.OFFSET:
+        return position.value
+    offset = first_offset_at(bounds.directory, bounds.ranges(), position.value, bounds.log_start)
+    return offset if offset is not None and offset < bounds.end else None
+
+
+def _bounds(of: TopicPartition, replica: Replica, directories: DataDirectories) -> Bounds:
+    segments = list_segments(replica.directory)
+    bases = segments.base_offsets
+    if not bases:
+        return Bounds(replica.directory, segments, 0, 0, 0, 0)
+    with SegmentFile(replica.directory, bases[-1]) as last:
+        position, log_end = last.end()
+    log_start = min(max(bases[0], directories.log_start(replica, of)), log_end)
+    return Bounds(replica.directory, segments, log_start, log_end, log_end, position)
+
+
+def _best(of: TopicPartition, replicas: Sequence[Replica], directories: DataDirectories) -> Bounds:
+    ids = {read_topic_id(_FILES, os.path.join(each.directory, PARTITION_METADATA)) for each in replicas} - {None}
+    if len(ids) > 1:
+        raise ConfigError(
+            f"{of[0]}-{of[1]} is of different topics of the same name (by their ids) in "
+            f"{', '.join(each.directory for each in replicas)}; give only the directories of one in 'path'"
+        )
+    all_bounds = [_bounds(of, each, directories) for each in replicas]
+    epochs = [_last_epoch(each) for each in replicas]
+    if None in epochs:  # files were copied without it
+        epochs = [0] * len(epochs)
+    rank = [(epoch or 0, one.log_end, -one.log_start) for epoch, one in zip(epochs, all_bounds, strict=True)]
+    best = all_bounds[max(range(len(rank)), key=rank.__getitem__)]
+    if len({directories.broker_id(each) for each in replicas}) > 1:
+        everywhere = min(one.log_end for one in all_bounds)
+        watermark = max(directories.high_watermark(each, of) for each in replicas)
+        best = best._replace(end=max(best.log_start, min(best.log_end, max(everywhere, watermark))))
+    return best
+
+
+def _last_epoch(replica: Replica) -> int | None:
+    """The latest leader epoch that the replica has records of, -1 for none; None if nothing tells."""
+    try:
+        entries = decode_entries(_FILES.read(os.path.join(replica.directory, LEADER_EPOCHS)), 2)
+        return int(entries[-1][0]) if entries else -1
+    except (FileNotFoundError, ValueError):
+        return None

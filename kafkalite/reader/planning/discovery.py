@@ -1,71 +1,117 @@
-"""Partitions and segments that a data directory has, and those of them that a read asks for.
+"""Partitions of one or several data directories, and those of them that a read asks for.
 
-Source: org.apache.kafka.storage.internals.log.LocalLog (names of files and directories).
+A live partition's directory is `topic-partition`; what is being deleted, is a copy under way or a stray has a suffix
+behind it and does not count. KRaft's metadata log is no topic unless it is asked for by name; internal topics are left
+out of a pattern, as Spark's source does.
+Source: org.apache.kafka.storage.internals.log.LocalLog (names), org.apache.kafka.common.internals.Topic (internal),
+org.apache.spark.sql.kafka010.ConsumerStrategy.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from kafkalite.common.errors import ConfigError, StorageError
+from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
-from kafkalite.log.storage.file_names import LOG, SWAP, parse_partition_directory, parse_segment_file
-from kafkalite.reader.planning.read_options import Offsets, ReadOptions
+from kafkalite.log.storage.file_names import KRAFT_LOG, parse_partition_directory
+from kafkalite.reader.planning.read_options import Limit, ReadOptions
+
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+_SHOWN = 20
 
 
-def wanted_partitions(options: ReadOptions) -> list[TopicPartition]:
-    """The topics and partitions that the options ask for. ConfigError names one that is not there."""
-    try:
-        names = [entry.name for entry in os.scandir(options.path) if entry.is_dir()]
-    except OSError as error:
-        raise ConfigError(f"cannot read the data directory {options.path}: {error.strerror}") from None
-    there: dict[str, list[int]] = {}
-    for name in names:
-        found = parse_partition_directory(name)
-        if found is not None:
-            there.setdefault(found[0], []).append(found[1])
+class Replica(NamedTuple):
+    """A partition's directory in a data directory."""
+
+    data_directory: str
+    directory: str
+
+
+Found = Mapping[str, Mapping[int, Sequence[Replica]]]
+"""The replicas of each partition, by topic and partition, at least one."""
+
+
+def wanted_partitions(options: ReadOptions) -> dict[TopicPartition, Sequence[Replica]]:
+    """The partitions that the options ask for, in the order of topics and numbers, after checks of the options against
+    what is there; those that the query's filters leave out are left out. ConfigError names a partition that is missing.
+    """
+    found = _scan(options.paths)
+    chosen = _chosen(options, found)
+    if options.fail_on_data_loss and options.assigned is None:
+        _check_whole(chosen, options.paths)
+    for limit in (options.start, options.end):
+        _check_named(limit, chosen)
+    return {
+        (topic, partition): found[topic][partition]
+        for topic in sorted(chosen)
+        for partition in sorted(chosen[topic])
+        if options.selection.has(topic, partition)
+    }
+
+
+def _scan(paths: Iterable[str]) -> Found:
+    found: dict[str, dict[int, list[Replica]]] = {}
+    for path in paths:
+        try:
+            with os.scandir(path) as entries:
+                names = [entry.name for entry in entries if entry.is_dir()]
+        except OSError as error:
+            raise ConfigError(f"cannot read the data directory {path}: {error.strerror}") from None
+        for name in names:
+            parsed = (KRAFT_LOG, 0) if name == f"{KRAFT_LOG}-0" else parse_partition_directory(name)
+            if parsed is not None:
+                replica = Replica(path, os.path.join(path, name))
+                found.setdefault(parsed[0], {}).setdefault(parsed[1], []).append(replica)
+    return found
+
+
+def _chosen(options: ReadOptions, found: Found) -> dict[str, list[int]]:
+    where = ", ".join(options.paths)
     if options.topic_pattern is not None:
-        chosen = {topic: there[topic] for topic in there if re.fullmatch(options.topic_pattern, topic)}
-    elif options.assigned is not None:
+        pattern = re.compile(options.topic_pattern)
+        hidden = INTERNAL_TOPICS | {KRAFT_LOG}
+        return {topic: list(found[topic]) for topic in found if topic not in hidden and pattern.search(topic)}
+    if options.assigned is not None:
         chosen = {topic: list(partitions) for topic, partitions in options.assigned.items()}
     else:
-        chosen = {topic: there.get(topic, []) for topic in options.topics or ()}
+        chosen = {topic: list(found.get(topic, ())) for topic in options.topics or ()}
     for topic, partitions in chosen.items():
-        if topic not in there:
-            known = ", ".join(sorted(there)[:20]) or "none"
-            raise ConfigError(f"there is no topic {topic!r} in {options.path}; topics there: {known}")
+        if topic not in found:
+            known = sorted(name for name in found if name != KRAFT_LOG)
+            shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+            raise ConfigError(f"there is no topic {topic!r} in {where}; topics there: {shown or 'none'}")
         for partition in partitions:
-            if partition not in there[topic]:
-                raise ConfigError(f"topic {topic!r} has no partition {partition} in {options.path}")
-    for name, offsets in (("startingOffsets", options.starting_offsets), ("endingOffsets", options.ending_offsets)):
-        _check_named(name, offsets, chosen)
-    return [(topic, partition) for topic in sorted(chosen) for partition in sorted(chosen[topic])]
+            if partition not in found[topic]:
+                raise ConfigError(f"topic {topic!r} has no partition {partition} in {where}")
+    return chosen
 
 
-def _check_named(name: str, offsets: Offsets, chosen: Mapping[str, list[int]]) -> None:
-    """Offsets as JSON must name exactly the partitions that are read."""
-    if isinstance(offsets, int):
-        return
-    named = {(topic, partition) for topic in offsets for partition in offsets[topic]}
-    read = {(topic, partition) for topic in chosen for partition in chosen[topic]}
-    for topic, partition in sorted(named ^ read):
-        fault = "does not name" if (topic, partition) in read else "names, though it is not read,"
-        raise ConfigError(f"the option {name!r} {fault} partition {partition} of topic {topic!r}")
+def _check_whole(chosen: Mapping[str, Sequence[int]], paths: Sequence[str]) -> None:
+    """A topic's partitions are numbered from 0: a gap means that some lie elsewhere, and would be missed silently."""
+    for topic, partitions in chosen.items():
+        there = set(partitions)
+        missing = next((index for index in range(max(there, default=-1)) if index not in there), None)
+        if missing is not None:
+            raise ConfigError(
+                f"topic {topic!r} has partition {max(there)} in {', '.join(paths)}, but no partition {missing}; name "
+                "the data directories of all brokers in 'path', choose partitions with 'assign', or set failOnDataLoss "
+                "to false to read what is there"
+            )
 
 
-def segment_bases(directory: str) -> list[int]:
-    """The base offsets of a partition's segments, ascending."""
-    bases = []
-    for entry in os.scandir(directory):
-        parsed = parse_segment_file(entry.name)
-        if parsed is not None and parsed[1] == LOG:
-            if parsed[2] == SWAP:
-                raise StorageError(
-                    f"compaction is switching segments in {directory}; run the query again, "
-                    "and if no broker is running there, start it once so that it finishes"
-                )
-            if not parsed[2]:
-                bases.append(parsed[0])
-    return sorted(bases)
+def _check_named(limit: Limit, chosen: Mapping[str, Sequence[int]]) -> None:
+    """Positions by partition must cover the partitions that are read, and name no other."""
+    read = {(topic, partition) for topic, partitions in chosen.items() for partition in partitions}
+    for topic, partition in sorted(limit.named() - read):
+        raise ConfigError(
+            f"the option {limit.option!r} names, though it is not read, partition {partition} of topic {topic!r}"
+        )
+    for topic, partition in sorted(read):
+        if limit.position(topic, partition) is None:
+            raise ConfigError(
+                f"the option {limit.option!r} does not name partition {partition} of topic {topic!r}; add it, or "
+                'give "*" for all that are not named'
+            )

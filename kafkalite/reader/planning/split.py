@@ -1,7 +1,9 @@
 """Values that travel from planning to reading: a split is the work of one task, a tuple of chunks.
 
-A chunk carries the header of its first batch, by which the reader sees whether the file is still the same one, and for
-read_committed the aborted transactions that it has records of.
+A chunk has all that a reader needs to see that the file is still the one that was planned: the header of its first
+batch where planning has read it, or the size of a closed segment that is wanted as a whole, for which planning opens
+no file. Its offsets are as narrow as planning knows: these records it stands for, whatever becomes of the
+files.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ class Chunk(NamedTuple):
     path: str
     position: int
     size_bytes: int
-    head: bytes  # the header of the first batch, as planning saw it
+    head: bytes  # of the first batch, up to HEADER_BYTES of it; empty where `file_bytes` tells
     start_offset: int
     end_offset: int  # exclusive
     aborted: tuple[AbortedTxn, ...] = ()
     row_filter: RowFilter = EVERY_ROW
+    file_bytes: int = -1  # the size of the file, which is closed; -1 where `head` tells
 
 
 Split = tuple[Chunk, ...]

@@ -1,96 +1,240 @@
-"""Splits of the wanted parts of segments: cut on batch boundaries, then grouped to about equal sizes.
+"""Splits of the wanted parts of partitions: equal in bytes, cut between batches, few for many small segments.
 
-Cuts lie where the segment's offset index knows that a batch begins.
-Source: org.apache.kafka.storage.internals.log.OffsetIndex (what an entry means).
+A partition larger than the target is divided into equal parts. A cut that falls near the border of two segments is
+moved to it; another one is moved to the next batch, which the segment's index and the headers behind it tell. Only then
+is a segment opened, and where the range of offsets begins and ends. Partitions smaller than the target share a split
+with their neighbours; the records of one partition stay in one split and in order, so that nothing but the number of
+tasks tells the difference.
+With a limit of records a partition is divided into equal ranges of offsets, as Spark does; such a cut may lie inside
+of a batch, which both sides read.
+Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.index.transaction_index import AbortedTxn
+from kafkalite.log.storage.file_names import LOG, segment_stem
+from kafkalite.reader.planning.row_filter import LOWEST, RowFilter
 from kafkalite.reader.planning.split import Chunk, Split
-from kafkalite.reader.segments.segment_file import SegmentFile
+from kafkalite.reader.segments.segment_file import Place, SegmentFile
+from kafkalite.reader.segments.time_lookup import SegmentRange, earlier_up_to
 from kafkalite.reader.segments.transactions import overlapping
-from kafkalite.record.batch import HEADER_BYTES, parse_header
+
+_SNAP = 8  # a cut moves to the border of a segment if that is within this part of a split
 
 
 class Span(NamedTuple):
-    """The part of one segment that holds the wanted offsets, and what its index says of it."""
+    """Wanted batches of one segment, in the positions [start, end), and the offsets [first, stop) wanted of them."""
 
-    directory: str
     base_offset: int
-    position: int
-    end_position: int
-    index_offsets: npt.NDArray[np.int64]
-    index_positions: npt.NDArray[np.int64]
+    start: int
+    end: int
+    first_offset: int
+    stop_offset: int
+    file_bytes: int  # of a closed segment; -1 for the last one, which may grow
+    head: bytes  # of the first batch; empty if the segment was not opened
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
 
 
 class PartitionPlan(NamedTuple):
-    """The part of one partition to read."""
+    """The part of one partition to read, in spans that ascend."""
 
-    topic: str
-    partition: int
-    start_offset: int
-    end_offset: int
-    spans: list[Span]
-    aborted: tuple[AbortedTxn, ...] = ()
+    of: TopicPartition
+    directory: str
+    spans: Sequence[Span]
+    aborted: tuple[AbortedTxn, ...]
+    row_filter: RowFilter
 
-
-def span_of(directory: str, segment: SegmentFile, end_position: int, start: int, end: int) -> Span:
-    """The batches from the one with offset `start` to the one before `end`, as closely as the index knows."""
-    offsets, positions = segment.index()
-    position = 0
-    floor = int(np.searchsorted(offsets, start, "right")) - 1
-    if floor >= 0 and segment.begins(int(positions[floor]), int(offsets[floor])):
-        position = int(positions[floor])
-    # an entry points to a batch that ends at its offset: the one after the first that reaches `end` is not needed
-    beyond = int(np.searchsorted(offsets, end - 1, "left")) + 1
-    if beyond < len(offsets) and segment.begins(int(positions[beyond]), int(offsets[beyond])):
-        end_position = min(end_position, int(positions[beyond]))
-    return Span(directory, segment.base_offset, position, end_position, offsets, positions)
+    @property
+    def size_bytes(self) -> int:
+        return sum(span.size_bytes for span in self.spans)
 
 
-def cut(plan: PartitionPlan, span: Span, chunk_bytes: int) -> list[Chunk]:
-    """Chunks of about the same size, each beginning where a batch does."""
-    size = span.end_position - span.position
-    count = -(-size // chunk_bytes)
-    wanted = [span.position + size * i // count for i in range(1, count)]
-    entries = np.unique(np.searchsorted(span.index_positions, wanted))
-    chunks = []
-    with SegmentFile(span.directory, span.base_offset) as segment:
-        starts = [span.position] if size else []
-        for entry in entries.tolist():
-            if entry < len(span.index_positions):
-                position = int(span.index_positions[entry])
-                offset = int(span.index_offsets[entry])
-                if starts[-1] < position < span.end_position and segment.begins(position, offset):
-                    starts.append(position)
-        end = plan.end_offset
-        for start, stop in reversed(list(zip(starts, [*starts[1:], span.end_position], strict=False))):
-            head = os.pread(segment.fd, HEADER_BYTES, start)
-            base_offset = parse_header(head).base_offset
-            where = (plan.topic, plan.partition, segment.path, start, stop - start)
-            aborted = overlapping(plan.aborted, base_offset, end) if plan.aborted else ()
-            chunks.append(Chunk(*where, head, plan.start_offset, plan.end_offset, aborted))
-            end = base_offset
-    return chunks[::-1]
+class Cut(NamedTuple):
+    """A place between two splits: the first position behind it, in the span of that number, and its offset.
+
+    `before` is the position that the split in front of it reads up to, behind `position` if the cut is in a batch.
+    """
+
+    span: int
+    position: int
+    before: int
+    offset: int
+    head: bytes = b""  # of the batch behind it; empty at the border of a segment
 
 
-def group(chunks: Iterable[Chunk], split_bytes: int) -> Iterator[Split]:
-    """Neighbouring chunks together until they have about `split_bytes`, so that small segments are not a task each."""
+def find_spans(
+    directory: str, segments: Sequence[SegmentRange], start: int, end: int, row_filter: RowFilter
+) -> list[Span]:
+    """The spans that hold the offsets [start, end), without what the filter rules out. Raises FileNotFoundError."""
+    start = max(start, row_filter.min_offset)
+    end = min(end, row_filter.max_offset + 1)
+    last = len(segments) - 1
+    bases = [segment.base_offset for segment in segments]
+    spans = []
+    for number in range(max(0, bisect_right(bases, start) - 1), last + 1):
+        segment = segments[number]
+        if segment.base_offset >= end:
+            break
+        first = max(start, segment.base_offset)
+        if row_filter.min_timestamp > LOWEST:
+            first = max(first, earlier_up_to(directory, segment, row_filter.min_timestamp))
+        stop = min(end, segment.end_offset)
+        if first >= stop or not segment.end_position:
+            continue
+        is_closed = number < last
+        if is_closed and first == segment.base_offset and stop == segment.end_offset:
+            spans.append(Span(segment.base_offset, 0, segment.end_position, first, stop, segment.end_position, b""))
+        elif span := _trimmed(directory, segment, first, stop, is_closed=is_closed):
+            spans.append(span)
+    return spans
+
+
+def _trimmed(directory: str, segment: SegmentRange, first: int, stop: int, *, is_closed: bool) -> Span | None:
+    start, end = 0, segment.end_position
+    with SegmentFile(directory, segment.base_offset) as file:
+        if first > segment.base_offset:
+            place = file.locate(first, end)
+            if place is None:
+                return None
+            start = place.position
+        if stop < segment.end_offset and (place := file.locate(stop, end)) is not None:
+            end = _end_before(place, stop)
+        head = file.head(start)
+    file_bytes = segment.end_position if is_closed else -1
+    return Span(segment.base_offset, start, end, first, stop, file_bytes, head) if start < end else None
+
+
+def _end_before(place: Place, offset: int) -> int:
+    """The position behind the last batch with an offset below `offset`, if `place` is the first that reaches it."""
+    begins_at = place.begins_at
+    return place.position if begins_at is not None and begins_at >= offset else place.end_position
+
+
+def divide(plans: Iterable[PartitionPlan], split_bytes: int, max_records: int | None) -> list[Split]:
+    """The splits of all partitions, each of about `split_bytes` at most, and of at most `max_records` offsets."""
+    splits: list[Split] = []
     pending: list[Chunk] = []
-    size = 0
-    for chunk in chunks:
-        if pending and size + chunk.size_bytes > split_bytes:
-            yield tuple(pending)
-            pending, size = [], 0
-        pending.append(chunk)
-        size += chunk.size_bytes
+    pending_bytes = pending_offsets = 0
+    for plan in plans:
+        for chunks in _parts(plan, split_bytes, max_records):
+            size = sum(chunk.size_bytes for chunk in chunks)
+            count = chunks[-1].end_offset - chunks[0].start_offset
+            is_full = pending_bytes + size > split_bytes
+            if pending and (is_full or (max_records is not None and pending_offsets + count > max_records)):
+                splits.append(tuple(pending))
+                pending, pending_bytes, pending_offsets = [], 0, 0
+            pending += chunks
+            pending_bytes += size
+            pending_offsets += count
     if pending:
-        yield tuple(pending)
+        splits.append(tuple(pending))
+    return splits
+
+
+def _parts(plan: PartitionPlan, split_bytes: int, max_records: int | None) -> Iterator[list[Chunk]]:
+    size = plan.size_bytes
+    if not size:
+        return
+    count = -(-size // split_bytes)
+    if max_records is None:
+        cuts = _cuts_by_bytes(plan, size, count)
+    else:
+        first, stop = plan.spans[0].first_offset, plan.spans[-1].stop_offset
+        count = max(count, -(-(stop - first) // max_records))
+        cuts = _cuts_by_offset(plan, first, stop, count)
+    start = Cut(0, plan.spans[0].start, 0, plan.spans[0].first_offset, plan.spans[0].head)
+    number = len(plan.spans)
+    end = Cut(number, 0, 0, plan.spans[-1].stop_offset)
+    for before, after in pairwise([start, *cuts, end]):
+        if chunks := _chunks(plan, before, after):
+            yield chunks
+
+
+def _cuts_by_bytes(plan: PartitionPlan, size: int, count: int) -> Iterator[Cut]:
+    """Cuts into `count` parts of about the same size."""
+    ends = list(accumulate(span.size_bytes for span in plan.spans))
+    snap = size // count // _SNAP
+    last = (0, plan.spans[0].start)
+    for part in range(1, count):
+        wanted = size * part // count
+        number = bisect_right(ends, wanted)
+        into = wanted - (ends[number - 1] if number else 0)
+        cut = None
+        if into <= snap:
+            cut = _border(plan, number)
+        elif ends[number] - wanted <= snap:
+            cut = _border(plan, number + 1)
+        else:
+            cut = _batch_cut(plan, number, plan.spans[number].start + into)
+        if cut is not None and cut[:2] > last:
+            yield cut
+            last = cut[:2]
+
+
+def _border(plan: PartitionPlan, number: int) -> Cut | None:
+    """The cut in front of a span."""
+    if number >= len(plan.spans):
+        return None
+    span = plan.spans[number]
+    return Cut(number, span.start, span.start, span.first_offset, span.head)
+
+
+def _batch_cut(plan: PartitionPlan, number: int, position: int) -> Cut | None:
+    """The cut at the first batch behind `position` in a span, or at the next span."""
+    span = plan.spans[number]
+    with SegmentFile(plan.directory, span.base_offset) as file:
+        place = file.batch_from(position, span.end)
+        while place is not None and place.begins_at is None:  # a wrapper of old tells it only decompressed
+            place = next(file.places(place.end_position, span.end), None)
+        head = b"" if place is None else file.head(place.position)
+    if place is None or place.begins_at is None:
+        return _border(plan, number + 1)
+    if not span.first_offset < place.begins_at < span.stop_offset:
+        return None
+    return Cut(number, place.position, place.position, place.begins_at, head)
+
+
+def _cuts_by_offset(plan: PartitionPlan, first: int, stop: int, count: int) -> Iterator[Cut]:
+    """Cuts into `count` ranges of about as many offsets."""
+    stops = [span.stop_offset for span in plan.spans]
+    for part in range(1, count):
+        offset = first + (stop - first) * part // count
+        number = bisect_right(stops, offset)
+        span = plan.spans[number]
+        if offset <= span.first_offset:
+            yield Cut(number, span.start, span.start, offset, span.head)
+            continue
+        with SegmentFile(plan.directory, span.base_offset) as file:
+            place = file.locate(offset, span.end)
+            head = b"" if place is None else file.head(place.position)
+        if place is None:
+            yield Cut(number, span.end, span.end, offset)
+        else:
+            yield Cut(number, place.position, _end_before(place, offset), offset, head)
+
+
+def _chunks(plan: PartitionPlan, before: Cut, after: Cut) -> list[Chunk]:
+    """The chunks between two cuts, one a segment."""
+    chunks = []
+    for number in range(before.span, min(after.span, len(plan.spans) - 1) + 1):
+        span = plan.spans[number]
+        start, head = (before.position, before.head) if number == before.span else (span.start, span.head)
+        end = after.before if number == after.span else span.end
+        if start < end:
+            first, stop = max(span.first_offset, before.offset), min(span.stop_offset, after.offset)
+            aborted = overlapping(plan.aborted, first, stop) if plan.aborted else ()
+            path = os.path.join(plan.directory, segment_stem(span.base_offset) + LOG)
+            where = (*plan.of, path, start, end - start, head, first, stop)
+            chunks.append(Chunk(*where, aborted, plan.row_filter, span.file_bytes))
+    return chunks

@@ -1,26 +1,46 @@
 """A segment for a reader beside the broker: its size now, where batches begin, where the last whole one ends.
 
-The offset index tells places where a batch begins; it is a hint (a crash may have left it short or wrong), so a place
-is looked at before it is used. Files are read with pread only: a mapping would die with SIGBUS if a broker cut them.
+The offset index tells places where a batch begins; it is a hint (a crash may have left it short or wrong), so the batch
+there is read and its checksum compared before the place is used. From there on headers lead from batch to batch. Files
+are read with pread only: a mapping would die with SIGBUS if a broker cut them.
 Source: org.apache.kafka.storage.internals.log.OffsetIndex, LogSegment.recover.
 """
 
 from __future__ import annotations
 
 import os
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, segment_stem
+from kafkalite.reader.segments.sparse_index import SparseIndex, open_offset_index
+from kafkalite.record import message_set
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, compute_crc, parse_header
-from kafkalite.record.message_set import compute_crc as compute_old_crc
-from kafkalite.record.message_set import entry_header
+from kafkalite.record.compression import NONE
 
-Array = npt.NDArray[np.int64]
+_HEADERS_READ_BYTES = 8 << 10  # two index intervals: of many small batches, most headers come with one read
+_MAGIC_AT = 16
 
-_INDEX_PIECE_BYTES = 64 << 10
+
+class Place(NamedTuple):
+    """A batch in a segment, by its position and its header.
+
+    The header of a message of v0 or v1 is `message_set.entry_header`'s: its base offset is its last one.
+    """
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.header.size_bytes
+
+    @property
+    def begins_at(self) -> int | None:
+        """The first offset; None for a wrapper of v0 or v1, where only decompression tells."""
+        header = self.header
+        return header.base_offset if header.magic == MAGIC or header.codec == NONE else None
 
 
 class SegmentFile:
@@ -29,11 +49,12 @@ class SegmentFile:
     `size_bytes` is the file's size when it was opened; nothing behind it is looked at.
     """
 
-    __slots__ = ("base_offset", "fd", "path", "size_bytes")
+    __slots__ = ("_index", "base_offset", "fd", "path", "size_bytes")
 
     def __init__(self, directory: str, base_offset: int) -> None:
         self.path = os.path.join(directory, segment_stem(base_offset) + LOG)
         self.base_offset = base_offset
+        self._index: SparseIndex | None = None
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         self.size_bytes = os.fstat(self.fd).st_size
 
@@ -42,51 +63,95 @@ class SegmentFile:
 
     def __exit__(self, *_: object) -> None:
         os.close(self.fd)
+        if self._index is not None:
+            self._index.close()
 
-    def header_at(self, position: int) -> BatchHeader | None:
-        """The header at `position`; None if too few bytes are left for one."""
-        if position + HEADER_BYTES > self.size_bytes:
-            return None
-        data = os.pread(self.fd, HEADER_BYTES, position)
-        return parse_header(data) if len(data) == HEADER_BYTES else None
+    @property
+    def index(self) -> SparseIndex:
+        """The offset index, opened when it is first needed."""
+        if self._index is None:
+            self._index = open_offset_index(self.path.removesuffix(LOG) + OFFSET_INDEX)
+        return self._index
 
-    def index(self) -> tuple[Array, Array]:
-        """Offsets and positions of the entries that make sense: at each position a batch begins that holds no offset
-        above the entry's and the batches behind it only greater ones. Empty without an index."""
-        data = _read_index(self.path.removesuffix(LOG) + OFFSET_INDEX)
-        entries = np.frombuffer(data, ">i4").reshape(-1, 2).astype(np.int64)
-        offsets = entries[:, 0] + self.base_offset
-        positions = entries[:, 1]
-        wrong = (np.diff(positions, prepend=0) <= 0) | (np.diff(offsets, prepend=self.base_offset) < 0)
-        wrong |= positions >= self.size_bytes
-        count = int(np.argmax(wrong)) if wrong.any() else len(entries)
-        return offsets[:count], positions[:count]
+    def head(self, position: int) -> bytes:
+        """The first bytes of the batch at `position`, as many as a header has, or as the file still has."""
+        return os.pread(self.fd, HEADER_BYTES, position)
 
-    def begins(self, position: int, offset: int) -> bool:
-        """Whether a batch begins at `position` as an index entry with `offset` has it."""
-        header = self.header_at(position)
-        return header is not None and header.magic == MAGIC and self.base_offset <= header.base_offset <= offset
+    def places(self, position: int, end: int) -> Iterator[Place]:
+        """The batches from `position` on that lie wholly before `end`, up to bytes that are none."""
+        start, data = position, b""
+        while position < end:
+            at = position - start
+            if at + HEADER_BYTES > len(data):
+                start, at = position, 0
+                data = os.pread(self.fd, min(_HEADERS_READ_BYTES, end - position), position)
+            header = _header(data, at)
+            if header is None or position + header.size_bytes > end:
+                return
+            yield Place(position, header)
+            position += header.size_bytes
+
+    def locate(self, offset: int, end: int) -> Place | None:
+        """The first batch before the position `end` that reaches `offset`; None if there is none."""
+        wanted = offset - self.base_offset
+        start = self._checked(lambda entry: entry[0] <= wanted)
+        for place in self.places(start, end):
+            if place.header.last_offset >= offset:
+                return place
+        return None
+
+    def batch_from(self, position: int, end: int) -> Place | None:
+        """The first batch that begins at `position` or behind it, and before `end`; None if there is none."""
+        start = self._checked(lambda entry: entry[1] <= position)
+        for place in self.places(start, end):
+            if place.position >= position:
+                return place
+        return None
+
+    def _checked(self, holds: Callable[[tuple[int, int]], bool]) -> int:
+        """The position of the last index entry for which `holds`, if a batch as the entry says is there; else 0."""
+        entry = self.index.last_where(holds)
+        return entry[1] if entry is not None and self._begins(entry) else 0
+
+    def _begins(self, entry: tuple[int, int]) -> bool:
+        offset, position = entry[0] + self.base_offset, entry[1]
+        if not 0 < position < self.size_bytes:
+            return False
+        header = _header(self.head(position), 0)
+        return (
+            header is not None
+            and self.base_offset <= header.base_offset <= offset
+            and position + header.size_bytes <= self.size_bytes
+            and self._is_intact(position, header)
+        )
+
+    def _is_intact(self, position: int, header: BatchHeader) -> bool:
+        batch = os.pread(self.fd, header.size_bytes, position)
+        if len(batch) != header.size_bytes:
+            return False
+        return header.crc == (compute_crc(batch) if header.magic == MAGIC else message_set.compute_crc(batch))
 
     def end(self) -> tuple[int, int]:
         """(position, offset) behind the last whole batch. Bytes behind it are torn, or just being written.
 
         Raises Malformed for a broken batch that is not the last one: batches behind it must not be left out silently.
         """
-        offsets, positions = self.index()
-        position, offset = 0, self.base_offset
-        if len(positions) and self.begins(int(positions[-1]), int(offsets[-1])):
-            position = int(positions[-1])
-        while (header := self.header_at(position)) is not None:
-            if header == _ZEROS:
+        position, offset = self._checked(lambda _: True), self.base_offset
+        is_old = position == 0
+        while position + message_set.HEAD_BYTES <= self.size_bytes:
+            head = self.head(position)
+            if not any(head):
                 break
+            header = _header(head, 0)
+            if header is None and self.size_bytes - position < HEADER_BYTES:
+                break
+            if header is None or (header.magic != MAGIC and not is_old):  # a broker never goes back to an old format
+                raise Malformed(f"{self.path} has no v2 record batch at position {position} (magic {head[_MAGIC_AT]})")
+            is_old = header.magic != MAGIC
             end = position + header.size_bytes
-            if header.magic in (0, 1) and self._is_message_of_old(position, header.size_bytes):
-                raise old_format(self.path, position)
-            if header.magic != MAGIC or header.size_bytes < HEADER_BYTES:
-                raise Malformed(f"{self.path} has no v2 record batch at position {position} (magic {header.magic})")
             if end > self.size_bytes:
                 break
-            if compute_crc(os.pread(self.fd, header.size_bytes, position)) != header.crc:
+            if not self._is_intact(position, header):
                 if end == self.size_bytes:
                     break
                 raise Malformed(
@@ -96,35 +161,15 @@ class SegmentFile:
             position, offset = end, header.last_offset + 1
         return position, offset
 
-    def _is_message_of_old(self, position: int, size_bytes: int) -> bool:
-        if not 26 <= size_bytes <= self.size_bytes - position:
-            return False
-        entry = os.pread(self.fd, size_bytes, position)
-        return entry_header(entry).crc == compute_old_crc(entry)
 
-
-def old_format(path: str, position: int) -> Malformed:
-    """The error for a segment with messages from before Kafka 0.11, which have no columns."""
-    return Malformed(
-        f"{path} has messages of an old format (v0 or v1, from before Kafka 0.11) at position {position}, and this "
-        "data source reads format v2 only. Begin behind the old segments (startingOffsets), or read this topic through "
-        'the broker, with Spark\'s format("kafka")'
-    )
-
-
-_ZEROS = parse_header(bytes(HEADER_BYTES))
-
-
-def _read_index(path: str) -> bytes:
-    """The entries in front of the zeros that an active segment's index is padded with."""
-    pieces = []
+def _header(data: bytes, at: int) -> BatchHeader | None:
+    """The header at `at` if a batch of any format can begin there."""
+    if len(data) - at <= _MAGIC_AT:
+        return None
     try:
-        with open(path, "rb") as file:
-            while piece := file.read(_INDEX_PIECE_BYTES):
-                pieces.append(piece)
-                if piece.endswith(bytes(8)):
-                    break
-    except FileNotFoundError:
-        return b""
-    data = b"".join(pieces)
-    return data[: len(data) - len(data) % 8]
+        if data[at + _MAGIC_AT] != MAGIC:
+            return message_set.entry_header(data.ljust(at + message_set.HEAD_BYTES, b"\0"), at)
+        header = parse_header(data, at)
+    except Malformed:
+        return None
+    return header if header.size_bytes >= HEADER_BYTES and header.last_offset_delta >= 0 else None

@@ -9,7 +9,8 @@ Source: org.apache.kafka.storage.internals.log.{ProducerStateManager, Transactio
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +19,18 @@ import numpy.typing as npt
 from kafkalite.common.errors import Malformed
 from kafkalite.log.index.transaction_index import ENTRY, AbortedTxn
 from kafkalite.log.state.producer_snapshot import decode_snapshot
-from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, parse_segment_file, segment_stem
-from kafkalite.reader.segments.segment_file import SegmentFile, old_format
-from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header
+from kafkalite.log.storage.file_names import SNAPSHOT, TXN_INDEX, segment_stem
+from kafkalite.reader.segments.segment_file import SegmentFile
+from kafkalite.reader.segments.segment_list import SegmentList
+from kafkalite.record.batch import CONTROL, MAGIC, TRANSACTIONAL, parse_header
 from kafkalite.record.columns.batch_columns import Batches, OldFormat, scan
 from kafkalite.record.transaction_marker import read_marker
 
 Flags = npt.NDArray[np.bool_]
 
-_SCAN_BYTES = 16 << 20
+_FIRST_BYTES, _SCAN_BYTES = 1 << 20, 16 << 20
+_HOP_BYTES = 16 << 10
+"""Batches larger than this on average are looked at by their headers alone: the bytes between are not read."""
 
 
 class Transactions(NamedTuple):
@@ -38,25 +42,34 @@ class Transactions(NamedTuple):
 
 
 def read_transactions(
-    directory: str, bases: Sequence[int], end_position: int, log_end: int, start: int
+    directory: str, segments: SegmentList, end_position: int, end_offset: int, start: int
 ) -> Transactions:
-    """The transactions of a log that ends at `log_end`, at `end_position` of its last segment; aborted ones from the
+    """The transactions of a log up to `end_offset`, whose last segment ends at `end_position`; aborted ones from the
     offset `start` on.
 
-    `bases` are the base offsets of its segments. Raises FileNotFoundError for a segment that is gone, Malformed.
+    Markers at or behind `end_offset` do not count. Raises FileNotFoundError for a segment that is gone, Malformed.
     """
-    snapshot_offset, open_since = _newest_snapshot(directory, bases, log_end)
-    last_before = max((base for base in bases if base <= snapshot_offset), default=bases[0])
-    aborted = []
-    for base in bases[bases.index(last_before) :]:
-        with SegmentFile(directory, base) as segment:
-            end = end_position if base == bases[-1] else segment.size_bytes
-            aborted += _follow(segment, end, snapshot_offset, open_since)
+    bases = segments.base_offsets
+    snapshot_offset, open_since = _newest_snapshot(directory, segments, end_offset)
+    first = max((base for base in bases if base <= snapshot_offset), default=bases[0])
+    follower = _Follower(snapshot_offset, end_offset, open_since)
+    for base in bases[bases.index(first) :]:
+        if base < end_offset:
+            with SegmentFile(directory, base) as segment:
+                follower.follow(segment, end_position if base == bases[-1] else segment.size_bytes)
+    aborted = follower.aborted
     known = {txn.last_offset for txn in aborted}
-    for base in bases:
+    for base in _indexes_from(segments, start):
         aborted += [txn for txn in _index(directory, base) if txn.last_offset not in known]
-    stable = min([log_end, *open_since.values()])
-    return Transactions(stable, tuple(sorted(txn for txn in aborted if start <= txn.last_offset < log_end)))
+    stable = min([end_offset, *open_since.values()])
+    return Transactions(stable, tuple(sorted(txn for txn in aborted if start <= txn.last_offset < end_offset)))
+
+
+def _indexes_from(segments: SegmentList, start: int) -> list[int]:
+    """The segments that have a transaction index and may hold a marker at or behind `start`."""
+    bases = segments.base_offsets
+    first = bases[max(0, bisect_right(bases, start) - 1)]
+    return [base for base in segments.txn_indexes if base >= first]
 
 
 def overlapping(aborted: Iterable[AbortedTxn], start: int, end: int) -> tuple[AbortedTxn, ...]:
@@ -75,63 +88,84 @@ def is_aborted(batches: Batches, aborted: Iterable[AbortedTxn]) -> Flags:
     return flags
 
 
-def _newest_snapshot(directory: str, bases: Sequence[int], log_end: int) -> tuple[int, dict[int, int]]:
+def _newest_snapshot(directory: str, segments: SegmentList, end_offset: int) -> tuple[int, dict[int, int]]:
     """Its offset and the first offsets of the transactions that were open there, by producer id. Without a snapshot
     that can be read: the beginning of the log."""
-    names = [parse_segment_file(entry.name) for entry in os.scandir(directory)]
-    offsets = [one[0] for one in names if one is not None and one[1] == SNAPSHOT and not one[2]]
-    for offset in sorted(offsets, reverse=True):
-        if bases[0] <= offset <= log_end:
+    first = segments.base_offsets[0]
+    for offset in reversed(segments.snapshots):
+        if first <= offset <= end_offset:
             try:
                 with open(os.path.join(directory, segment_stem(offset) + SNAPSHOT), "rb") as file:
                     entries, _ = decode_snapshot(file.read())
             except (FileNotFoundError, Malformed):
                 continue
             return offset, {one.producer_id: one.txn_first_offset for one in entries if one.txn_first_offset >= 0}
-    return bases[0], {}
+    return first, {}
 
 
-def _follow(segment: SegmentFile, end: int, start: int, open_since: dict[int, int]) -> list[AbortedTxn]:
-    """Brings `open_since` forward over the batches from the offset `start` to the position `end`; returns the
-    transactions that are aborted there."""
-    aborted = []
-    position = _position_of(segment, start)
-    size = _SCAN_BYTES
-    while position < end:
-        data = memoryview(os.pread(segment.fd, min(size, end - position), position))
-        try:
-            batches = scan(data)
-        except OldFormat:
-            raise old_format(segment.path, position) from None
-        if not batches.consumed_bytes:
-            if len(data) < size:
-                break  # a torn batch
-            size *= 2  # one batch larger than the piece
-            continue
-        attributes, producer_ids = batches.heads["attributes"], batches.column("producer_id")
-        concerned = (attributes & (TRANSACTIONAL | CONTROL)) != 0
-        concerned &= (producer_ids >= 0) & (batches.base_offset >= start)
-        for row in np.flatnonzero(concerned).tolist():
-            producer_id, offset = int(producer_ids[row]), int(batches.base_offset[row])
-            if not attributes[row] & CONTROL:
-                open_since.setdefault(producer_id, offset)
+class _Follower:
+    """Follows the batches from the offset `start` to `end`: brings `open_since`, the first offsets of open transactions
+    by producer id, forward and collects the aborted ones."""
+
+    def __init__(self, start: int, end: int, open_since: dict[int, int]) -> None:
+        self.aborted: list[AbortedTxn] = []
+        self._start, self._end = start, end
+        self._open_since = open_since
+
+    def follow(self, segment: SegmentFile, end_position: int) -> None:
+        first = segment.locate(self._start, end_position)
+        position = end_position if first is None else first.position
+        size = _FIRST_BYTES
+        while position < end_position:
+            data = memoryview(os.pread(segment.fd, min(size, end_position - position), position))
+            try:
+                batches = scan(data)
+            except OldFormat:  # from before transactions
+                position = _behind_old_format(segment, position, end_position)
                 continue
+            if not batches.consumed_bytes:
+                if len(data) < size:
+                    break  # a torn batch
+                size *= 2  # one batch larger than the piece
+                continue
+            self._see_all(batches, data)
+            position += batches.consumed_bytes
+            if batches.consumed_bytes > _HOP_BYTES * len(batches):
+                self._hop(segment, position, end_position)
+                break
+            size = max(size, _SCAN_BYTES)
+
+    def _see_all(self, batches: Batches, data: memoryview) -> None:
+        attributes, producer_ids = batches.heads["attributes"], batches.column("producer_id")
+        for row in np.flatnonzero((attributes & (TRANSACTIONAL | CONTROL)) != 0).tolist():
             at = int(batches.position[row])
-            marker = read_marker(data[at : at + parse_header(data, at).size_bytes])
-            first = open_since.pop(producer_id, None)
-            if first is not None and marker is not None and not marker.commit:
-                aborted.append(AbortedTxn(producer_id, first, offset, offset + 1))
-        position += batches.consumed_bytes
-    return aborted
+            offset, attribute = int(batches.base_offset[row]), int(attributes[row])
+            self._see(int(producer_ids[row]), offset, attribute, data[at : at + parse_header(data, at).size_bytes])
+
+    def _hop(self, segment: SegmentFile, position: int, end_position: int) -> None:
+        for place in segment.places(position, end_position):
+            header = place.header
+            if header.attributes & (TRANSACTIONAL | CONTROL):
+                size = header.size_bytes if header.is_control else 0
+                batch = memoryview(os.pread(segment.fd, size, place.position))
+                self._see(header.producer_id, header.base_offset, header.attributes, batch)
+
+    def _see(self, producer_id: int, offset: int, attributes: int, batch: memoryview) -> None:
+        if producer_id < 0 or not self._start <= offset < self._end:
+            return
+        if not attributes & CONTROL:
+            self._open_since.setdefault(producer_id, offset)
+            return
+        marker = read_marker(batch)
+        first = self._open_since.pop(producer_id, None)
+        if first is not None and marker is not None and not marker.commit:
+            self.aborted.append(AbortedTxn(producer_id, first, offset, offset + 1))
 
 
-def _position_of(segment: SegmentFile, start: int) -> int:
-    """A position at or before that of the batch with offset `start`, as closely as the index knows."""
-    offsets, positions = segment.index()
-    floor = int(np.searchsorted(offsets, start, "left")) - 1
-    if floor >= 0 and segment.begins(int(positions[floor]), int(offsets[floor])):
-        return int(positions[floor])
-    return 0
+def _behind_old_format(segment: SegmentFile, position: int, end_position: int) -> int:
+    """The position of the first v2 batch."""
+    places = segment.places(position, end_position)
+    return next((place.position for place in places if place.header.magic == MAGIC), end_position)
 
 
 def _index(directory: str, base: int) -> list[AbortedTxn]:

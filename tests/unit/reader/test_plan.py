@@ -12,7 +12,7 @@ from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.row_filter import RowFilter
-from kafkalite.reader.planning.split import Chunk
+from kafkalite.reader.planning.split import Chunk, Split
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.record.message_set import build_set
 
@@ -24,8 +24,12 @@ def rows(count: int) -> list[NewRecord]:
 
 
 def plan_of(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[Chunk]:
-    splits = plan(parse_options({"subscribe": "orders"} | topics.options | options), chunk_bytes)
-    return [chunk for split in splits for chunk in split]
+    return [chunk for split in splits_of(topics, chunk_bytes, **options) for chunk in split]
+
+
+def splits_of(topics: Any, split_bytes: int = 1 << 20, **options: str) -> list[Split]:
+    chosen = {"subscribe": "orders", "maxPartitionBytes": str(split_bytes)} | topics.options | options
+    return plan(parse_options(chosen))
 
 
 def offsets(chunks: list[Chunk], read_bytes: int = 1 << 20) -> list[int]:
@@ -77,7 +81,9 @@ def test_a_starting_and_an_ending_offset_cut_inside_batches(topics: Any) -> None
         assert offsets(chunks) == list(range(start, stop))
         assert sum(chunk.size_bytes for chunk in chunks) <= (stop - start) * 25 + 1_000
     assert end == 420
-    assert offsets(plan_of(topics, startingOffsets="latest")) == []
+    assert offsets(plan_of(topics, startingOffsets="latest-0")) == []
+    assert offsets(plan_of(topics, startingOffsets="latest-3")) == [417, 418, 419]
+    assert offsets(plan_of(topics, startingOffsets="latest-500", endingOffsets="latest-417")) == [0, 1, 2]
 
 
 def test_offsets_that_are_not_there_are_an_error_unless_loss_is_allowed(topics: Any) -> None:
@@ -193,25 +199,35 @@ def test_a_switch_of_segments_in_progress_is_an_error_not_a_hole(topics: Any) ->
 
 
 def test_topics_are_chosen_by_name_pattern_and_assignment(topics: Any) -> None:
-    for topic, partition in [("orders", 0), ("orders", 1), ("orders-eu", 0), ("bills", 2)]:
+    for topic, partition in [("orders", 0), ("orders", 1), ("orders-eu", 0), ("bills", 2), ("__consumer_offsets", 0)]:
         topics.write(rows(1), topic=topic, partition=partition)
-    (topics.path / f"orders-3.{'0' * 32}-delete").mkdir()
+    topics.write(rows(1), topic="__cluster_metadata")
+    for suffix in ("delete", "future", "stray"):
+        (topics.path / f"orders-3.{'0' * 32}-{suffix}").mkdir()
     (topics.path / "orders-x").mkdir()
 
     def chosen(**options: str) -> list[tuple[str, int]]:
-        return [
-            (chunk.topic, chunk.partition) for split in plan(parse_options(topics.options | options)) for chunk in split
-        ]
+        splits = plan(parse_options(topics.options | options))
+        return [(chunk.topic, chunk.partition) for split in splits for chunk in split]
 
     assert chosen(subscribe="orders") == [("orders", 0), ("orders", 1)]
-    assert chosen(subscribe="orders-eu, bills") == [("bills", 2), ("orders-eu", 0)]
-    assert chosen(subscribePattern="orders.*") == [("orders", 0), ("orders", 1), ("orders-eu", 0)]
-    assert chosen(subscribePattern="order") == []
+    assert chosen(subscribe="orders-eu, orders") == [("orders", 0), ("orders", 1), ("orders-eu", 0)]
+    assert chosen(subscribePattern="orders.+") == [("orders-eu", 0)]
+    assert chosen(subscribePattern="order") == [("orders", 0), ("orders", 1), ("orders-eu", 0)], "searched, as in Spark"
+    assert chosen(subscribePattern="^order$") == []
+    assert chosen(subscribePattern=".*", failOnDataLoss="false") == [
+        ("bills", 2), ("orders", 0), ("orders", 1), ("orders-eu", 0)
+    ]  # fmt: skip
     assert chosen(assign='{"orders": [1], "bills": [2]}') == [("bills", 2), ("orders", 1)]
-    with pytest.raises(ConfigError, match=r"no topic 'order' in .*; topics there: bills, orders, orders-eu"):
+    assert chosen(subscribe="__consumer_offsets,__cluster_metadata") == [
+        ("__cluster_metadata", 0), ("__consumer_offsets", 0)
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match=r"no topic 'order' in .*; topics there: __consumer_offsets, bills, orders"):
         chosen(subscribe="order")
     with pytest.raises(ConfigError, match="'orders' has no partition 7"):
         chosen(assign='{"orders": [7]}')
+    with pytest.raises(ConfigError, match=r"'bills' has partition 2 in .*, but no partition 0; name"):
+        chosen(subscribe="bills")
     with pytest.raises(ConfigError, match="cannot read the data directory /nowhere"):
         plan(parse_options({"path": "/nowhere", "subscribe": "orders"}))
 
@@ -223,13 +239,24 @@ def test_an_empty_partition_has_nothing(topics: Any) -> None:
     assert plan_of(topics) == []
 
 
-def test_messages_from_before_kafka_0_11_are_named_and_a_way_around_them(topics: Any) -> None:
-    for magic in (0, 1):
-        old = build_set([(i, 5, b"k", b"v") for i in range(4)], magic)
-        for behind in (b"", build_batch(rows(3), base_offset=4)):
-            topics.segment().write_bytes(old + behind)
-            with pytest.raises(Malformed, match=r"00000\.log has messages of an old format .*startingOffsets.*kafka"):
-                offsets(plan_of(topics))
-    topics.write(rows(5), base_offset=7)
-    assert offsets(plan_of(topics)) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
-    assert offsets(plan_of(topics, startingOffsets='{"orders": {"0": 7}}')) == [7, 8, 9, 10, 11]
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_messages_of_old_formats_are_planned_like_batches(topics: Any, magic: int, codec: int) -> None:
+    sets = [build_set([(4 * i + j, 5, b"k", b"v") for j in range(4)], magic, codec=codec) for i in range(30)]
+    old = b"".join(sets)
+    topics.segment().write_bytes(old)
+    for split_bytes in (1 << 20, 300, 1):
+        assert offsets(plan_of(topics, split_bytes)) == list(range(120))
+    topics.segment().write_bytes(old + sets[0][:20])
+    assert offsets(plan_of(topics)) == list(range(120)), "a torn tail"
+    topics.segment().write_bytes(old + build_batch(rows(3), base_offset=120))
+    assert offsets(plan_of(topics)) == list(range(123))
+    topics.write(rows(5), base_offset=123)
+    assert offsets(plan_of(topics, 300, maxRecordsPerPartition="7")) == list(range(128))
+    assert offsets(plan_of(topics, startingOffsets='{"orders": {"0": 2}}', endingOffsets="latest-121")) == [
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]

@@ -68,8 +68,8 @@ def read(topics: Any, chunk_bytes: int = 1 << 20, **options: str) -> list[int]:
     chosen = {"subscribe": "orders", "kafka.isolation.level": "read_committed"} | topics.options | options
     schema = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])
     found: list[int] = []
-    chunks = [chunk for split in plan(parse_options(chosen), chunk_bytes) for chunk in split]
-    for chunk in chunks:
+    splits = plan(parse_options(chosen | {"maxPartitionBytes": str(chunk_bytes)}))
+    for chunk in [chunk for split in splits for chunk in split]:
         for batch in read_chunk(chunk, schema):
             batch.validate(full=True)
             found += batch.column("offset").to_pylist()
@@ -132,5 +132,5 @@ def test_a_broken_snapshot_is_not_believed(topics: Any, log: Log) -> None:
 
 
 def test_an_isolation_level_that_there_is_not_is_refused(topics: Any, log: Log) -> None:
-    with pytest.raises(ConfigError, match="read_committed or read_uncommitted"):
+    with pytest.raises(ConfigError, match="read_uncommitted or read_committed"):
         read(topics, **{"kafka.isolation.level": "serializable"})
