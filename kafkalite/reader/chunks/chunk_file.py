@@ -38,6 +38,7 @@ class ChunkFile:
         self._buffer = buffer
         self.path = chunk.path
         self.end = chunk.position + chunk.size_bytes
+        self._whole_end = min(self.end, os.fstat(file.fd).st_size)
         self._mean_bytes = _HOP_BYTES_MIN
 
     def read(self, position: int, size: int) -> memoryview:
@@ -97,7 +98,7 @@ class ChunkFile:
                 break
             length, magic = unpack(head)
             end = position + length + PREFIX_BYTES
-            if magic != MAGIC or length < HEADER_BYTES - PREFIX_BYTES or end > self.end:
+            if magic != MAGIC or length < HEADER_BYTES - PREFIX_BYTES or end > self._whole_end:
                 break
             positions.append(position)
             heads.append(head)

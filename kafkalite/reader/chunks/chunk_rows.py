@@ -2,8 +2,8 @@
 
 Where headers may be enough, they are looked at first: rows are made from them (count, offsets), or only the batches
 that may have wanted records are read. Otherwise a window at a time is read and searched.
-A checksum is verified when the records of a batch are read: planning has verified only the end of the log, and rows
-that are made from headers show nothing that a checksum covers but counts.
+Checksums of all batches that are read are verified, as a consumer does; planning has verified only the end of the log.
+Where headers are looked at first, those that make rows or leave a batch out are not verified: it would mean to read it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkalite.reader.chunks.batch_choice import BatchChoice, impossible_batch
 from kafkalite.reader.chunks.chunk_file import ChunkFile
 from kafkalite.reader.chunks.legacy_rows import Entry, decode_entries, has_right_crc, scan_entries
 from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
-from kafkalite.reader.chunks.resync import header_at, is_followed_up, next_batch
+from kafkalite.reader.chunks.resync import behind_corrupt, header_at
 from kafkalite.reader.chunks.rows import Rows, rows_of
 from kafkalite.reader.chunks.split_files import FileGone
 from kafkalite.record.batch import HEADER_BYTES, MAGIC, parse_header
@@ -75,7 +75,7 @@ class ChunkRows:
             if not len(batches):  # a message of old, or a fault, or a batch that is not whole
                 return (yield from self._windows(position, end))
             self._report.batches_seen += len(batches)
-            bad = impossible_batch(batches)
+            bad = impossible_batch(batches) or self._misleading(batches)
             if bad is not None:
                 batches = batches.first(bad[0])
             rows = self._choice.wanted(batches)
@@ -96,6 +96,16 @@ class ChunkRows:
             if bad is not None:
                 position = self._skip(position, bad[1])
         return position
+
+    def _misleading(self, batches: Batches) -> tuple[int, str] | None:
+        """The last of `batches` if no other begins where its length leads, and its checksum is wrong."""
+        behind = batches.consumed_bytes
+        if behind == self._file.end or header_at(self._file, behind) is not None:
+            return None
+        position = int(batches.position[-1])
+        if self._file.crc(position, behind - position) == batches.heads[-1]["crc"]:
+            return None
+        return len(batches) - 1, "its checksum is wrong"
 
     def _windows(self, position: int, end: int, *, is_seen: bool = False) -> Steps:
         """From `position` to `end`, window by window. `is_seen`: the headers are counted already."""
@@ -135,17 +145,17 @@ class ChunkRows:
 
     def _batches(self, position: int, data: memoryview, batches: Batches) -> Steps:
         """The rows of `batches`, which are at `position` of the file and in `data`."""
-        rows = self._choice.wanted(batches)
         bad = impossible_batch(batches)
+        if self._settings.check_crcs:  # of all, since the header that leaves a batch out may be what is wrong
+            right = np.arange(len(batches) if bad is None else bad[0])
+            if (at := batches.first_wrong_checksum(data, right)) is not None:
+                bad = int(np.searchsorted(batches.position, at)), "its checksum is wrong"
+        rows = self._choice.wanted(batches)
         if bad is not None:
             rows = rows[rows < bad[0]]
         if len(rows) and not self._choice.needs_records(batches, rows):
             yield from self._choice.rows_of_headers(batches, rows, self._settings.group_records)
         elif len(rows):
-            if self._settings.check_crcs and (at := batches.first_wrong_checksum(data, rows)) is not None:
-                row = int(np.searchsorted(batches.position, at))
-                bad = row, "its checksum is wrong"
-                rows = rows[rows < row]
             bad = (yield from self._decoded(data, batches, rows)) or bad
         if bad is None:
             self._next_offset = max(self._next_offset, int(batches.last_offset[-1]) + 1)
@@ -235,13 +245,9 @@ class ChunkRows:
                 f"{chunk.path}: the batch at position {position}{offsets} is corrupt: {why}; "
                 f"the offsets before {self._next_offset} of {chunk.topic}-{chunk.partition} can be read"
             )
-        first_offset = self._next_offset
-        end_offset: int | None
-        if header is not None and is_followed_up(self._file, position, header):
-            first_offset, end_offset = header.base_offset, header.last_offset + 1
-            behind = position + header.size_bytes
-        else:
-            behind, end_offset = next_batch(self._file, position + 1, first_offset, chunk.end_offset)
+        is_known = header is not None and header.magic == MAGIC  # the first offset of a wrapper is inside
+        first_offset = header.base_offset if header is not None and is_known else self._next_offset
+        behind, end_offset = behind_corrupt(self._file, position, header, self._next_offset, chunk.end_offset)
         self._report_loss(position, behind, first_offset, end_offset, why)
         if end_offset is not None:
             self._next_offset = end_offset

@@ -23,7 +23,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class Found(NamedTuple):
-    """A batch, or the end of the chunk: then `offset` is None."""
+    """A batch, or the end of the chunk. Offsets before `offset` are not behind it; None if that is not known."""
 
     position: int
     offset: int | None
@@ -44,24 +44,52 @@ def header_at(file: ChunkFile, position: int) -> BatchHeader | None:
     return header if header.size_bytes <= file.end - position else None
 
 
-def is_followed_up(file: ChunkFile, position: int, header: BatchHeader) -> bool:
-    """Whether the length of the batch at `position` leads to the end or to a batch with greater offsets."""
+def _following(file: ChunkFile, position: int, header: BatchHeader, end_offset: int) -> BatchHeader | None:
+    """The header where the length of the batch at `position` leads, if it has greater offsets. A log never goes back to
+    an old format."""
+    following = header_at(file, position + header.size_bytes)
+    if following is None or (following.magic < MAGIC <= header.magic):
+        return None
+    return following if header.last_offset < following.base_offset < end_offset else None
+
+
+def behind_corrupt(
+    file: ChunkFile, position: int, header: BatchHeader | None, first_offset: int, end_offset: int
+) -> Found:
+    """Where to go on behind the corrupt batch at `position`, whose `header` is None if it is not legible."""
+    if header is None:
+        return next_batch(file, position + 1, file.end, first_offset, end_offset)
     behind = position + header.size_bytes
-    if behind == file.end:
-        return True
-    following = header_at(file, behind)
-    return following is not None and following.base_offset > header.last_offset
+    following = _following(file, position, header, end_offset)
+    is_trusted = behind == file.end if following is None else _is_right(file, behind, following)
+    if not is_trusted:
+        return next_batch(file, position + 1, file.end, first_offset, end_offset)
+    expected = header.last_offset + 1
+    last = end_offset if following is None else following.base_offset
+    if expected < last:  # its length may lead over whole batches
+        found = next_batch(file, position + 1, behind, expected, last)
+        if found.offset is not None:
+            return found
+    if following is not None:
+        return Found(behind, following.base_offset)
+    return Found(behind, expected if _is_right(file, position, header) else None)
 
 
-def next_batch(file: ChunkFile, position: int, first_offset: int, end_offset: int) -> Found:
-    """The first batch from `position` on with an offset from `first_offset` to before `end_offset`."""
-    while position < file.end:
+def next_batch(file: ChunkFile, position: int, stop: int, first_offset: int, end_offset: int) -> Found:
+    """The first batch between `position` and `stop` with an offset from `first_offset` to before `end_offset`; the end
+    of the chunk without an offset if there is none."""
+    while position < stop:
         data = np.frombuffer(bytes(file.read(position, min(_PIECE_BYTES, file.end - position))), np.uint8)
         for at in _candidates(data, first_offset, end_offset).tolist():
+            if position + at >= stop:
+                break
             header = header_at(file, position + at)
             if header is None or not first_offset <= header.base_offset < end_offset:
                 continue
-            if _is_right(file, position + at, header) and is_followed_up(file, position + at, header):
+            ends = position + at + header.size_bytes == file.end
+            if _is_right(file, position + at, header) and (
+                ends or _following(file, position + at, header, end_offset) is not None
+            ):
                 return Found(position + at, header.base_offset)
         if len(data) < _PIECE_BYTES:
             break
