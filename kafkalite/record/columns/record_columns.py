@@ -133,24 +133,24 @@ def decode_rows(
 ) -> Iterator[Columns]:
     """The records of the batches `rows` of `data`, each with one record at least, in groups.
 
-    A group is of about `group_bytes` of decompressed batches and of at most `group_records`; without these limits there
-    is one. `dense_offsets`: where a batch's header shows that its offsets have no gap, they are not read.
-    Raises CorruptBatch.
+    A group is of about `group_bytes` of decompressed batches, with `headers` an eighth of it, since their columns may
+    take far more, and of at most `group_records`; without these limits there is one. `dense_offsets`: where a batch's
+    header shows that its offsets have no gap, they are not read. Raises CorruptBatch.
     """
     if not len(rows):
         return
     codec_of = batches.codec[rows]
     starts = batches.position[rows] + HEADER_BYTES
     ends = batches.position[rows] + batches.size_bytes[rows]
-    how = _How(fields, headers, dense_offsets, group_records)
+    how = _How(fields, headers, dense_offsets, group_records, group_bytes >> 3 if group_bytes and headers else None)
     if not codec_of.any():
         yield from _decode(np.frombuffer(data, np.uint8), batches, rows, starts, ends, how)
         return
     codecs = codecs or Codecs()
     view = memoryview(data)
     pieces: list[Buffer] = []
-    first = 0
-    size = 0
+    records = np.cumsum(batches.record_count[rows]).tolist()
+    first = size = done = 0
     for i, (codec, start, end) in enumerate(zip(codec_of.tolist(), starts.tolist(), ends.tolist(), strict=True)):
         try:
             piece: Buffer = codecs.decompress(codec, view[start:end], max_bytes) if codec else view[start:end]
@@ -159,9 +159,10 @@ def decode_rows(
         pieces.append(piece)
         size += len(piece)
         del piece
-        if group_bytes is not None and size >= group_bytes:
+        is_large = group_bytes is not None and size >= group_bytes
+        if is_large or (group_records is not None and records[i] - done >= group_records):
             yield from _decode_pieces(pieces, batches, rows[first : i + 1], how)
-            pieces, first, size = [], i + 1, 0
+            pieces, first, size, done = [], i + 1, 0, records[i]
     if pieces:
         yield from _decode_pieces(pieces, batches, rows[first:], how)
 
@@ -171,6 +172,7 @@ class _How(NamedTuple):
     headers: bool
     dense_offsets: bool
     group_records: int | None
+    group_bytes: int | None
 
 
 def _decode_pieces(pieces: list[Buffer], batches: Batches, rows: Array, how: _How) -> Iterator[Columns]:
@@ -193,20 +195,31 @@ def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Arr
     except Corrupt as error:
         raise _corrupt(batches, int(rows[error.row]), error.why) from None
     batch = np.repeat(rows.astype(np.int32), counts)
-    step = how.group_records or len(batch)
     # offset delta of a record in a batch without gaps: its number in the group, less that of the batch's first
     first_number = np.cumsum(counts) - counts if how.fields.offset and how.dense_offsets and is_dense.all() else None
-    for start in range(0, len(batch), step):
-        part = slice(start, start + step)
+    for part in _parts(begins, record_ends, how):
         out = _empty(data, batches, batch[part], record_ends[part], how.fields)
         found: list[HeaderColumns] = []
         _decode_blocks(out, begins[part], found if how.headers else None, how.fields, first_number is None)
         if first_number is not None:
             base = np.repeat(batches.base_offset[rows] - first_number, counts)[part]
-            np.add(base, np.arange(start, start + len(out)), out=out.offset)
+            np.add(base, np.arange(part.start, part.stop), out=out.offset)
         if how.headers:
             out.headers = join_headers(out.header_count, found)
         yield out
+
+
+def _parts(begins: Array, ends: Array, how: _How) -> Iterator[slice]:
+    """The records of a group in parts that are within the limits."""
+    start = 0
+    while start < len(begins):
+        stop = len(begins)
+        if how.group_records is not None:
+            stop = min(stop, start + how.group_records)
+        if how.group_bytes is not None:
+            stop = min(stop, max(start + 1, int(np.searchsorted(ends, begins[start] + how.group_bytes, "right"))))
+        yield slice(start, stop)
+        start = stop
 
 
 def _empty(data: Bytes, batches: Batches, batch: npt.NDArray[np.int32], ends: Array, fields: Fields) -> Columns:

@@ -105,9 +105,7 @@ def test_faults_reach_the_user_in_plain_words(spark: Any, topics: Any) -> None:
     topics.write([NewRecord(None, b"v")], base_offset=1)
     data[-2] ^= 1
     topics.segment().write_bytes(data)
-    with pytest.raises(
-        Exception, match=r"00000\.log: the batch at position 0, offsets 0 to 0, is corrupt"
-    ):
+    with pytest.raises(Exception, match=r"00000\.log: the batch at position 0, offsets 0 to 0, is corrupt"):
         rows.collect()
 
 
