@@ -79,3 +79,64 @@ def test_log_directories_are_described(
 def test_no_reassignment_is_under_way(java: JavaTools, prove: Callable[[str], None]) -> None:
     prove("kafka-reassign-partitions --list")
     assert "No partition reassignments found." in java("ReassignPartitionsCommand", "--list")
+
+
+def test_replicas_are_reassigned_to_where_they_are(
+    java: JavaTools, prove: Callable[[str], None], unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    prove("kafka-reassign-partitions --execute (to where it is, to an unknown broker), --verify, --cancel")
+    topic = unique("placed")
+    filled(java, topic, 2)
+    (broker_id,) = {
+        int(one) for one in re.findall(r"Leader: (\d+)", java("TopicCommand", "--describe", "--topic", topic))
+    }
+
+    def plan(name: str, *brokers: int, directory: str | None = None) -> Path:
+        rows = [{"topic": topic, "partition": index, "replicas": list(brokers)} for index in (0, 1)]
+        if directory is not None:
+            rows = [row | {"log_dirs": [directory]} for row in rows]
+        path = tmp_path / name
+        path.write_text(json.dumps({"version": 1, "partitions": rows}))
+        return path
+
+    def reassign(command: str, file: Path, **how: Any) -> str:
+        return java("ReassignPartitionsCommand", command, "--reassignment-json-file", file, **how)
+
+    here = plan("here.json", broker_id)
+    assert "Successfully started partition reassignment" in reassign("--execute", here)
+    verified = reassign("--verify", here)
+    assert f"Reassignment of partition {topic}-0 is complete" in verified, verified
+    assert f"Reassignment of partition {topic}-1 is complete" in verified, verified
+    refused = reassign("--execute", plan("elsewhere.json", broker_id + 7), check=False)
+    assert re.search(r"Unknown broker|does not exist|not found|InvalidReplicaAssignment", refused), refused
+    assert "None of the specified partition moves are active." in reassign("--cancel", here)
+    assert java.consume(topic, COUNT, "--from-beginning")
+
+
+def test_leaders_are_right_already(java: JavaTools, prove: Callable[[str], None], unique: Callable[[str], str]) -> None:
+    prove("kafka-leader-election: preferred and unclean, of one partition and of all")
+    topic = unique("led")
+    filled(java, topic, 2)
+    for kind in ("PREFERRED", "UNCLEAN"):
+        one = ("--election-type", kind, "--topic", topic, "--partition", 1)
+        printed = java("LeaderElectionCommand", *one)
+        assert f"Valid replica already elected for partitions {topic}-1" in printed, printed
+        unknown = java("LeaderElectionCommand", *one[:-1], 9, check=False)
+        assert re.search(r"UnknownTopicOrPartitionException|does not exist", unknown), unknown
+        java("LeaderElectionCommand", "--election-type", kind, "--all-topic-partitions")
+
+
+def test_a_log_is_moved_to_where_it_is(
+    java: JavaTools, prove: Callable[[str], None], unique: Callable[[str], str], broker: Any, tmp_path: Path
+) -> None:
+    prove("kafka-reassign-partitions --execute with log_dirs: the directory where it is, an unknown one")
+    topic = unique("shelved")
+    filled(java, topic)
+    (broker_id,) = re.findall(r"Leader: (\d+)", java("TopicCommand", "--describe", "--topic", topic))
+    for directory, told in ((str(broker.data_dir), "Successfully started"), ("/nowhere", "LogDirNotFoundException")):
+        row = {"topic": topic, "partition": 0, "replicas": [int(broker_id)], "log_dirs": [directory]}
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps({"version": 1, "partitions": [row]}))
+        arguments = ("--execute", "--timeout", 2_000, "--reassignment-json-file", path)
+        printed = java("ReassignPartitionsCommand", *arguments, check=False)
+        assert told in printed or "No such directory" in printed, printed
