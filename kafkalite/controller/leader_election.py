@@ -1,4 +1,5 @@
-"""Elects the leader of a partition, from its replicas, the last state that was written, and the live brokers. Pure.
+"""Elects the leader of a partition that has one replica with the records. Pure; from the replicas, the last state that
+was written, and the live brokers. `isr_election` has the rules for brokers that copy records, `elections` the choice.
 
 A partition has a leader as long as one of its in-sync replicas lives. Without one it has no leader (NO_LEADER) and the
 list of in-sync replicas stays; the first of them to return becomes leader. Every change is one step of the leader
@@ -30,12 +31,17 @@ LiveBrokers = Mapping[int, int]
 """The live brokers by id, each with its epoch: the transaction id of its registration."""
 
 
+RECOVERED = 0
+RECOVERING = 1  # the leader was elected although it was not in sync, and has not taken note of it yet
+
+
 class LeaderAndIsr(NamedTuple):
     """Invariant: `isr` is never empty; `leader` is in it or NO_LEADER; `leader_epoch` never goes back."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
+    recovery: int = RECOVERED
 
 
 def initial_leader(replicas: Sequence[int], live: LiveBrokers, leader_epoch: int = 0) -> LeaderAndIsr | None:
@@ -50,7 +56,7 @@ def next_leader(
 ) -> LeaderAndIsr | None:
     """The state to be written now, None if the partition may stay as it is. `written_by` is the transaction that wrote
     `state`. With `unclean` a live replica that is not in sync is better than none."""
-    leader, leader_epoch, isr = state
+    leader, leader_epoch, isr, _ = state
     if leader in live and live[leader] < written_by:
         return None
     successor = next((replica for replica in replicas if replica in live and replica in isr), None)
@@ -61,9 +67,11 @@ def next_leader(
     return None if leader == NO_LEADER else LeaderAndIsr(NO_LEADER, leader_epoch + 1, isr)
 
 
-def preferred_leader(replicas: Sequence[int], state: LeaderAndIsr, live: LiveBrokers) -> LeaderAndIsr | None:
+def preferred_leader(
+    replicas: Sequence[int], state: LeaderAndIsr, written_by: int, live: LiveBrokers
+) -> LeaderAndIsr | None:
     """The first replica leads, if it does not yet, lives and is in sync; else None."""
-    leader, leader_epoch, isr = state
+    leader, leader_epoch, isr, _ = state
     preferred = replicas[0] if replicas else NO_LEADER
     if preferred == leader or preferred not in live or preferred not in isr:
         return None

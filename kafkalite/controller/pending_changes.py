@@ -21,13 +21,8 @@ from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition, random_uuid
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.leader_election import (
-    LeaderAndIsr,
-    LiveBrokers,
-    initial_leader,
-    next_leader,
-    preferred_leader,
-)
+from kafkalite.controller.elections import ELECTIONS
+from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.partition_admin import Reassignment
 from kafkalite.zk.client.operations import SetData
@@ -80,10 +75,10 @@ def state_changes(
     for number, replicas in known.value.partitions.items():
         node = view.states.get(name, {}).get(number)
         if node is None:
-            state = initial_leader(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            state = ELECTIONS.initial_leader(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
         else:
-            state = next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean)
+            state = ELECTIONS.next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean)
             yield None if state is None else _change(name, number, state, node, controller_epoch)
 
 
@@ -94,7 +89,8 @@ def preferred_change(
     known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
     if known is None or node is None or number not in known.value.partitions:
         return None
-    state = preferred_leader(known.value.partitions[number], _leader_and_isr(node), live)
+    replicas = known.value.partitions[number]
+    state = ELECTIONS.preferred_leader(replicas, _leader_and_isr(node), node.node.mzxid, live)
     return None if state is None else _change(name, number, state, node, controller_epoch)
 
 
@@ -106,14 +102,15 @@ def unclean_change(
     if known is None or node is None or number not in known.value.partitions:
         return None
     replicas = known.value.partitions[number]
-    state = next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean=True)
+    state = ELECTIONS.next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, True)
     if state is None or state.leader == NO_LEADER:
         return None
     return _change(name, number, state, node, controller_epoch)
 
 
 def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-    return znode_data.state_json(znode_data.StateNode(*state, controller_epoch))
+    node = znode_data.StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch, state.recovery)
+    return znode_data.state_json(node)
 
 
 def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
@@ -160,7 +157,8 @@ def pending_feature(data: bytes | None) -> bytes | None:
 
 
 def _leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
-    return LeaderAndIsr(node.value.leader, node.value.leader_epoch, node.value.isr)
+    value = node.value
+    return LeaderAndIsr(value.leader, value.leader_epoch, value.isr, value.recovery)
 
 
 def _change(

@@ -18,7 +18,10 @@ from itertools import zip_longest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 
-REPLICATION_FACTOR_MAX = 1  # brokers do not copy records from each other yet
+REPLICATES: bool = False
+"""Whether brokers copy records from each other. What must not happen before they do hangs on it."""
+
+REPLICATION_FACTOR_MAX = 32_767 if REPLICATES else 1  # an int16 in requests
 
 Racks = Mapping[int, str | None]
 """The rack of each live broker by its id."""

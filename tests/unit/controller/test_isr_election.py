@@ -1,0 +1,209 @@
+"""Elections among in-sync replicas: as values, and as histories of brokers that copy records from each other."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalite.controller import isr_election
+from kafkalite.controller.isr_election import (
+    imbalanced,
+    initial_leader,
+    led_when_stopping,
+    next_leader,
+    preferred_leader,
+    reassigned_leader,
+)
+from kafkalite.controller.leader_election import RECOVERED, RECOVERING, LeaderAndIsr
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+from tests.support.replicated_partition import Cluster
+
+AT = 100  # the transaction that wrote the state
+LIVE = {1: 50, 2: 60, 3: 70}
+REPLICAS = (1, 2, 3)
+
+
+def written(leader: int, *isr: int, recovery: int = RECOVERED) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, 5, isr, recovery)
+
+
+def without(*gone: int, **returned: int) -> dict[int, int]:
+    """The live brokers; `b2=120` registered anew."""
+    anew = {int(name[1:]): epoch for name, epoch in returned.items()}
+    return {broker: epoch for broker, epoch in LIVE.items() if broker not in gone} | anew
+
+
+def test_all_live_replicas_of_a_new_partition_are_in_sync() -> None:
+    assert initial_leader((3, 1, 2), {1: 10, 2: 20}) == LeaderAndIsr(1, 0, (1, 2))
+    assert initial_leader((3, 1, 2), LIVE, 4, stopping={3}) == LeaderAndIsr(1, 4, (1, 2))
+    assert initial_leader((3,), {1: 10}) is None
+
+
+def test_a_state_that_fits_stays() -> None:
+    assert next_leader(REPLICAS, written(2, 2, 1, 3), AT, LIVE) is None
+    assert next_leader(REPLICAS, written(2, 2), AT, without(1, 3)) is None
+    assert next_leader(REPLICAS, written(NO_LEADER, 2), AT, without(2)) is None
+
+
+def test_who_is_gone_leaves_the_isr_and_the_leader_keeps_its_epoch() -> None:
+    assert next_leader(REPLICAS, written(2, 2, 1, 3), AT, without(3)) == LeaderAndIsr(2, 5, (2, 1))
+    assert next_leader(REPLICAS, written(2, 2, 1, 3), AT, without(b3=120)) == LeaderAndIsr(2, 5, (2, 1))
+    recovering = written(2, 2, 3, recovery=RECOVERING)
+    assert next_leader(REPLICAS, recovering, AT, without(3)) == LeaderAndIsr(2, 5, (2,), RECOVERING)
+
+
+def test_the_first_of_the_assignment_that_is_in_sync_takes_over() -> None:
+    assert next_leader((3, 2, 1), written(3, 3, 1, 2), AT, without(3)) == LeaderAndIsr(2, 6, (1, 2))
+    assert next_leader((3, 2, 1), written(3, 3, 1), AT, without(3)) == LeaderAndIsr(1, 6, (1,))
+
+
+def test_a_leader_that_was_away_gives_way_to_one_that_was_not() -> None:
+    assert next_leader(REPLICAS, written(1, 1, 2, 3), AT, without(b1=120)) == LeaderAndIsr(2, 6, (2, 3))
+    assert next_leader(REPLICAS, written(1, 1), AT, without(b1=120)) == LeaderAndIsr(1, 6, (1,))
+
+
+def test_the_last_members_stay_in_the_isr_until_one_returns() -> None:
+    nobody = next_leader(REPLICAS, written(2, 1, 2), AT, without(1, 2))
+    assert nobody == LeaderAndIsr(NO_LEADER, 6, (2, 1))
+    assert next_leader(REPLICAS, nobody, AT + 1, without(2, b1=120)) is None  # what it lost 2 may have
+    assert next_leader(REPLICAS, written(1, 1, 2), AT, without(2, b1=120)) == LeaderAndIsr(NO_LEADER, 6, (2,))
+    assert next_leader(REPLICAS, nobody, AT + 1, without(2, b1=120), True) == LeaderAndIsr(1, 7, (1,))
+    assert next_leader(REPLICAS, nobody, AT + 1, without(b1=120, b2=121)) == LeaderAndIsr(2, 7, (2,))
+    assert next_leader(REPLICAS, written(2, 1, 2), AT, without(b1=120, b2=121)) == LeaderAndIsr(2, 6, (2,))
+
+
+def test_a_member_that_vouches_for_its_log_need_not_wait_for_others() -> None:
+    nobody = written(NO_LEADER, 2, 1, 3)
+    assert next_leader(REPLICAS, nobody, AT, without(2, 3, b1=120), intact={1}) == LeaderAndIsr(1, 6, (1,))
+    assert next_leader((3, 1, 2), nobody, AT, without(2, b1=120, b3=121), intact={1, 3}) == LeaderAndIsr(3, 6, (1, 3))
+    assert next_leader(REPLICAS, nobody, AT, without(2, b1=120, b3=121), intact={3}) == LeaderAndIsr(3, 6, (3,))
+    assert next_leader(REPLICAS, written(1, 1, 2), AT, without(b1=120), intact={1}) == LeaderAndIsr(2, 6, (2,))
+
+
+def test_an_unclean_election_is_allowed_and_marked() -> None:
+    assert next_leader(REPLICAS, written(1, 1), AT, without(1)) == LeaderAndIsr(NO_LEADER, 6, (1,))
+    assert next_leader(REPLICAS, written(1, 1), AT, without(1), True) == LeaderAndIsr(2, 6, (2,), RECOVERING)
+    assert next_leader(REPLICAS, written(1, 1), AT, without(1), True, {2}) == LeaderAndIsr(3, 6, (3,), RECOVERING)
+    assert next_leader(REPLICAS, written(1, 1, 3), AT, without(1), True) == LeaderAndIsr(3, 6, (3,))
+    assert next_leader(REPLICAS, written(1, 1), AT, {}, True) == LeaderAndIsr(NO_LEADER, 6, (1,))
+
+
+def test_a_broker_that_is_about_to_stop_hands_over() -> None:
+    assert next_leader(REPLICAS, written(1, 1, 2, 3), AT, LIVE, stopping={1}) == LeaderAndIsr(2, 6, (2, 3))
+    assert next_leader(REPLICAS, written(1, 1, 2, 3), AT, LIVE, stopping={1, 2}) == LeaderAndIsr(3, 6, (3,))
+    assert next_leader(REPLICAS, written(1, 1, 2, 3), AT, LIVE, stopping={2}) == LeaderAndIsr(1, 5, (1, 3))
+
+
+def test_a_broker_that_is_about_to_stop_leads_while_nobody_else_can() -> None:
+    assert next_leader(REPLICAS, written(1, 1), AT, LIVE, stopping={1}) is None
+    assert next_leader(REPLICAS, written(1, 1, 2), AT, LIVE, stopping={1, 2}) == LeaderAndIsr(1, 5, (1,))
+    assert next_leader(REPLICAS, written(1, 1, 2), AT, without(1), stopping={2}) == LeaderAndIsr(2, 6, (2,))
+    returned = next_leader(REPLICAS, written(1, 1, 2, 3), AT, without(1, b3=120), stopping={2})
+    assert returned == LeaderAndIsr(2, 6, (2,))  # has all of it, and 3 perhaps not
+    assert next_leader(REPLICAS, written(1, 1), AT, without(b1=120), stopping={1}) == LeaderAndIsr(1, 6, (1,))
+
+
+def test_a_broker_stops_when_it_leads_nothing_that_others_could() -> None:
+    states = [((1, 2), written(1, 1, 2)), ((1,), written(1, 1)), ((1, 2), written(2, 2)), ((2, 1), written(1, 1))]
+    assert led_when_stopping(states, 1) == 2
+
+
+def test_the_preferred_replica_leads_if_it_is_in_sync_and_was_not_away() -> None:
+    assert preferred_leader(REPLICAS, written(2, 2, 1), AT, LIVE) == LeaderAndIsr(1, 6, (2, 1))
+    assert preferred_leader(REPLICAS, written(2, 2, 1, 3), AT, without(3)) == LeaderAndIsr(1, 6, (2, 1))
+    for state, live in (
+        (written(1, 1, 2), LIVE),
+        (written(2, 2), LIVE),
+        (written(2, 2, 1), without(1)),
+        (written(2, 2, 1), without(b1=120)),
+    ):
+        assert preferred_leader(REPLICAS, state, AT, live) is None
+    assert preferred_leader(REPLICAS, written(2, 2, 1), AT, LIVE, {1}) is None
+    assert preferred_leader((), written(2, 2), AT, LIVE) is None
+
+
+def test_a_reassignment_ends_with_a_leader_of_its_target() -> None:
+    state = written(1, 1, 2, 3)
+    assert reassigned_leader((3, 2), state, AT, LIVE) == LeaderAndIsr(3, 6, (2, 3))
+    assert reassigned_leader((2, 1), state, AT, LIVE) == LeaderAndIsr(1, 5, (1, 2))
+    assert reassigned_leader((3, 2), state, AT, without(3)) == LeaderAndIsr(2, 6, (2,))
+    assert reassigned_leader((3, 2), state, AT, without(2, 3)) is None
+    assert reassigned_leader((3,), written(1, 1, 2), AT, LIVE) is None
+
+
+@pytest.mark.parametrize(("percentage", "brokers"), [(0, {1, 2}), (10, {1, 2}), (33, {1}), (50, set()), (100, set())])
+def test_leadership_goes_back_when_too_much_of_a_broker_is_elsewhere(percentage: int, brokers: set[int]) -> None:
+    leaders = {("t", number): ((1, 2), 1 if number % 2 else 2) for number in range(6)}
+    leaders |= {("u", number): ((2, 1), 1 if number == 0 else 2) for number in range(4)}
+    leaders |= {("v", 0): ((9, 1), 1)}  # a dead broker gets nothing
+    found = list(imbalanced(leaders, LIVE, percentage))
+    wanted = {key for key, (replicas, leader) in leaders.items() if replicas[0] in brokers and leader != replicas[0]}
+    assert set(found) == wanted and len(found) == len(wanted)
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["produce", "copy", "shrink", "expand", "goes", "exits", "comes", "bounces", "stops", "look", "decide"]
+        ),
+        st.sampled_from([1, 2, 3]),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=300)
+@given(moves=MOVES, unclean=st.booleans(), order=st.permutations([1, 2, 3]))
+def test_no_history_loses_what_was_committed(moves: list[tuple[str, int]], unclean: bool, order: list[int]) -> None:
+    """A broker that goes loses some of the end of its log, as with the power; the controller may look late."""
+    cluster = Cluster(tuple(order), unclean=unclean)
+    for move, broker in moves:
+        before = cluster.state
+        getattr(cluster, move)(broker)
+        after = cluster.state
+        assert after.isr and len(set(after.isr)) == len(after.isr) and set(after.isr) <= set(order)
+        assert after.leader == NO_LEADER or after.leader in after.isr
+        assert after.leader_epoch >= before.leader_epoch
+        if after.leader != before.leader:
+            assert after.leader_epoch == before.leader_epoch + 1
+            if after.recovery == RECOVERED and after.leader != NO_LEADER:
+                assert after.leader in before.isr
+            assert cluster.elected_with_all_that_was_committed
+        elif after.leader_epoch == before.leader_epoch and len(after.isr) < len(before.isr):
+            assert after.leader != NO_LEADER
+
+
+@given(moves=MOVES, order=st.permutations([1, 2, 3]))
+def test_every_decision_is_made_once(moves: list[tuple[str, int]], order: list[int]) -> None:
+    cluster = Cluster(tuple(order), unclean=True)
+    for move, broker in moves:
+        getattr(cluster, move)(broker)
+    cluster.look(1)
+    cluster.decide(1)
+    cluster.look(1)
+    known = cluster.seen
+    decided = next_leader(known.replicas, known.state, known.written_by, known.live, True, known.stopping, known.intact)
+    assert decided is None
+    if known.state.leader == NO_LEADER:
+        assert not set(known.replicas) & known.live.keys() - known.stopping
+
+
+def test_without_the_check_of_registrations_a_late_controller_loses_records() -> None:
+    """KIP-380, KIP-903: a member bounces between the controller's look and its write, which then hides the bounce."""
+    losses = []
+    for checks in (True, False):
+        cluster = Cluster((1, 2, 3), checks=checks)
+        for move, broker in (
+            ("produce", 1), ("copy", 2), ("copy", 3),
+            ("goes", 3), ("look", 0), ("bounces", 2), ("decide", 0),  # writes (1, 2), though 2 has been away since
+            ("goes", 1), ("look", 0), ("decide", 0), ("look", 0), ("decide", 0),
+        ):  # fmt: skip
+            getattr(cluster, move)(broker)
+        losses.append((cluster.state.leader, cluster.elected_with_all_that_was_committed))
+    assert losses == [(NO_LEADER, True), (2, False)]
+
+
+def test_who_is_no_replica_any_more_is_no_member() -> None:
+    found = isr_election.members((1, 2), written(3, 1, 2, 3), AT, LIVE)
+    assert found == isr_election.Members((1, 2), (), (), ())
