@@ -125,7 +125,8 @@ def _divide(options: ReadOptions, plans: Sequence[PartitionPlan], parallelism: i
     size = options.max_partition_bytes
     if parallelism:
         size = min(size, max(_SPLIT_BYTES_MIN, -(-total // (parallelism * _SPLITS_PER_CORE))))
-    size = max(1, min(size, -(-total // options.min_partitions)))
+    if options.min_partitions > 1:
+        size = max(1, min(size, -(-total // options.min_partitions)))
     return divide(plans, size, options.max_records_per_partition)
 
 

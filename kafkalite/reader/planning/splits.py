@@ -12,7 +12,6 @@ Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -27,6 +26,7 @@ from kafkalite.reader.segments.segment_file import Place, SegmentFile
 from kafkalite.reader.segments.time_lookup import SegmentRange, earlier_up_to
 from kafkalite.reader.segments.transactions import overlapping
 
+_OPEN_BYTES = 64 << 10  # read in the time that it takes to open a file: 40 us
 _SNAP = 8  # a cut moves to the border of a segment if that is within this part of a split
 
 
@@ -122,13 +122,17 @@ def _end_before(place: Place, offset: int) -> int:
 
 
 def divide(plans: Iterable[PartitionPlan], split_bytes: int, max_records: int | None) -> list[Split]:
-    """The splits of all partitions, each of about `split_bytes` at most, and of at most `max_records` offsets."""
+    """The splits of all partitions, each of about `split_bytes` at most, and of at most `max_records` offsets.
+
+    A file counts for a little more than its bytes, since it must be opened.
+    """
+    open_bytes = min(_OPEN_BYTES, split_bytes // 16)
     splits: list[Split] = []
     pending: list[Chunk] = []
     pending_bytes = pending_offsets = 0
     for plan in plans:
-        for chunks in _parts(plan, split_bytes, max_records):
-            size = sum(chunk.size_bytes for chunk in chunks)
+        for chunks in _parts(plan, split_bytes, open_bytes, max_records):
+            size = sum(chunk.size_bytes for chunk in chunks) + open_bytes * len(chunks)
             count = chunks[-1].end_offset - chunks[0].start_offset
             is_full = pending_bytes + size > split_bytes
             if pending and (is_full or (max_records is not None and pending_offsets + count > max_records)):
@@ -142,11 +146,11 @@ def divide(plans: Iterable[PartitionPlan], split_bytes: int, max_records: int | 
     return splits
 
 
-def _parts(plan: PartitionPlan, split_bytes: int, max_records: int | None) -> Iterator[list[Chunk]]:
+def _parts(plan: PartitionPlan, split_bytes: int, open_bytes: int, max_records: int | None) -> Iterator[list[Chunk]]:
     size = plan.size_bytes
     if not size:
         return
-    count = -(-size // split_bytes)
+    count = -(-(size + open_bytes * (len(plan.spans) - 1)) // split_bytes)
     if max_records is None:
         cuts = _cuts_by_bytes(plan, size, count)
     else:
@@ -234,7 +238,7 @@ def _chunks(plan: PartitionPlan, before: Cut, after: Cut) -> list[Chunk]:
         if start < end:
             first, stop = max(span.first_offset, before.offset), min(span.stop_offset, after.offset)
             aborted = overlapping(plan.aborted, first, stop) if plan.aborted else ()
-            path = os.path.join(plan.directory, segment_stem(span.base_offset) + LOG)
+            path = f"{plan.directory}/{segment_stem(span.base_offset)}{LOG}"
             where = (*plan.of, path, start, end - start, head, first, stop)
             chunks.append(Chunk(*where, aborted, plan.row_filter, span.file_bytes))
     return chunks

@@ -55,7 +55,7 @@ def _listed(directory: str) -> SegmentList | None:
     with os.scandir(directory) as entries:
         for entry in entries:
             name = entry.name
-            if len(name) == _LOG_NAME and name.endswith(LOG) and name[:_DIGITS].isdecimal():
+            if name.endswith(LOG) and len(name) == _LOG_NAME and name[:_DIGITS].isdecimal():
                 try:
                     sizes[int(name[:_DIGITS])] = entry.stat().st_size
                 except FileNotFoundError:

@@ -191,7 +191,7 @@ def test_a_file_that_is_deleted_renamed_or_replaced(log: Path) -> None:
     other = chunk_of(write(log.with_name("other.log"), [part(20)]))
     report = ReadReport()
     assert offsets([chunk, other], LOSE, report) == list(range(20, 30))
-    assert report.lost[0][:7] == ("orders", 0, str(log), 0, len(data), 4, None)
+    assert report.lost[0][:7] == ("orders", 0, str(log), 0, len(data), 4, chunk.end_offset)
     write(log, [part(1), part(10)])
     with pytest.raises(StorageError, match="was changed by compaction or recovery after planning; run"):
         offsets([chunk], ReadSettings(), ReadReport())
