@@ -10,7 +10,7 @@ kafka.server.ZkConfigManager.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.names import ZERO_UUID, TopicPartition, format_uuid, parse_uuid
@@ -234,8 +234,23 @@ def parse_producer_id_block(data: bytes) -> ProducerIdBlockNode | None:
     return ProducerIdBlockNode(js.integer(source, "broker"), range(first, last + 1))
 
 
+def partitions_json(partitions: Iterable[TopicPartition]) -> bytes:
+    """/admin/preferred_replica_election, and a notification that leaders have changed their ISRs."""
+    return js.encode(
+        {"version": 1, "partitions": [{"topic": name, "partition": number} for name, number in partitions]}
+    )
+
+
+def reassignment_json(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """/admin/reassign_partitions."""
+    rows = [
+        {"topic": name, "partition": number, "replicas": list(target)} for (name, number), target in targets.items()
+    ]
+    return js.encode({"version": 1, "partitions": rows})
+
+
 def parse_partitions(data: bytes) -> list[TopicPartition]:
-    """/admin/preferred_replica_election."""
+    """The partitions in data of `partitions_json`."""
     rows = js.list_of(js.parse(data), "partitions")
     return [_topic_partition(js.as_object(row, "a partition")) for row in rows]
 

@@ -120,7 +120,7 @@ def test_leaders_are_right_already(java: JavaTools, prove: Callable[[str], None]
     for kind in ("PREFERRED", "UNCLEAN"):
         one = ("--election-type", kind, "--topic", topic, "--partition", 1)
         printed = java("LeaderElectionCommand", *one)
-        assert f"Valid replica already elected for partitions {topic}-1" in printed, printed
+        assert "Valid replica already elected for partitions" in printed, printed  # 2.7 does not say which
         unknown = java("LeaderElectionCommand", *one[:-1], 9, check=False)
         assert re.search(r"UnknownTopicOrPartitionException|does not exist", unknown), unknown
         java("LeaderElectionCommand", "--election-type", kind, "--all-topic-partitions")
