@@ -36,6 +36,11 @@ class Job:
             for row in rows
         ]
 
+    def split(self, **options: str) -> list[list[int]]:
+        """The offsets that each Spark partition of a batch has."""
+        frame = self.spark.read.format("kafka").options(**self.options).options(**options).load()
+        return frame.rdd.glom().map(lambda rows: [row.offset for row in rows]).collect()
+
     def write(self, topic: str, records: list[dict[str, Any]], **options: str) -> int:
         """A batch of records into the topic."""
         rows = [
@@ -51,6 +56,18 @@ class Job:
         frame = self.spark.createDataFrame(rows, RECORD)
         frame.write.format("kafka").options(**self.options).options(**options).save()
         return len(rows)
+
+    def progress(self, checkpoint: str, **options: str) -> list[dict[str, Any]]:
+        """A stream of what is there into memory; of each of its micro-batches the rows, and how far it was behind."""
+        stream = self.spark.readStream.format("kafka").options(**self.options).options(**options).load()
+        sink = stream.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = sink.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [
+            {"rows": each.numInputRows, "behind": int(each.sources[0].metrics["maxOffsetsBehindLatest"])}
+            for each in query.recentProgress
+            if each.numInputRows
+        ]
 
     def stream(self, source: str, target: str, checkpoint: str, **options: str) -> int:
         """Everything that is in the source and was not there last time, upper-cased into the target; how many rows."""

@@ -166,6 +166,26 @@ def test_a_stream_goes_on_where_its_checkpoint_says(spark: Callable[[str], Spark
     assert sorted(found) == sorted(expected), "each row once"
 
 
+def test_splits_limits_and_progress(spark: Callable[[str], Spark], tmp_path: Path) -> None:
+    job = spark("minPartitions; maxOffsetsPerTrigger of a stream, its progress, a topic that comes later")
+    confluent = job.encounter.confluent
+    topic = create_topic(confluent, "split", 2)
+    send(confluent, topic, [Seen(n % 2, -1, START_MS + n, b"key", b"value", ()) for n in range(100)])
+    pattern = {"subscribePattern": topic + ".*", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "60"}
+    stream = {"do": "progress", "checkpoint": str(tmp_path / "checkpoint"), **pattern}
+
+    splits, first = job.run({"do": "split", "subscribe": topic, "minPartitions": "5"}, stream)
+    later = create_topic(confluent, f"{topic}-later", 1)
+    send(confluent, later, [Seen(0, -1, START_MS + n, None, b"value", ()) for n in range(7)])
+    (again,) = job.run(stream)
+
+    assert len(splits) >= 5 and sorted(offset for split in splits for offset in split) == sorted(
+        [*range(50), *range(50)]
+    )
+    assert first == [{"rows": 60, "behind": 20}, {"rows": 40, "behind": 0}]
+    assert again == [{"rows": 7, "behind": 0}]
+
+
 def test_committed_records_only(spark: Callable[[str], Spark], broker: Any) -> None:
     job = spark("kafka.isolation.level=read_committed: batch and stream, and kafkalite.spark on the files beside it")
     confluent = job.encounter.confluent
