@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
     InputPartition,
@@ -22,7 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.reader.options import parse_options
+from kafkalite.reader.options import column_names, parse_options
 from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.spark.worker_process import make_reuse_cheap
@@ -60,16 +61,18 @@ class KafkaliteDataSource(DataSource):
         return "kafkalite"
 
     def schema(self) -> str:
-        options = parse_options(self.options)
+        names = column_names(self.options)
         make_reuse_cheap()
-        return ", ".join(
-            f"{name} {kind.name}{'' if kind.nullable else ' NOT NULL'}"
-            for name, kind in _TYPES.items()
-            if name != "headers" or options.include_headers
-        )
+        kinds = [(name, _TYPES[name]) for name in names]
+        return ", ".join(f"{name} {kind.name}{'' if kind.nullable else ' NOT NULL'}" for name, kind in kinds)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return KafkaliteReader(parse_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kafkalite.spark.stream_reader import KafkaliteStreamReader
+
+        return KafkaliteStreamReader(parse_options(self.options, streaming=True), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from kafkalite.spark.writer import KafkaliteWriter
@@ -100,12 +103,7 @@ class KafkaliteReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
-        self.columns = [(field.name, field.nullable) for field in schema.fields]
-        for field in schema.fields:
-            kind = field.dataType.simpleString()
-            if field.name not in _TYPES or _TYPES[field.name].name != kind:
-                known = ", ".join(f"{name} {kind.name}" for name, kind in _TYPES.items())
-                raise ConfigError(f"there is no column '{field.name} {kind}'; choose among {known}")
+        self.columns = columns_of(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         from kafkalite.reader.plan import plan
@@ -126,3 +124,13 @@ class KafkaliteReader(DataSourceReader):
         from kafkalite.reader.arrow import COLUMNS
 
         return pa.schema([pa.field(name, COLUMNS[name].arrow, nullable) for name, nullable in self.columns])
+
+
+def columns_of(schema: StructType) -> list[tuple[str, bool]]:
+    """Names of the columns, and whether they may have nulls. ConfigError for one that there is not."""
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if field.name not in _TYPES or _TYPES[field.name].name != kind:
+            known = ", ".join(f"{name} {kind.name}" for name, kind in _TYPES.items())
+            raise ConfigError(f"there is no column '{field.name} {kind}'; choose among {known}")
+    return [(field.name, field.nullable) for field in schema.fields]

@@ -34,6 +34,7 @@ from kafkalite.producer.options import ProducerOptions, WriteOptions
 from kafkalite.producer.producer import Producer
 from kafkalite.producer.retries import Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
+from kafkalite.spark.worker_process import make_reuse_cheap
 
 # before 4.1 Spark hands the rows of a stream over one by one
 _StreamBase = getattr(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
@@ -65,12 +66,14 @@ class JobWriter:
         if overwrite:
             raise ConfigError("a topic cannot be overwritten; write with mode('append')")
         _check_columns(options, schema)
+        make_reuse_cheap()
         self.options = options
         self.schema = schema
         self.job = f"{options.transactional_id_prefix}-{uuid.uuid4()}-"
 
     def write_batches(self, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """In a task: load all rows, and leave the transaction open for the driver."""
+        make_reuse_cheap()
         options = self.options.producer
         cluster, retries, transactions = _connect(options)
         with contextlib.closing(cluster):
