@@ -126,7 +126,7 @@ def divide(plans: Iterable[PartitionPlan], split_bytes: int, max_records: int | 
 
     A file counts for a little more than its bytes, since it must be opened.
     """
-    open_bytes = min(_OPEN_BYTES, split_bytes // 16)
+    open_bytes = min(_OPEN_BYTES, split_bytes // 256)
     splits: list[Split] = []
     pending: list[Chunk] = []
     pending_bytes = pending_offsets = 0
