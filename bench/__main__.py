@@ -43,6 +43,7 @@ examples:
   python -m bench --bootstrap 127.0.0.1:9092 --pid 4711
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
   python -m bench compaction                            the same for log compaction; see compaction --help
+  python -m bench segment-reader                        segment files to Arrow, without a broker
 """
 
 
@@ -141,6 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return versus.main(words[1:])
     if words[:1] == ["compaction"]:
         return compaction_by_turns.main(words[1:])
+    if words[:1] == ["segment-reader"]:
+        from bench import segment_reader  # needs the extra 'spark'
+
+        return segment_reader.main(words[1:])
     options = parse(words)
     try:
         broker, results = run(options)

@@ -39,7 +39,7 @@ class Codecs:
 
     def decompress(self, codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> bytes:
         """As `compression.decompress`. Raises Malformed."""
-        if codec not in (LZ4, ZSTD) or max_bytes < _LIMIT_BYTES_MAX:
+        if codec not in (LZ4, ZSTD) or max_bytes < self._limit_bytes:
             return decompress(codec, data, max_bytes)
         found = self._lz4(data) if codec == LZ4 else self._zstd(data)
         if found is None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkalite.common.errors import Malformed
 
@@ -45,13 +45,22 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: int, data: Buffer, max_bytes: int = UNPACKED_BYTES_MAX) -> bytes:
     """The inverse of `compress`. Raises Malformed when `data` is not of that codec, is cut off, or unpacks to more than
     `max_bytes`."""
+    return b"".join(decompress_pieces(codec, data, max_bytes, _PIECE_BYTES_MAX))  # a single piece is not copied
+
+
+def decompress_pieces(codec: int, data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
+    """As `decompress`, in pieces of at most `piece_bytes`; a block of snappy is one piece, whatever its size."""
     if not 0 <= codec < len(_DECOMPRESS):
         raise Malformed(f"there is no codec {codec}")
-    return _DECOMPRESS[codec](data, max_bytes)
+    return _DECOMPRESS[codec](data, max_bytes, piece_bytes)
+
+
+class UnpackedTooLarge(Malformed):
+    """The data unpack to more than the caller permits."""
 
 
 def _too_large(codec: int, max_bytes: int) -> Malformed:
-    return Malformed(f"the {CODEC_NAMES[codec]} data unpacks to more than {max_bytes} bytes")
+    return UnpackedTooLarge(f"the {CODEC_NAMES[codec]} data unpacks to more than {max_bytes} bytes")
 
 
 def _not_of(codec: int, why: object = "it is cut off") -> Malformed:
@@ -62,10 +71,10 @@ def _keep(data: Buffer, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _kept(data: Buffer, max_bytes: int) -> bytes:
+def _kept(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     if len(data) > max_bytes:
         raise _too_large(NONE, max_bytes)
-    return bytes(data)
+    yield bytes(data)
 
 
 def _gzip(data: Buffer, level: int | None) -> bytes:
@@ -73,28 +82,31 @@ def _gzip(data: Buffer, level: int | None) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _gunzip(data: Buffer, max_bytes: int) -> bytes:
+def _gunzip(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     """Several members may follow one another. Fed in slices: zlib copies the rest behind each member."""
     view = memoryview(data)
-    pieces: list[bytes] = []
     left = max_bytes
     position = 0
-    while position < len(view) or not pieces:
+    is_first = True
+    while position < len(view) or is_first:
+        is_first = False
         unpacker = zlib.decompressobj(31)
         while not unpacker.eof:
-            fed = view[position : position + _PIECE_BYTES]
+            fed: Buffer = unpacker.unconsumed_tail
             if not fed:
-                raise _not_of(GZIP)
+                fed = view[position : position + _PIECE_BYTES]
+                position += len(fed)
             try:
-                piece = unpacker.decompress(fed, left + 1)  # zlib takes memory for the output as it comes
+                piece = unpacker.decompress(fed, min(left + 1, piece_bytes))  # zlib takes memory as output comes
             except zlib.error as error:
                 raise _not_of(GZIP, error) from None
+            if not fed and not piece and not unpacker.eof:
+                raise _not_of(GZIP)
             left -= len(piece)
             if left < 0:
                 raise _too_large(GZIP, max_bytes)
-            pieces.append(piece)
-            position += len(fed) - len(unpacker.unused_data)
-    return b"".join(pieces)  # a single piece is not copied
+            yield piece
+        position -= len(unpacker.unused_data)
 
 
 def _snap(data: Buffer, level: int | None) -> bytes:
@@ -109,11 +121,11 @@ def _snap(data: Buffer, level: int | None) -> bytes:
     return bytes(out)
 
 
-def _unsnap(data: Buffer, max_bytes: int) -> bytes:
+def _unsnap(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _unsnap_block(view, max_bytes, max_bytes)
-    pieces: list[bytes] = []
+        yield _unsnap_block(view, max_bytes, max_bytes)
+        return
     left = max_bytes
     position = len(_XERIAL_HEAD)
     if len(view) < position:
@@ -131,9 +143,8 @@ def _unsnap(data: Buffer, max_bytes: int) -> bytes:
             raise _not_of(SNAPPY)
         piece = _unsnap_block(view[position : position + size], left, max_bytes)
         left -= len(piece)
-        pieces.append(piece)
+        yield piece
         position += size
-    return b"".join(pieces)
 
 
 def _unsnap_block(block: memoryview, left: int, max_bytes: int) -> bytes:
@@ -169,16 +180,15 @@ def _lz4(data: Buffer, level: int | None) -> bytes:
     )
 
 
-def _unlz4(data: Buffer, max_bytes: int) -> bytes:
+def _unlz4(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     """Exactly one frame, as every Kafka client writes it."""
     import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
-    pieces: list[bytes] = []
     left = max_bytes
     rest: Buffer = data
     # the library allocates all of the limit that it is given at once, so the limit follows the input
-    piece_bytes = max(_PIECE_BYTES, min(4 * len(data), _PIECE_BYTES_MAX))
+    piece_bytes = max(_PIECE_BYTES, min(4 * len(data), piece_bytes))
     while not unpacker.eof:
         try:
             piece = unpacker.decompress(rest, min(left + 1, piece_bytes))
@@ -189,11 +199,10 @@ def _unlz4(data: Buffer, max_bytes: int) -> bytes:
             raise _too_large(LZ4, max_bytes)
         if not piece and not unpacker.eof:
             raise _not_of(LZ4)
-        pieces.append(piece)
+        yield piece
         rest = b""
     if unpacker.unused_data:
         raise _not_of(LZ4, f"{len(unpacker.unused_data)} bytes follow its frame")
-    return b"".join(pieces)
 
 
 def _zstd(data: Buffer, level: int | None) -> bytes:
@@ -202,32 +211,30 @@ def _zstd(data: Buffer, level: int | None) -> bytes:
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(data)
 
 
-def _unzstd(data: Buffer, max_bytes: int) -> bytes:
+def _unzstd(data: Buffer, max_bytes: int, piece_bytes: int) -> Iterator[bytes]:
     """Several frames may follow one another. The library does not notice a frame that is cut off, so its end is found
     first."""
     import zstandard
 
     view = memoryview(data)
-    pieces: list[bytes] = []
     left = max_bytes
     position = 0
-    piece_bytes = max(_PIECE_BYTES, min(4 * len(view), _PIECE_BYTES_MAX))
+    is_first = True
+    piece_bytes = max(_PIECE_BYTES, min(4 * len(view), piece_bytes))
     try:
         unpacker = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
-        while position < len(view) or not pieces:
+        while position < len(view) or is_first:
+            is_first = False
             end = _zstd_frame_end(view, position, zstandard.frame_header_size)
             reader = unpacker.stream_reader(view[position:end], read_across_frames=True)
             while piece := reader.read(min(left + 1, piece_bytes)):
                 left -= len(piece)
                 if left < 0:
                     raise _too_large(ZSTD, max_bytes)
-                pieces.append(piece)
-            if not pieces:
-                pieces.append(b"")
+                yield piece
             position = end
     except zstandard.ZstdError as error:
         raise _not_of(ZSTD, error) from None
-    return b"".join(pieces)
 
 
 def _zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memoryview], int]) -> int:
@@ -255,4 +262,4 @@ def _zstd_frame_end(view: memoryview, position: int, header_size: Callable[[memo
 
 
 _COMPRESS: tuple[Callable[[Buffer, int | None], bytes], ...] = (_keep, _gzip, _snap, _lz4, _zstd)
-_DECOMPRESS: tuple[Callable[[Buffer, int], bytes], ...] = (_kept, _gunzip, _unsnap, _unlz4, _unzstd)
+_DECOMPRESS: tuple[Callable[[Buffer, int, int], Iterator[bytes]], ...] = (_kept, _gunzip, _unsnap, _unlz4, _unzstd)

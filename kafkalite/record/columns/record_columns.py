@@ -23,8 +23,16 @@ from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan
 from kafkalite.record.columns.header_columns import HeaderColumns, join_headers, walk_headers
 from kafkalite.record.columns.record_starts import find_records_of
-from kafkalite.record.columns.varint_columns import Bytes, Corrupt, read_fields, read_varints, refuse, skip_varints
-from kafkalite.record.compression import UNPACKED_BYTES_MAX
+from kafkalite.record.columns.varint_columns import (
+    Bytes,
+    Corrupt,
+    read_fields,
+    read_varints,
+    refuse,
+    skip_varints,
+    whole_records,
+)
+from kafkalite.record.compression import UNPACKED_BYTES_MAX, UnpackedTooLarge, decompress_pieces
 from kafkalite.record.record import RECORD_BYTES_MIN
 
 # a block's columns stay in the second-level cache
@@ -139,32 +147,44 @@ def decode_rows(
     """
     if not len(rows):
         return
-    codec_of = batches.codec[rows]
     starts = batches.position[rows] + HEADER_BYTES
     ends = batches.position[rows] + batches.size_bytes[rows]
-    how = _How(fields, headers, dense_offsets, group_records, group_bytes >> 3 if group_bytes and headers else None)
-    if not codec_of.any():
+    how = _How(fields, headers, dense_offsets, group_records, group_bytes)
+    if not batches.codec[rows].any():
         yield from _decode(np.frombuffer(data, np.uint8), batches, rows, starts, ends, how)
         return
-    codecs = codecs or Codecs()
-    view = memoryview(data)
-    pieces: list[Buffer] = []
+    yield from _unpack(memoryview(data), batches, rows, how, codecs or Codecs(), max_bytes)
+
+
+def _unpack(
+    view: memoryview, batches: Batches, rows: Array, how: _How, codecs: Codecs, max_bytes: int
+) -> Iterator[Columns]:
+    """The records of batches of which some are compressed."""
+    limit = max_bytes if how.group_bytes is None else min(max_bytes, how.group_bytes)
+    starts = batches.position[rows] + HEADER_BYTES
+    ends = batches.position[rows] + batches.size_bytes[rows]
     records = np.cumsum(batches.record_count[rows]).tolist()
+    pieces: list[Buffer] = []
     first = size = done = 0
-    for i, (codec, start, end) in enumerate(zip(codec_of.tolist(), starts.tolist(), ends.tolist(), strict=True)):
+    for i, (codec, start, end) in enumerate(
+        zip(batches.codec[rows].tolist(), starts.tolist(), ends.tolist(), strict=True)
+    ):
         try:
-            piece: Buffer = codecs.decompress(codec, view[start:end], max_bytes) if codec else view[start:end]
+            pieces.append(codecs.decompress(codec, view[start:end], limit) if codec else view[start:end])
+        except UnpackedTooLarge:
+            yield from _decode_pieces(pieces, batches, rows[first:i], how)
+            unpacked = decompress_pieces(codec, view[start:end], max_bytes, limit >> 2)
+            yield from _decode_stream(unpacked, batches, int(rows[i]), how)
+            first, size, done = i + 1, 0, records[i]
+            continue
         except Malformed as error:
             raise _corrupt(batches, int(rows[i]), str(error)) from None
-        pieces.append(piece)
-        size += len(piece)
-        del piece
-        is_large = group_bytes is not None and size >= group_bytes
-        if is_large or (group_records is not None and records[i] - done >= group_records):
+        size += len(pieces[-1])
+        is_large = how.group_bytes is not None and size >= how.group_bytes
+        if is_large or (how.group_records is not None and records[i] - done >= how.group_records):
             yield from _decode_pieces(pieces, batches, rows[first : i + 1], how)
-            pieces, first, size, done = [], i + 1, 0, records[i]
-    if pieces:
-        yield from _decode_pieces(pieces, batches, rows[first:], how)
+            first, size, done = i + 1, 0, records[i]
+    yield from _decode_pieces(pieces, batches, rows[first:], how)
 
 
 class _How(NamedTuple):
@@ -176,10 +196,12 @@ class _How(NamedTuple):
 
 
 def _decode_pieces(pieces: list[Buffer], batches: Batches, rows: Array, how: _How) -> Iterator[Columns]:
+    if not pieces:
+        return
     ends = np.cumsum([len(piece) for piece in pieces])
     data = np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), np.uint8)
     pieces.clear()  # not beside the copy
-    return _decode(data, batches, rows, ends - np.diff(ends, prepend=0), ends, how)
+    yield from _decode(data, batches, rows, ends - np.diff(ends, prepend=0), ends, how)
 
 
 def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Array, how: _How) -> Iterator[Columns]:
@@ -194,19 +216,66 @@ def _decode(data: Bytes, batches: Batches, rows: Array, starts: Array, ends: Arr
         begins, record_ends = find_records_of(data, starts, ends, counts, is_dense)
     except Corrupt as error:
         raise _corrupt(batches, int(rows[error.row]), error.why) from None
-    batch = np.repeat(rows.astype(np.int32), counts)
-    # offset delta of a record in a batch without gaps: its number in the group, less that of the batch's first
-    first_number = np.cumsum(counts) - counts if how.fields.offset and how.dense_offsets and is_dense.all() else None
+    offset: Array | None = None
+    if how.fields.offset and how.dense_offsets and is_dense.all():
+        # the delta of a record in a batch without gaps: its number in the group, less that of the batch's first
+        offset = np.repeat(batches.base_offset[rows] - np.cumsum(counts) + counts, counts)
+        offset += np.arange(len(offset))
+    yield from _decode_found(data, batches, np.repeat(rows.astype(np.int32), counts), begins, record_ends, offset, how)
+
+
+def _decode_found(
+    data: Bytes,
+    batches: Batches,
+    batch: npt.NDArray[np.int32],
+    begins: Array,
+    record_ends: Array,
+    offset: Array | None,
+    how: _How,
+) -> Iterator[Columns]:
+    """The records from `begins` to `record_ends`, in parts. Their offsets are decoded if there is no `offset`."""
     for part in _parts(begins, record_ends, how):
         out = _empty(data, batches, batch[part], record_ends[part], how.fields)
         found: list[HeaderColumns] = []
-        _decode_blocks(out, begins[part], found if how.headers else None, how.fields, first_number is None)
-        if first_number is not None:
-            base = np.repeat(batches.base_offset[rows] - first_number, counts)[part]
-            np.add(base, np.arange(part.start, part.stop), out=out.offset)
+        _decode_blocks(out, begins[part], found if how.headers else None, how.fields, offset is None)
+        if offset is not None:
+            out.offset = offset[part]
         if how.headers:
             out.headers = join_headers(out.header_count, found)
         yield out
+
+
+def _decode_stream(pieces: Iterator[bytes], batches: Batches, row: int, how: _How) -> Iterator[Columns]:
+    """The records of one batch that unpacks to more than a group, some pieces at a time."""
+    count = int(batches.record_count[row])
+    is_dense = int(batches.heads["last_offset_delta"][row]) + 1 == count
+    base_offset = int(batches.heads["base_offset"][row])
+    done = 0
+    rest = b""
+    for piece in _corrupt_pieces(pieces, batches, row):
+        rest += piece
+        begins, end = whole_records(rest, count - done)
+        if not len(begins):
+            continue
+        batch = np.full(len(begins), row, np.int32)
+        ends = np.append(begins[1:], end)
+        offset = None
+        if how.fields.offset and how.dense_offsets and is_dense:
+            offset = np.arange(base_offset + done, base_offset + done + len(begins))
+        yield from _decode_found(np.frombuffer(rest, np.uint8), batches, batch, begins, ends, offset, how)
+        done += len(begins)
+        rest = rest[end:]
+        if done == count and rest:
+            break
+    if done < count or rest:
+        raise _corrupt(batches, row, "its records do not end where it ends")
+
+
+def _corrupt_pieces(pieces: Iterator[bytes], batches: Batches, row: int) -> Iterator[bytes]:
+    try:
+        yield from pieces
+    except Malformed as error:
+        raise _corrupt(batches, row, str(error)) from None
 
 
 def _parts(begins: Array, ends: Array, how: _How) -> Iterator[slice]:
@@ -216,8 +285,9 @@ def _parts(begins: Array, ends: Array, how: _How) -> Iterator[slice]:
         stop = len(begins)
         if how.group_records is not None:
             stop = min(stop, start + how.group_records)
-        if how.group_bytes is not None:
-            stop = min(stop, max(start + 1, int(np.searchsorted(ends, begins[start] + how.group_bytes, "right"))))
+        if how.group_bytes is not None and how.headers:
+            far = begins[start] + (how.group_bytes >> 3)
+            stop = min(stop, max(start + 1, int(np.searchsorted(ends, far, "right"))))
         yield slice(start, stop)
         start = stop
 

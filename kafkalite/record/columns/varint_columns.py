@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from kafkalite.common.errors import Malformed
 from kafkalite.record.columns.batch_columns import Array, Flags
-from kafkalite.record.record import read_varint
+from kafkalite.record.record import RECORD_BYTES_MIN, read_varint
 
 Bytes = npt.NDArray[np.uint8]
 Signed = npt.NDArray[Any]  # of a signed integer type
@@ -145,6 +145,27 @@ def _find_alone(data: memoryview, position: int, count: int) -> list[int]:
     # records past the end do not end where their batch ends, and the decoder refuses them
     begins += [len(data)] * (count + 1 - len(begins))
     return begins
+
+
+def whole_records(data: bytes, count: int) -> tuple[Array, int]:
+    """The positions of the lengths of the whole records at the beginning of `data`, `count` at most, and their end.
+
+    A length that no record can have ends them, too.
+    """
+    begins = array("q")
+    position = 0
+    last = len(data)
+    try:
+        for _ in repeat(None, count):
+            size, at = read_varint(data, position)
+            end = at + size
+            if size < RECORD_BYTES_MIN - 1 or end > last:
+                break
+            begins.append(position)
+            position = end
+    except (IndexError, Malformed):
+        pass
+    return np.array(begins, np.int64), position
 
 
 def read_varints(data: Bytes, at: Array, bits: int = 32) -> tuple[Signed, Array]:

@@ -9,10 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import Malformed
-from kafkalite.record.batch import HEADER_BYTES, NewRecord, build_batch, compute_crc, stamp_log_append_time
+from kafkalite.record.batch import (
+    HEADER_BYTES,
+    NewRecord,
+    assemble,
+    build_batch,
+    compute_crc,
+    encode_records,
+    parse_header,
+    stamp_log_append_time,
+)
 from kafkalite.record.columns import header_columns, varint_columns
 from kafkalite.record.columns.batch_columns import scan
-from kafkalite.record.columns.record_columns import Columns, Fields, decode, decode_rows
+from kafkalite.record.columns.record_columns import Columns, CorruptBatch, Fields, decode, decode_rows
+from kafkalite.record.compression import compress
 from kafkalite.record.record import Record, read_records
 
 COLUMNS_OF_FIELDS = (
@@ -228,3 +238,43 @@ def test_a_record_of_very_many_headers_is_walked_alone() -> None:
     rows = [NewRecord(None, b"v", tuple((f"h{i}", b"x") for i in range(5_000))), NewRecord(None, b"w", (("a", None),))]
     batch = build_batch(rows)
     assert rows_of(decode(batch, headers=True)) == read_records(batch)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_batch_that_unpacks_to_more_than_a_group_comes_in_parts(codec: int, dense: bool) -> None:
+    rows = [NewRecord(b"%d" % i, bytes(i % 3000), (("h", b"%d" % i),) * (i % 3), i) for i in range(700)]
+    deltas = None if dense else range(0, 1400, 2)
+    parts = [bytes(build_batch(rows, codec=codec, offset_deltas=deltas)),
+             bytes(build_batch(rows[:3], base_offset=2000, codec=codec))]  # fmt: skip
+    data = b"".join(parts)
+    found = scan(data)
+    how = {"headers": True, "dense_offsets": dense}
+    groups = list(decode_rows(data, found, np.arange(2), group_bytes=100_000, **how))
+    assert len(groups) > 4
+    assert max(len(group.data) for group in groups) < 200_000
+    assert [row for group in groups for row in rows_of(group)] == plainly(parts)
+    with pytest.raises(Malformed, match=r"offset 0 is corrupt: .* more than 200000 bytes"):
+        list(decode_rows(data, found, np.arange(2), group_bytes=100_000, max_bytes=200_000, **how))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_broken_batch_in_parts_is_malformed_as_it_is_whole(data: st.DataObject) -> None:
+    rows = [NewRecord(b"%d" % i, bytes(50)) for i in range(100)]
+    body = bytearray(encode_records(rows, range(100), -1))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
+    header = parse_header(build_batch(rows))._replace(attributes=4)
+    batch = bytes(assemble(header, compress(4, bytes(body))))
+    found = scan(batch)
+
+    def outcome(**how: int) -> list[Record] | None:
+        try:
+            groups = list(decode_rows(batch, found, np.arange(1), headers=True, **how))
+        except CorruptBatch as error:
+            assert error.row == 0
+            return None
+        return [row for group in groups for row in rows_of(group)]
+
+    assert outcome(group_bytes=1000) == outcome()
