@@ -42,6 +42,7 @@ FOLDERS = [
     "coordinator/transaction",
     "controller",
     "replication",
+    "replication/replica",
     "local_cluster",
     "cleaner",
     "cleaner/manager",

@@ -1,0 +1,1 @@
+"""A replica of a partition, as leader and as follower: pure decisions about the ISR, the high watermark, truncation."""

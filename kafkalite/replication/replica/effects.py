@@ -1,0 +1,97 @@
+"""The effects of a replica's decisions, as values: tests compare lists, the broker performs them in order.
+
+Of a leader: `AssignEpoch` to `RaiseLowWatermark`. Of a follower: `TruncateTo` to `Fail`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class AssignEpoch(NamedTuple):
+    """Write the epoch to the log's epoch file before anything is appended or served (KIP-101, KIP-279)."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+class WriteIsr(NamedTuple):
+    """Write the partition's state node if its version is `expected_epoch`, and report to `on_write`.
+
+    `registrations`: brokers that join, each with the registration under which it fetched. In one transaction with the
+    write, ZooKeeper checks that each is registered under it and not stopping (KIP-841, KIP-903). An equal effect may
+    follow after an unknown outcome.
+    """
+
+    isr: frozenset[int]
+    elr: frozenset[int]
+    expected_epoch: int
+    registrations: Mapping[int, int]
+
+
+class ReadIsr(NamedTuple):
+    """Read the state node after `failed` has been answered, however often it takes, and report to `on_read`."""
+
+    failed: WriteIsr
+
+
+class IsrChanged(NamedTuple):
+    """The committed ISR is another one: answer producers that wait, notify the controller, count it."""
+
+    isr: frozenset[int]
+
+
+class AdvanceHighWatermark(NamedTuple):
+    """Everything below is committed: answer producers, wake fetches of consumers and of followers (which learn it)."""
+
+    offset: int
+
+
+class RaiseLowWatermark(NamedTuple):
+    """No live replica keeps records below: answer DeleteRecords."""
+
+    offset: int
+
+
+LeaderEffect = AssignEpoch | WriteIsr | ReadIsr | IsrChanged | AdvanceHighWatermark | RaiseLowWatermark
+
+
+class TruncateTo(NamedTuple):
+    """Drop everything at or past the offset, also leader epochs without records. May be past the end of the log."""
+
+    offset: int
+
+
+class TruncateFullyAndStartAt(NamedTuple):
+    """Drop all segments, epochs and producers; the log is empty and starts at the offset."""
+
+    offset: int
+
+
+class Append(NamedTuple):
+    """Append the fetched batches as they are, then call `on_append` with these offsets of the leader."""
+
+    high_watermark: int
+    log_start_offset: int
+
+
+class SetHighWatermark(NamedTuple):
+    """The high watermark of a follower; it may go down."""
+
+    offset: int
+
+
+class RaiseLogStart(NamedTuple):
+    """The leader has deleted the records below. It may lie above the high watermark, which rises with it."""
+
+    offset: int
+
+
+class Fail(NamedTuple):
+    """The replica is not fetched any more until it gets a new leader epoch (FailedPartitionsCount)."""
+
+    why: str
+
+
+FollowerEffect = TruncateTo | TruncateFullyAndStartAt | Append | SetHighWatermark | RaiseLogStart | Fail
