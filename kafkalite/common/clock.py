@@ -58,9 +58,7 @@ class SystemClock:
         return time.monotonic_ns() // 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        if delay_ms <= 0:  # before the loop looks for input again, which a timer of 0 s is not
-            return self._loop.call_soon(callback)
-        return self._loop.call_later(delay_ms / 1000.0, callback)
+        return self._loop.call_later(max(0.0, delay_ms) / 1000.0, callback)
 
 
 class TimerGroup:

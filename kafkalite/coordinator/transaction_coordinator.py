@@ -283,8 +283,8 @@ class TransactionCoordinator:
                 self._append(transaction, effect)
             elif isinstance(effect, AppendLater) and self.store.holds(transaction):
                 self._timers.call_later(RETRY_MS, partial(self._append_if_held, transaction, Append(*effect)))
-            elif isinstance(effect, SendMarkers):  # behind the answer, and before the next request is read
-                self._timers.call_later(0, partial(self._send_markers, transaction, effect))
+            elif isinstance(effect, SendMarkers):
+                self._send_markers(transaction, effect)
 
     def _append(self, transaction: Transaction, append: Append) -> None:
         records: Records = [(transaction_key(transaction.transactional_id), transaction_value(append.metadata))]
@@ -307,8 +307,6 @@ class TransactionCoordinator:
         self._perform(transaction, effects)
 
     def _send_markers(self, transaction: Transaction, effect: SendMarkers) -> None:
-        if not self.store.holds(transaction):
-            return
         epoch = self._coordinator_epoch(transaction.partition)
         marker = TransactionMarker(effect.producer_id, effect.producer_epoch, epoch, effect.commit)
 

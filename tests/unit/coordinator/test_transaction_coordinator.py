@@ -113,11 +113,6 @@ class World:
         loader.read([memoryview(build_batch([NewRecord(*each)])) for each in self.log[partition]])
         assert list(loader.finish()) == []
         self.store.load(partition, loader)
-        self.next_turn()
-
-    def next_turn(self):
-        """The loop's next turn, in which the markers of what has ended are written."""
-        self.clock.advance(0)
 
     # --- what clients do
 
@@ -142,7 +137,6 @@ class World:
         self.coordinator.end_transaction(
             name, *(ids or self.ids(name)), call, commit=commit, transaction_version=version
         )
-        self.next_turn()
         return call.result
 
     def commit(self, **more):
@@ -429,25 +423,6 @@ def test_an_id_that_no_record_can_hold_is_refused_and_not_kept(world):
     assert world.init(name[1:]).error == OK
 
 
-def test_an_end_is_answered_before_its_markers_are_written(world):
-    world.add(A)
-    call, seen = Call(), []
-    call.answer = lambda result: seen.append((result.error, list(world.partitions.markers)))
-    world.coordinator.end_transaction("t", *world.ids(), call, commit=True, transaction_version=0)
-    assert seen == [(OK, [])]
-    assert world.state() == "PrepareCommit" and not world.partitions.markers
-    world.next_turn()
-    assert world.state() == "CompleteCommit" and len(world.partitions.markers) == 1
-
-
-def test_a_coordinator_that_is_replaced_before_the_next_turn_writes_no_marker(world):
-    world.add(A)
-    world.coordinator.end_transaction("t", *world.ids(), Call(), commit=True, transaction_version=0)
-    world.store.unload(world.store.partition_for("t"))
-    world.next_turn()
-    assert not world.partitions.markers
-
-
 def test_a_coordinator_that_is_replaced_writes_no_more_markers(world):
     world.leaders[B] = OTHER
     world.partitions.errors = {A: NOT_LEADER}
@@ -502,17 +477,14 @@ def test_transactions_that_are_open_for_too_long_are_aborted(world):
     world.add(B, name="quick")
     world.clock.advance(5_001)
     world.coordinator.abort_timed_out()
-    world.next_turn()
     assert (world.state(), world.state("quick")) == ("Ongoing", "CompleteAbort")
     assert world.partitions.markers == [(B, 1001, 1, 4, False)]
     world.clock.advance(TIMEOUT_MS)
     world.refuses = ErrorCode.NOT_ENOUGH_REPLICAS
     world.coordinator.abort_timed_out()
-    world.next_turn()
     assert world.state() == "Ongoing"
     world.refuses = OK
     world.coordinator.abort_timed_out()
-    world.next_turn()
     assert world.state() == "CompleteAbort"
     assert world.ids() == (1000, 1)
 
