@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalite.common.clock import Clock
@@ -32,6 +32,7 @@ from kafkalite.replication.replica_manager import ReplicaManager, Topic
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
+    from kafkalite.log.partition.hosted_log import HostedLog
     from kafkalite.log.state.transaction_verification import VerificationGuard
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,10 @@ _INTERNAL_PRODUCE_VERSION = 9
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 TURN_BYTES = 64 * 1024
+ROLL_BYTES = 1 << 20
+"""An active segment of this size is sealed if it is at least as large as all others together. Compaction leaves active
+segments alone, and with the 100 MiB of segment.bytes a start would read every commit and transaction since the last
+roll. So it reads at most about this and twice what compaction keeps; without compaction segments double in size."""
 
 
 class PartitionLoader(Protocol):
@@ -288,10 +293,18 @@ class InternalTopic(Generic[L]):
         except KafkaError as error:
             on_append(error)
             return
+        if partition.log.segments[-1].size_bytes >= ROLL_BYTES:
+            _seal_for_compaction(partition.log, now_ms)
         if result.last_offset < partition.high_watermark:
             done(ErrorCode.NONE)
         else:
             partition.when_committed(result.last_offset, on_append)
+
+
+def _seal_for_compaction(log: HostedLog, now_ms: int) -> None:
+    if 2 * log.segments[-1].size_bytes >= log.size_bytes and "compact" in log.config.cleanup_policy:
+        with suppress(KafkaError):  # the next append meets the error
+            log.roll(now_ms)
 
 
 async def _read(partition: Partition, loader: PartitionLoader) -> None:

@@ -17,7 +17,7 @@ from kafkalite.coordinator.group import record_codec
 from kafkalite.coordinator.group.offset_store import OffsetAndMetadata
 from kafkalite.coordinator.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group_loader import GroupLoader
-from kafkalite.coordinator.internal_topic import TURN_BYTES, InternalTopic, consumer_offsets
+from kafkalite.coordinator.internal_topic import ROLL_BYTES, TURN_BYTES, InternalTopic, consumer_offsets
 from kafkalite.coordinator.offset_manager import TransactionalCommit
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
@@ -390,3 +390,33 @@ def test_a_commit_in_a_transaction_that_nobody_has_verified_is_refused(
 
     live(story)
     assert not caplog.records
+
+
+def test_segments_are_sealed_for_compaction_as_soon_as_that_pays(live: Callable[[Story], None]) -> None:
+    """A start must not read every commit since the last roll by segment.bytes. Nothing is compacted here."""
+
+    async def story(broker: Life) -> None:
+        await broker.offsets_topic.ensure()
+        index = broker.store.partition_for("copiers")
+        log = broker.topic.partitions[index].log
+        errors: list[ErrorCode] = []
+        value = bytes(ROLL_BYTES // 4)
+        for _ in range(40):
+            broker.offsets_topic.append(index, [(b"key", value)], errors.append)
+        assert errors == [ErrorCode.NONE] * 40
+        sizes = [segment.size_bytes // len(value) for segment in log.segments]
+        assert sizes == [4, 4, 8, 16, 8], "none is sealed before it is as large as all others together"
+
+    live(story)
+
+
+def test_a_topic_that_is_not_compacted_is_sealed_as_configured(live: Callable[[Story], None]) -> None:
+    async def story(broker: Life) -> None:
+        await broker.topic_admin.create(GROUP_METADATA_TOPIC, 1, {"cleanup.policy": "delete"})
+        await broker.offsets_topic.load()
+        log = broker.topic.partitions[0].log
+        for _ in range(5):
+            broker.offsets_topic.append(0, [(b"key", bytes(ROLL_BYTES // 4))], lambda error: None)
+        assert len(log.segments) == 1
+
+    live(story)
