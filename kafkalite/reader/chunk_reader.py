@@ -121,11 +121,10 @@ def _located(
 
 def _parts(rows: Rows, limit_bytes: int) -> Iterator[Rows]:
     """The rows in parts of about `limit_bytes` in Arrow."""
-    sizes = rows.sizes()
-    if int(sizes.sum()) <= limit_bytes:
+    if rows.most_bytes <= limit_bytes:
         yield rows
         return
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(rows.sizes())
     start = 0
     while start < len(rows):
         behind = int(ends[start - 1]) if start else 0
