@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -26,7 +27,6 @@ from kafkalite.replication.replica.effects import (
     ReadIsr,
     WriteIsr,
 )
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState, effective_min_isr
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, check_epoch, diverging_epoch
 from kafkalite.replication.replica.in_sync_replicas import InSyncReplicas, WriteOutcome
 from kafkalite.replication.replica.replica_state import ReplicaState
