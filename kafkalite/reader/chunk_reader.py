@@ -6,6 +6,7 @@ columns to Arrow. A batch holds at most a quarter of the settings' batch size; s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -19,9 +20,12 @@ from kafkalite.reader.chunks.chunk_rows import ChunkRows
 from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.reader.chunks.split_files import FileGone, SplitFiles
+from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.relocation import Relocation, relocate
 from kafkalite.reader.planning.split import Chunk
 from kafkalite.record.codec_contexts import Codecs
+
+logger = logging.getLogger(__name__)
 
 _DEFAULTS = ReadSettings()
 _BUFFER_BYTES_MIN = 64 << 10
@@ -51,6 +55,18 @@ def read_split(
         del batch
     if pending:
         yield _joined(pending)
+
+
+def read_as_asked(split: Iterable[Chunk], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """`read_split` with the settings of the options; what is lost is logged when the split is done."""
+    settings = ReadSettings(options.batch_bytes, options.fail_on_data_loss, options.permissive)
+    report = ReadReport()
+    yield from read_split(split, schema, settings, report)
+    for loss in report.lost:
+        logger.warning(
+            "lost: %d bytes at position %d of %s, offsets %s to before %s: %s",
+            *(loss.size_bytes, loss.position, loss.path, loss.first_offset, loss.end_offset, loss.reason),
+        )
 
 
 def read_chunk(
