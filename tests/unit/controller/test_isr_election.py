@@ -13,7 +13,6 @@ from kafkalite.controller.isr_election import (
     led_when_stopping,
     next_leader,
     preferred_leader,
-    reassigned_leader,
 )
 from kafkalite.controller.leader_election import RECOVERED, RECOVERING, LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
@@ -121,15 +120,6 @@ def test_the_preferred_replica_leads_if_it_is_in_sync_and_was_not_away() -> None
         assert preferred_leader(REPLICAS, state, AT, live) is None
     assert preferred_leader(REPLICAS, written(2, 2, 1), AT, LIVE, {1}) is None
     assert preferred_leader((), written(2, 2), AT, LIVE) is None
-
-
-def test_a_reassignment_ends_with_a_leader_of_its_target() -> None:
-    state = written(1, 1, 2, 3)
-    assert reassigned_leader((3, 2), state, AT, LIVE) == LeaderAndIsr(3, 6, (2, 3))
-    assert reassigned_leader((2, 1), state, AT, LIVE) == LeaderAndIsr(1, 5, (1, 2))
-    assert reassigned_leader((3, 2), state, AT, without(3)) == LeaderAndIsr(2, 6, (2,))
-    assert reassigned_leader((3, 2), state, AT, without(2, 3)) is None
-    assert reassigned_leader((3,), written(1, 1, 2), AT, LIVE) is None
 
 
 @pytest.mark.parametrize(("percentage", "brokers"), [(0, {1, 2}), (10, {1, 2}), (33, {1}), (50, set()), (100, set())])
