@@ -133,6 +133,18 @@ def test_the_coordinator_knows_values_and_no_messages() -> None:
     assert not wrong, f"requests and responses belong to the handlers: {wrong}"
 
 
+def test_the_decisions_of_a_replica_know_no_log_and_no_loop() -> None:
+    inside = [module for module in EDGES if folder(module) == "replication/replica"]
+    assert inside
+    wrong = [
+        f"{module}:{line} imports {target}"
+        for module in inside
+        for target, line in EDGES[module]
+        if room(target) not in ("common", "metadata") and folder(target) != "replication/replica"
+    ]
+    assert not wrong and not any("asyncio" in ast.unparse(TREES[module]) for module in inside), wrong
+
+
 def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
     folders = {folder(module) for module in TREES}
     assert folders == set(FOLDERS)

@@ -17,6 +17,7 @@ from kafkalite.controller import eligible_election
 from kafkalite.metadata import eligible_leader_replicas
 from kafkalite.replication.replica import follower_replica, in_sync_replicas, leader_replica
 from kafkalite.replication.replica.epoch_divergence import NO_OFFSET, TruncationPoint
+from kafkalite.replication.replica.follower_replica import Fetch
 from kafkalite.replication.replica.in_sync_replicas import PENDING_SHRINK, InSyncReplicas, WriteOutcome
 from kafkalite.replication.replica.leader_replica import LeaderReplica
 from tests.support.replication.simulated_broker import SimulatedBroker
@@ -127,6 +128,24 @@ def two_fast_elections(seed: int) -> None:
     story.run_for(5)
     story.brokers[0].kill()
     require(story.run_until(lambda: story.brokers[1].leads), "not elected again")
+    story.end()
+
+
+def a_fetch_of_an_earlier_epoch_comes_late(seed: int) -> None:
+    """KAFKA-7440, KIP-320: it tells of records that its sender has cut off since. Leaders before Kafka 2.7."""
+    story = Story(seed, truncates_on_fetch=False)
+    late = Fetch(story.state.leader_epoch, 4, 0, 0)
+    story.elect(1)
+    story.elect(0)
+    for follower in (1, 2):
+        story.isolate(follower)
+    require(story.brokers[0].log.end_offset == 3, "not the offset of the next record")
+    story.produce(1)
+    story.run_for(5)
+    for follower in (1, 2):
+        registration = story.brokers[follower].registration
+        story.brokers[0].on_request(late, follower, registration, lambda answer: None)
+    story.lead_alone(1)
     story.end()
 
 
@@ -393,6 +412,7 @@ CASES: list[tuple[Callable[[int], None], list[Change]]] = [
     ),
     (an_old_leader_returns_with_records_of_its_own, NO_DIVERGENCE),
     (two_fast_elections, [(follower_replica, "truncation_point", nearest_end)]),
+    (a_fetch_of_an_earlier_epoch_comes_late, [(leader_replica, "check_epoch", lambda *epochs: ErrorCode.NONE)]),
     (
         the_latest_offset_is_asked_right_after_an_election,
         [(LeaderReplica, "latest_offset", lambda self: self.high_watermark)],

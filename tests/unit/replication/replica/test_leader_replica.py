@@ -220,6 +220,20 @@ def test_a_lower_min_isr_ends_the_elr_first():
     assert world.leader.on_write(sent, WriteOutcome.WRITTEN, 0) == [AdvanceHighWatermark(10)]
 
 
+@pytest.mark.parametrize(("live", "high_watermark"), [(LIVE, 10), ({1: 11, 2: 21}, 11)], ids=["live", "stopping"])
+def test_a_replica_about_to_join_is_waited_for_while_it_lives(live, high_watermark):
+    """KAFKA-15021."""
+    world = World({1, 2})
+    [expansion] = world.fetch(3, 10)
+    world.leader.on_write(expansion, WriteOutcome.REFUSED, 0)
+    world.leader.followers[3].refused_registration = -1
+    world.fetch(2, 10)
+    world.leader.on_brokers(live, 0)
+    world.append()
+    world.fetch(2, 11)
+    assert world.leader.high_watermark == high_watermark
+
+
 def test_one_replica_is_enough_where_there_is_one():
     log = ReplicaLog(0, 10, 10, 10, Epochs())
     state = IsrState(1, EPOCH, frozenset({1}), frozenset(), 0)
