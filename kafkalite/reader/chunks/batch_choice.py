@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafkalite.reader.chunks.rows import Rows
-from kafkalite.reader.planning.row_filter import HIGHEST
 from kafkalite.reader.planning.split import Chunk
 from kafkalite.reader.segments.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, BatchHeader
@@ -86,8 +85,7 @@ class BatchChoice:
 
     def may_do_without_records(self) -> bool:
         """Whether it is worth looking at headers first: records may not be needed, or not those of every batch."""
-        bounds_end = self.chunk.row_filter.max_offset < HIGHEST
-        return not self.names & (_OF_RECORDS | {"timestamp"}) or self.bounds_time or bounds_end
+        return not self.names & (_OF_RECORDS | {"timestamp"}) or self.bounds_time
 
     def fields(self, batches: Batches, rows: Array) -> Fields:
         """The fields to decode."""

@@ -146,8 +146,7 @@ class FollowerReplica:
     # --- answers
 
     def on_fetch(self, sent: Fetch, answer: FetchAnswer, log: ReplicaLog, now_ms: float) -> list[FollowerEffect]:
-        is_current = sent.leader_epoch == self.leader_epoch and sent.fetch_offset == log.end_offset
-        if self.phase is not FETCHING or not is_current:
+        if self.phase is not FETCHING or sent.fetch_offset != log.end_offset:
             return []
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.asked_offset = LATEST

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.common.errors import Malformed
 from kafkalite.reader.segments.segment_file import SegmentFile
 from kafkalite.record.batch import NewRecord, build_batch, parse_header
 from kafkalite.record.message_set import build_set
@@ -51,3 +52,29 @@ def test_places_are_the_same_with_and_without_an_index(tmp_path: Path, index: st
             assert segment.batch_from(position, size) == expected
         assert segment.end() == (size, 10 + 5 * 39 + 3)
     assert list(tmp_path.glob("*.index")) or index == "missing"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_a_segment_of_old_messages_ends_where_they_end(tmp_path: Path, magic: int, codec: int) -> None:
+    """With an index as brokers of their time have left it, whose last entry is of an old message too."""
+    sets = [bytes(build_set([(2 * i + n, 5, b"k", b"v" * 9) for n in (0, 1)], magic, codec=codec)) for i in range(6)]
+    stem = tmp_path / f"{0:020d}"
+    stem.with_suffix(".log").write_bytes(b"".join(sets))
+    entry = struct.pack(">ii", 9 if codec else 8, sum(map(len, sets[:4])))
+    stem.with_suffix(".index").write_bytes(entry)
+    with SegmentFile(str(tmp_path), 0) as segment:
+        assert segment.end() == (sum(map(len, sets)), 12)
+
+
+def test_old_messages_behind_v2_are_believed_if_they_are_right(tmp_path: Path) -> None:
+    """As after message.format.version was lowered."""
+    path = tmp_path / f"{0:020d}.log"
+    batch = bytes(build_batch([NewRecord(None, b"v", (), 1)]))
+    old = bytes(build_set([(1, 5, b"k", b"v"), (2, 5, b"k", b"v")], 1))
+    path.write_bytes(batch + old)
+    with SegmentFile(str(tmp_path), 0) as segment:
+        assert segment.end() == (len(batch + old), 3)
+    path.write_bytes(batch + old[:14] + b"?" + old[15:])
+    with SegmentFile(str(tmp_path), 0) as segment, pytest.raises(Malformed, match="no v2 record batch at position"):
+        segment.end()
