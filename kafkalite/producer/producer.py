@@ -71,6 +71,7 @@ class Producer:
         self._numbers: dict[TopicPartition, int] = {}
         self._failing_since_s: float | None = None
         self._added: set[TopicPartition] = set()  # to the transaction
+        self._begun: set[TopicPartition] = set()  # with an acknowledged batch
         self.partition_counts: dict[str, int] = {}
         self._max_batch_bytes: dict[str, int] = {}
         if options.idempotent and identity is None:
@@ -170,6 +171,9 @@ class Producer:
             while len(in_flight) >= self._options.in_flight_max:
                 self._receive(client)
             batches = self._next_batches(partitions)
+            if not batches:
+                self._receive(client)
+                continue
             in_flight.append(_Request(client, batches))  # before it is sent: it may arrive though sending fails
             if self._options.acks:
                 client.send(self._request(batches), _PRODUCE_VERSION)
@@ -178,11 +182,16 @@ class Producer:
                 in_flight.pop()
 
     def _next_batches(self, partitions: list[TopicPartition]) -> list[_Batch]:
+        """The next batch of each partition. Behind the very first one of a partition none is sent until it is
+        acknowledged: a broker accepts any first sequence of a producer that it does not know, so a second batch that
+        overtakes a first one that is refused would take its place."""
         batches: list[_Batch] = []
         size = 0
         for partition in partitions:
             waiting = self._waiting[partition]
-            if waiting and (not batches or size + len(waiting[0].data) <= self._options.max_request_bytes):
+            if not waiting or (self._options.acks and waiting[0].number and partition not in self._begun):
+                continue
+            if not batches or size + len(waiting[0].data) <= self._options.max_request_bytes:
                 batches.append(waiting.popleft())
                 size += len(batches[-1].data)
         return batches
@@ -214,6 +223,7 @@ class Producer:
             code = ErrorCode.NETWORK_EXCEPTION if answer is None else answer.error_code
             if code in _ACKNOWLEDGED:
                 self._failing_since_s = None
+                self._begun.add(batch.partition)
                 continue
             where = f"{batch.partition[0]}-{batch.partition[1]}"
             why = f"{where}: {name_of_error(code)}"

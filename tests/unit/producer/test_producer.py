@@ -43,7 +43,7 @@ class World:
 
     def append(self, partition: tuple[str, int], data: memoryview) -> int:
         header = parse_header(data)
-        expected = self.next_sequences.get(partition, 0)
+        expected = self.next_sequences.get(partition, header.base_sequence)  # of an unknown producer any is the first
         if header.base_sequence < expected:
             return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         if header.base_sequence > expected:
