@@ -19,6 +19,7 @@ from bench.compaction import CLEANER
 from bench.reference import ReferenceUnavailable
 from bench.report import Result, machine, table, to_json
 from bench.session import Session
+from bench.spark import main as spark
 from bench.startup import (
     Launcher,
     command_launcher,
@@ -44,6 +45,7 @@ examples:
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
   python -m bench compaction                            the same for log compaction; see compaction --help
   python -m bench segment-reader                        segment files to Arrow, without a broker
+  python -m bench spark                                 Spark's data source beside its Kafka source; see spark --help
 """
 
 
@@ -146,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import segment_reader  # needs the extra 'spark'
 
         return segment_reader.main(words[1:])
+    if words[:1] == ["spark"]:
+        return spark.main(words[1:])
     options = parse(words)
     try:
         broker, results = run(options)

@@ -20,7 +20,7 @@ from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.producer.retries import WriteFailed
 from kafkalite.reader.topic_reader import as_options, parse_moment
 
-_WORDS = ("earliest", "latest")
+_OFFSETS = ("earliest", "latest", "{")  # what offsets begin with; anything else is a time
 
 
 def new_parser(job: str, description: str) -> argparse.ArgumentParser:
@@ -54,7 +54,7 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
     """Options of the data source for those of `add_source`. Raises ConfigError."""
     bounds = {}
     for name, text, side in (("--from", options.start, "starting"), ("--until", options.end, "ending")):
-        if text in _WORDS or text.lstrip().startswith("{"):
+        if text.strip().lower().startswith(_OFFSETS):
             bounds[f"{side}_offsets"] = text
         else:
             bounds[f"{side}_timestamp"] = parse_moment(name, text)

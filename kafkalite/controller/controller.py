@@ -50,6 +50,7 @@ _PAUSE_MS, _PAUSE_MAX_MS = 50, 5_000  # before a retry; doubled as long as it fa
 _CHECKED_PER_TURN = 500  # partitions in one turn of the loop: about 2 ms
 _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: about 10 ms
 _UNCLEAN = "unclean.leader.election.enable"
+_MIN_ISR = "min.insync.replicas"
 
 
 class Controller:
@@ -267,7 +268,9 @@ class Controller:
             live = pending_changes.live_brokers(self._view)
 
         for name in names:
-            for change in pending_changes.state_changes(self._view, name, live, self._unclean(name), store.epoch):
+            for change in pending_changes.state_changes(
+                self._view, name, live, self._unclean(name), store.epoch, self._min_isr(name)
+            ):
                 checked += 1
                 if change is not None:
                     pending.append(change)
@@ -300,6 +303,11 @@ class Controller:
             return []
         logger.info("deleting %s", ", ".join(ready))
         return await store.write(await store.deletions(ready))
+
+    def _min_isr(self, name: str) -> int:
+        topic = self._view.topics.get(name)
+        own = topic.config.get(_MIN_ISR, "") if topic is not None else ""
+        return int(own) if own.strip().isdecimal() else self.config.min_insync_replicas
 
     def _unclean(self, name: str) -> bool:
         topic = self._view.topics.get(name)

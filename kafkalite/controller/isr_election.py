@@ -2,9 +2,10 @@
 
 A member of the ISR is *present* if it has been registered since before the state was written. A broker that registered
 later was away in between (it "bounced") and may have lost the end of its log, so it leaves the ISR as a dead one does.
-That comparison is right for every member, because whoever writes a state checks in the same transaction that no member
-that it keeps has registered anew (docs/replication.md, "The registration of a broker"). Kafka's controller remembers
-broker epochs instead and treats a bounce as a death and a start (KIP-380), which a new controller cannot do.
+A state that was written by somebody who did not know of the bounce yet would hide it, so a broker whose log may have
+lost its end leaves the ISR by a write of its own before it registers ("A lost tail" in docs/replication.md). Kafka's
+controller remembers broker epochs instead and treats a bounce as a death and a start (KIP-380), which a new controller
+cannot do.
 
 An ISR is never emptied. If no member is present, the absent ones stay: nothing was committed without any of them, and
 nobody knows who was the last. A member is elected then that is back and vouches for its log: it is `intact`, neither a
@@ -111,19 +112,6 @@ def preferred_leader(
     preferred = replicas[0] if replicas else NO_LEADER
     ready = members(replicas, state, written_by, live, stopping).ready
     return None if preferred == state.leader or preferred not in ready else _elected(preferred, state, ready)
-
-
-def reassigned_leader(
-    target: Sequence[int], state: LeaderAndIsr, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
-) -> LeaderAndIsr | None:
-    """The state with which a reassignment to `target` ends: only replicas of the target are in sync, and one of them
-    leads, the present leader if it can. None if no replica of the target can lead: the reassignment waits."""
-    ready = members(target, state, written_by, live, stopping).ready
-    if not ready:
-        return None
-    if state.leader in ready:
-        return state._replace(isr=ready)
-    return _elected(_first(target, ready), state, ready)
 
 
 def led_when_stopping(states: Iterable[tuple[Sequence[int], LeaderAndIsr]], broker_id: int) -> int:

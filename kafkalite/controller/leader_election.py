@@ -42,6 +42,7 @@ class LeaderAndIsr(NamedTuple):
     leader_epoch: int
     isr: tuple[int, ...]
     recovery: int = RECOVERED
+    elr: tuple[int, ...] = ()  # replicas besides the ISR that may be elected (KIP-966)
 
 
 def initial_leader(replicas: Sequence[int], live: LiveBrokers, leader_epoch: int = 0) -> LeaderAndIsr | None:
@@ -56,7 +57,7 @@ def next_leader(
 ) -> LeaderAndIsr | None:
     """The state to be written now, None if the partition may stay as it is. `written_by` is the transaction that wrote
     `state`. With `unclean` a live replica that is not in sync is better than none."""
-    leader, leader_epoch, isr, _ = state
+    leader, leader_epoch, isr = state[:3]
     if leader in live and live[leader] < written_by:
         return None
     successor = next((replica for replica in replicas if replica in live and replica in isr), None)
@@ -67,11 +68,9 @@ def next_leader(
     return None if leader == NO_LEADER else LeaderAndIsr(NO_LEADER, leader_epoch + 1, isr)
 
 
-def preferred_leader(
-    replicas: Sequence[int], state: LeaderAndIsr, written_by: int, live: LiveBrokers
-) -> LeaderAndIsr | None:
+def preferred_leader(replicas: Sequence[int], state: LeaderAndIsr, live: LiveBrokers) -> LeaderAndIsr | None:
     """The first replica leads, if it does not yet, lives and is in sync; else None."""
-    leader, leader_epoch, isr, _ = state
+    leader, leader_epoch, isr = state[:3]
     preferred = replicas[0] if replicas else NO_LEADER
     if preferred == leader or preferred not in live or preferred not in isr:
         return None

@@ -66,50 +66,53 @@ def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdu
 
 
 def state_changes(
-    view: ClusterView, name: str, live: LiveBrokers, unclean: bool, controller_epoch: int
+    view: ClusterView, name: str, live: LiveBrokers, unclean: bool, controller_epoch: int, min_isr: int = 1
 ) -> Iterator[NewState | StateChange | None]:
-    """One by one the partitions of a topic; None for one that may stay as it is."""
+    """One by one the partitions of a topic; None for one that may stay as it is. `min_isr` is its
+    min.insync.replicas."""
     known = view.assignments.get(name)
     if known is None:
         return
     for number, replicas in known.value.partitions.items():
         node = view.states.get(name, {}).get(number)
         if node is None:
-            state = ELECTIONS.initial_leader(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            state = ELECTIONS.initial(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
         else:
-            state = ELECTIONS.next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean)
+            state = ELECTIONS.next(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean, min_isr)
             yield None if state is None else _change(name, number, state, node, controller_epoch)
 
 
 def preferred_change(
-    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int
+    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
 ) -> StateChange | None:
     """Makes the first replica of a partition its leader, if that can be and is not so yet."""
     known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
     if known is None or node is None or number not in known.value.partitions:
         return None
     replicas = known.value.partitions[number]
-    state = ELECTIONS.preferred_leader(replicas, _leader_and_isr(node), node.node.mzxid, live)
+    state = ELECTIONS.preferred(replicas, _leader_and_isr(node), node.node.mzxid, live, min_isr)
     return None if state is None else _change(name, number, state, node, controller_epoch)
 
 
 def unclean_change(
-    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int
+    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
 ) -> StateChange | None:
     """Elects a live replica, in sync or not, for a partition that nobody leads, if one lives."""
     known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
     if known is None or node is None or number not in known.value.partitions:
         return None
     replicas = known.value.partitions[number]
-    state = ELECTIONS.next_leader(replicas, _leader_and_isr(node), node.node.mzxid, live, True)
+    state = ELECTIONS.next(replicas, _leader_and_isr(node), node.node.mzxid, live, True, min_isr)
     if state is None or state.leader == NO_LEADER:
         return None
     return _change(name, number, state, node, controller_epoch)
 
 
 def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
-    node = znode_data.StateNode(state.leader, state.leader_epoch, state.isr, controller_epoch, state.recovery)
+    node = znode_data.StateNode(
+        state.leader, state.leader_epoch, state.isr, controller_epoch, state.recovery, state.elr
+    )
     return znode_data.state_json(node)
 
 
@@ -158,7 +161,7 @@ def pending_feature(data: bytes | None) -> bytes | None:
 
 def _leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
     value = node.value
-    return LeaderAndIsr(value.leader, value.leader_epoch, value.isr, value.recovery)
+    return LeaderAndIsr(value.leader, value.leader_epoch, value.isr, value.recovery, value.elr)
 
 
 def _change(

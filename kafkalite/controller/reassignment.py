@@ -19,8 +19,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from kafkalite.controller.isr_election import members, next_leader, reassigned_leader
+from kafkalite.controller.eligible_election import next_state
+from kafkalite.controller.isr_election import Members, members
 from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.zk.znodes.znode_data import TopicNode
 
 
@@ -68,7 +70,7 @@ class Finished(NamedTuple):
     what a leader with an old view would write."""
 
     assignment: Assignment
-    state: LeaderAndIsr
+    state: IsrState
 
 
 def begin(assignment: Assignment, target: Sequence[int]) -> Assignment:
@@ -89,29 +91,45 @@ def cancel(assignment: Assignment) -> Assignment:
 
 
 def keeps_the_records(
-    after: Assignment, state: LeaderAndIsr, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
+    after: Assignment, state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
 ) -> bool:
     """Whether a replica of `after` is in sync and present. Otherwise the step would need an unclean election."""
-    known = members(after.replicas, state, written_by, live, stopping)
+    known = _members(after.replicas, state, written_by, live, stopping)
     return bool(known.ready or known.stopping)
 
 
 def finish(
-    assignment: Assignment, state: LeaderAndIsr, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
+    assignment: Assignment, state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
 ) -> Finished | None:
-    """The end of a reassignment under way; None as long as a replica of the target is not in sync and present."""
+    """The end of a reassignment under way; None as long as a replica of the target is not in sync and present. The
+    leader stays if it can."""
     target = assignment.target
-    if not assignment.is_being_reassigned or not set(target).issubset(
-        members(target, state, written_by, live, stopping).ready
-    ):
+    ready = _members(target, state, written_by, live, stopping).ready
+    if not assignment.is_being_reassigned or not set(target).issubset(ready):
         return None
-    after = reassigned_leader(target, state, written_by, live, stopping)
-    return None if after is None else Finished(Assignment(target), after)
+    after = state._replace(isr=frozenset(target), elr=frozenset())
+    if state.leader not in target:
+        after = after._replace(leader=target[0], leader_epoch=state.leader_epoch + 1)
+    return Finished(Assignment(target), after)
 
 
 def without_dropped(
-    assignment: Assignment, state: LeaderAndIsr, written_by: int, live: LiveBrokers, stopping: Collection[int] = ()
-) -> LeaderAndIsr:
+    assignment: Assignment,
+    state: IsrState,
+    written_by: int,
+    live: LiveBrokers,
+    min_isr: int,
+    stopping: Collection[int] = (),
+) -> IsrState:
     """The state that goes with a new `assignment` that keeps the records: replicas that a cancellation or another
-    target has dropped neither lead nor are in sync."""
-    return next_leader(assignment.replicas, state, written_by, live, stopping=stopping) or state
+    target has dropped neither lead nor are in ISR or ELR. `min_isr` is the effective min.insync.replicas."""
+    replicas = assignment.replicas
+    after = next_state(replicas, state, written_by, live, min_isr, stopping=stopping) or state
+    return after._replace(elr=after.elr.intersection(replicas))
+
+
+def _members(
+    replicas: Sequence[int], state: IsrState, written_by: int, live: LiveBrokers, stopping: Collection[int]
+) -> Members:
+    known = LeaderAndIsr(state.leader, state.leader_epoch, tuple(state.isr))
+    return members(replicas, known, written_by, live, stopping)

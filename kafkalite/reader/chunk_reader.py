@@ -6,11 +6,13 @@ columns to Arrow. A batch holds at most a quarter of the settings' batch size; s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
+from kafkalite.common.region import OpenFile
 from kafkalite.reader.arrow import to_arrow
 from kafkalite.reader.chunks.batch_choice import BatchChoice
 from kafkalite.reader.chunks.chunk_file import ChunkFile
@@ -18,8 +20,12 @@ from kafkalite.reader.chunks.chunk_rows import ChunkRows
 from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.chunks.rows import Rows
 from kafkalite.reader.chunks.split_files import FileGone, SplitFiles
+from kafkalite.reader.planning.read_options import ReadOptions
+from kafkalite.reader.planning.relocation import Relocation, relocate
 from kafkalite.reader.planning.split import Chunk
 from kafkalite.record.codec_contexts import Codecs
+
+logger = logging.getLogger(__name__)
 
 _DEFAULTS = ReadSettings()
 _BUFFER_BYTES_MIN = 64 << 10
@@ -51,6 +57,18 @@ def read_split(
         yield _joined(pending)
 
 
+def read_as_asked(split: Iterable[Chunk], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """`read_split` with the settings of the options; what is lost is logged when the split is done."""
+    settings = ReadSettings(options.batch_bytes, options.fail_on_data_loss, options.permissive)
+    report = ReadReport()
+    yield from read_split(split, schema, settings, report)
+    for loss in report.lost:
+        logger.warning(
+            "lost: %d bytes at position %d of %s, offsets %s to before %s: %s",
+            *(loss.size_bytes, loss.position, loss.path, loss.first_offset, loss.end_offset, loss.reason),
+        )
+
+
 def read_chunk(
     chunk: Chunk, schema: pa.Schema, settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None
 ) -> Iterator[pa.RecordBatch]:
@@ -78,27 +96,51 @@ def _rows(split: Iterable[Chunk], names: frozenset[str], settings: ReadSettings,
     largest = max((chunk.size_bytes for chunk in chunks), default=0)
     buffer = np.empty(min(settings.window_bytes, max(largest, _BUFFER_BYTES_MIN)), np.uint8)
     codecs = Codecs()
-    for chunk in chunks:
-        try:
-            file = ChunkFile(files.get(chunk), chunk, report, buffer)
-            for rows in ChunkRows(file, BatchChoice(chunk, names), settings, report, codecs):
-                if len(rows):
-                    report.rows += len(rows)
-                    yield rows
-        except FileGone as error:
-            if settings.fail_on_data_loss:
-                raise
-            report.lost.append(_gone(chunk, str(error)))
-        files.done(chunk)
+    for planned in chunks:
+        for chunk, opened in _located(planned, files, settings, report):
+            file = ChunkFile(opened, chunk, report, buffer)
+            try:
+                for rows in ChunkRows(file, BatchChoice(chunk, names), settings, report, codecs):
+                    if len(rows):
+                        report.rows += len(rows)
+                        yield rows
+            except FileGone as error:  # cut between the first look and the next
+                if settings.fail_on_data_loss:
+                    raise
+                report.lost.append(_loss(chunk, chunk.start_offset, chunk.end_offset, str(error)))
+            files.done(chunk)
+
+
+def _located(
+    chunk: Chunk, files: SplitFiles, settings: ReadSettings, report: ReadReport, attempts: int = 3
+) -> Iterator[tuple[Chunk, OpenFile]]:
+    """The chunk and its file; if that is gone, the chunks where its records are now, each with its file.
+
+    Raises FileGone, which names the offsets that are lost, unless they are to be reported.
+    """
+    try:
+        yield chunk, files.get(chunk)
+        return
+    except FileGone as error:
+        reason = str(error)
+    found = relocate(chunk) if attempts else Relocation([], [(chunk.start_offset, chunk.end_offset)])
+    for first, end in found.lost:
+        if settings.fail_on_data_loss:
+            raise FileGone(
+                f"{reason}: offsets {first} to {end - 1} of {chunk.topic}-{chunk.partition} are gone; run the query "
+                "again, or set failOnDataLoss to false to read what is left"
+            )
+        report.lost.append(_loss(chunk, first, end, reason))
+    for part in found.chunks:
+        yield from _located(part, files, settings, report, attempts - 1)
 
 
 def _parts(rows: Rows, limit_bytes: int) -> Iterator[Rows]:
     """The rows in parts of about `limit_bytes` in Arrow."""
-    sizes = rows.sizes()
-    if int(sizes.sum()) <= limit_bytes:
+    if rows.most_bytes <= limit_bytes:
         yield rows
         return
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(rows.sizes())
     start = 0
     while start < len(rows):
         behind = int(ends[start - 1]) if start else 0
@@ -113,6 +155,6 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def _gone(chunk: Chunk, reason: str) -> Loss:
+def _loss(chunk: Chunk, first_offset: int, end_offset: int, reason: str) -> Loss:
     where = (chunk.topic, chunk.partition, chunk.path, chunk.position, chunk.size_bytes)
-    return Loss(*where, chunk.start_offset, chunk.end_offset, reason)
+    return Loss(*where, first_offset, end_offset, reason)

@@ -30,7 +30,7 @@ SOURCE = (
         "topics, separated by commas",
         "",
         "every partition of these topics once; a topic that is not there, or a partition missing among its numbers, is "
-        "an error. An internal topic is read only if it is named here or in assign",
+        "an error (the gap unless failOnDataLoss is false). An internal topic is read only if named here or in assign",
     ),
     Option(
         "subscribePattern",
@@ -138,7 +138,8 @@ OWN = (
         "data directories (log.dirs), separated by commas or as a JSON list",
         "",
         "must be given. Directories of one broker or of several, of a running or a stopped one, or copies; a partition "
-        "that is in more than one of them is read once, from the replica that has most",
+        "that is in more than one of them is read once, from the replica that has most; if these are of several "
+        "brokers, up to the offset that surely was below the high watermark",
     ),
     Option(
         "columns",
@@ -180,3 +181,12 @@ REFUSED = {
     "kafka.interceptor.classes": "records are not changed on the way",
 }
 """Names that Spark's source refuses, too, each with the reason."""
+
+
+def as_table() -> str:
+    """The options as a table in Markdown."""
+    lines = ["| option | values | default | guarantee |", "|---|---|---|---|"]
+    for option in (OWN[0], *SOURCE, *STREAM, *OWN[1:]):
+        cells = (option.values, option.default or "-", option.guarantee)
+        lines.append(" | ".join(("| `" + option.name + "`", *(cell.replace("*", r"\*") for cell in cells))) + " |")
+    return "\n".join(lines)

@@ -18,7 +18,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.reader.planning.bounds import Bounds, DataDirectories, find_bounds, resolve
 from kafkalite.reader.planning.discovery import wanted_partitions
-from kafkalite.reader.planning.read_options import ReadOptions
+from kafkalite.reader.planning.read_options import Limit, ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.reader.planning.splits import PartitionPlan, divide, find_spans
 from kafkalite.reader.segments.transactions import overlapping
@@ -48,7 +48,7 @@ def plan(options: ReadOptions, *, parallelism: int = 0) -> list[Split]:
 
     def once() -> list[Split]:
         plans = []
-        for of, bounds in _all_bounds(options):
+        for of, bounds in _all_bounds(options, options.start, options.end):
             plans.append(_plan(options, of, bounds, OffsetRange(*resolve(options, of, bounds))))
         return _divide(options, plans, parallelism)
 
@@ -58,14 +58,14 @@ def plan(options: ReadOptions, *, parallelism: int = 0) -> list[Split]:
 def current_offsets(options: ReadOptions) -> dict[TopicPartition, OffsetRange]:
     """The offsets that each partition has now: from its log start to what a consumer could read up to.
 
-    Raises as `plan`.
+    Positions in the options may leave out partitions that have come since. Raises as `plan`.
     """
     return _steady(lambda: {of: OffsetRange(one.log_start, one.end) for of, one in _all_bounds(options)})
 
 
 def offset_ranges(options: ReadOptions) -> dict[TopicPartition, tuple[int, int]]:
     """The offsets that the options ask for in each partition, also where there are none between. Raises as `plan`."""
-    return _steady(lambda: {of: resolve(options, of, one) for of, one in _all_bounds(options)})
+    return _steady(lambda: dict(_requested(options)))
 
 
 def plan_ranges(
@@ -91,9 +91,14 @@ def plan_ranges(
     return _steady(once)
 
 
-def _all_bounds(options: ReadOptions) -> Iterator[tuple[TopicPartition, Bounds]]:
+def _requested(options: ReadOptions) -> Iterator[tuple[TopicPartition, tuple[int, int]]]:
+    for of, bounds in _all_bounds(options, options.start, options.end):
+        yield of, resolve(options, of, bounds)
+
+
+def _all_bounds(options: ReadOptions, *limits: Limit) -> Iterator[tuple[TopicPartition, Bounds]]:
     directories = DataDirectories()
-    for of, replicas in wanted_partitions(options).items():
+    for of, replicas in wanted_partitions(options, *limits).items():
         yield of, find_bounds(of, replicas, directories, read_committed=options.read_committed)
 
 

@@ -113,10 +113,10 @@ class KafkaliteReader(DataSourceReader):
         return [SplitPartition(split) for split in splits] or [SplitPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkalite.reader.chunk_reader import read_split
+        from kafkalite.reader.chunk_reader import read_as_asked
 
         make_reuse_cheap()
-        return read_split(partition.value or (), self._arrow_schema())
+        return read_as_asked(partition.value or (), self._arrow_schema(), self.options)
 
     def _arrow_schema(self) -> Any:
         import pyarrow as pa

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from kafkalite.common.errors import StorageError
 from kafkalite.common.names import TopicPartition
 from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_split
+from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.plan import OffsetRange, current_offsets, offset_ranges, plan_ranges
 from kafkalite.reader.planning.read_options import At, ReadOptions
 from kafkalite.reader.planning.split import Split
@@ -84,7 +84,7 @@ class _MicroBatches(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         make_reuse_cheap()
         schema = pa.schema([pa.field(name, COLUMNS[name].arrow, nullable) for name, nullable in self.columns])
-        return read_split(partition.value, schema)
+        return read_as_asked(partition.value, schema, self.options)
 
     def _begin(self) -> dict[TopicPartition, int]:
         """The offsets that the options ask for, looked up once."""

@@ -109,6 +109,12 @@ class Cluster:
             self._copied.add(broker)
             self._commit()
 
+    def replicate(self, broker: int) -> None:
+        """A record that all live followers copy."""
+        self.produce(broker)
+        for follower in self._replicas:
+            self.copy(follower)
+
     def _commit(self) -> None:
         self._committed = max(self._committed, min(self._log[one] for one in self.state.isr))
 
@@ -154,6 +160,11 @@ class Cluster:
                 self.elected_with_all_that_was_committed = self._log[decided.leader] >= self._committed
             self._copied.clear()
         self._write(decided)
+
+    def act(self, broker: int) -> None:
+        """In time."""
+        self.look(broker)
+        self.decide(broker)
 
     def _write(self, state: LeaderAndIsr) -> None:
         self.state = state

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafkalite.reader.chunks.rows import Rows
+from kafkalite.reader.planning.row_filter import HIGHEST
 from kafkalite.reader.planning.split import Chunk
 from kafkalite.reader.segments.transactions import is_aborted
 from kafkalite.record.batch import HEADER_BYTES, BatchHeader
@@ -85,7 +86,8 @@ class BatchChoice:
 
     def may_do_without_records(self) -> bool:
         """Whether it is worth looking at headers first: records may not be needed, or not those of every batch."""
-        return not self.names & (_OF_RECORDS | {"timestamp"}) or self.bounds_time
+        bounds_end = self.chunk.row_filter.max_offset < HIGHEST
+        return not self.names & (_OF_RECORDS | {"timestamp"}) or self.bounds_time or bounds_end
 
     def fields(self, batches: Batches, rows: Array) -> Fields:
         """The fields to decode."""

@@ -68,9 +68,9 @@ class ChunkFile:
     def window_bytes(self) -> int:
         return len(self._buffer)
 
-    def window(self, position: int) -> memoryview:
-        """As much of the chunk from `position` on as is read at once."""
-        return self.read(position, min(len(self._buffer), self.end - position))
+    def window(self, position: int, end: int) -> memoryview:
+        """As much from `position` to `end` as is read at once."""
+        return self.read(position, min(len(self._buffer), end - position))
 
     def headers(self, position: int) -> Batches:
         """The headers of some batches from `position` on. Positions are those in the file; `consumed_bytes` is where

@@ -72,6 +72,13 @@ class Rows:
             headers,
         )
 
+    @property
+    def most_bytes(self) -> int:
+        """At most so many bytes they take in Arrow: more than `sizes` tell where only a part of `data` is theirs."""
+        headers = 0 if self.headers is None else int(self.headers.first[-1] - self.headers.first[0])
+        data_bytes = 0 if self.data is None else len(self.data)
+        return data_bytes + self.count * (_FIXED_BYTES + len(self.topic)) + headers * _HEADER_BYTES
+
     def sizes(self) -> Array:
         """About the bytes that each row takes in Arrow."""
         size = np.full(self.count, _FIXED_BYTES + len(self.topic), np.int64)
@@ -80,12 +87,14 @@ class Rows:
                 size += np.maximum(column[1] - column[0], 0)
         if self.headers is not None:
             found = self.headers
-            per_header = np.maximum(found.value_end - found.value_start, 0) + found.key_end - found.key_start + 8
+            per_header = np.maximum(found.value_end - found.value_start, 0) + found.key_end - found.key_start
+            per_header += _HEADER_BYTES
             total = np.concatenate((np.zeros(1, np.int64), np.cumsum(per_header)))
             size += total[found.first[1:]] - total[found.first[:-1]]
         return size
 
 
+_HEADER_BYTES = 8  # where its key and value end
 _FIXED_BYTES = 40  # offset, timestamp, its type, partition, and where topic, key and value end
 
 

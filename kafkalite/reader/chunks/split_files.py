@@ -27,35 +27,51 @@ class SplitFiles:
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         """FileGone is raised when a missing file is asked for, not here."""
         self._left: dict[str, int] = {}
+        first: dict[str, Chunk] = {}
         for chunk in chunks:
             self._left[chunk.path] = self._left.get(chunk.path, 0) + 1
+            first.setdefault(chunk.path, chunk)
         self._open: dict[str, OpenFile] = {}
-        for path in list(self._left)[:_OPEN_MAX]:
-            found = _open(path)
+        for path in list(first)[:_OPEN_MAX]:
+            found = _open(first[path])
             if found is not None:
                 self._open[path] = found
 
     def get(self, chunk: Chunk) -> OpenFile:
-        """The file of `chunk`. Raises FileGone, StorageError."""
-        file = self._open.get(chunk.path) or _open(chunk.path)
+        """The file of `chunk`, as it was at planning. Raises FileGone, StorageError."""
+        file = self._open.get(chunk.path)
+        if file is None or not _is_as_planned(file, chunk):
+            file = _open(chunk)
         if file is None:
-            raise FileGone(f"{chunk.path} was deleted by retention or compaction after planning; run the query again")
+            what = "changed by compaction or recovery" if os.path.exists(chunk.path) else "deleted by retention"
+            raise FileGone(f"{chunk.path} was {what} after planning")
         self._open[chunk.path] = file
         return file
 
     def done(self, chunk: Chunk) -> None:
         """Closes the file of `chunk` if no other chunk needs it."""
-        self._left[chunk.path] -= 1
-        if not self._left[chunk.path]:
+        left = self._left.get(chunk.path, 1) - 1
+        self._left[chunk.path] = left
+        if left <= 0:
             self._open.pop(chunk.path, None)
 
 
-def _open(path: str) -> OpenFile | None:
-    for name in (path, path + DELETED):
+def _open(chunk: Chunk) -> OpenFile | None:
+    """The file that was planned, under its name or its new one; None if neither is it."""
+    for name in (chunk.path, chunk.path + DELETED):
         try:
-            return OpenFile(name, os.O_RDONLY)
+            file = OpenFile(name, os.O_RDONLY)
+            if _is_as_planned(file, chunk):
+                return file
         except FileNotFoundError:
             continue
         except OSError as error:
             raise StorageError(f"cannot open {name}: {error.strerror}") from error
     return None
+
+
+def _is_as_planned(file: OpenFile, chunk: Chunk) -> bool:
+    """Whether the size of a closed segment is the same, and the first header of the chunk, as far as it is known."""
+    if chunk.file_bytes >= 0 and os.fstat(file.fd).st_size != chunk.file_bytes:
+        return False
+    return not chunk.head or os.pread(file.fd, len(chunk.head), chunk.position) == chunk.head

@@ -34,15 +34,17 @@ Found = Mapping[str, Mapping[int, Sequence[Replica]]]
 """The replicas of each partition, by topic and partition, at least one."""
 
 
-def wanted_partitions(options: ReadOptions) -> dict[TopicPartition, Sequence[Replica]]:
-    """The partitions that the options ask for, in the order of topics and numbers, after checks of the options against
-    what is there; those that the query's filters leave out are left out. ConfigError names a partition that is missing.
+def wanted_partitions(options: ReadOptions, *limits: Limit) -> dict[TopicPartition, Sequence[Replica]]:
+    """The partitions that the options ask for, in the order of topics and numbers.
+
+    The options are checked against what is there, and the positions of `limits` must cover it. Then those are left out
+    that the query's filters do not want. ConfigError names a partition that is missing.
     """
     found = _scan(options.paths)
     chosen = _chosen(options, found)
     if options.fail_on_data_loss and options.assigned is None:
         _check_whole(chosen, options.paths)
-    for limit in (options.start, options.end):
+    for limit in limits:
         _check_named(limit, chosen)
     return {
         (topic, partition): found[topic][partition]

@@ -157,12 +157,21 @@ def _parts(plan: PartitionPlan, split_bytes: int, open_bytes: int, max_records: 
         first, stop = plan.spans[0].first_offset, plan.spans[-1].stop_offset
         count = max(count, -(-(stop - first) // max_records))
         cuts = _cuts_by_offset(plan, first, stop, count)
-    start = Cut(0, plan.spans[0].start, 0, plan.spans[0].first_offset, plan.spans[0].head)
-    number = len(plan.spans)
-    end = Cut(number, 0, 0, plan.spans[-1].stop_offset)
+    start, end = _ends(plan)
     for before, after in pairwise([start, *cuts, end]):
         if chunks := _chunks(plan, before, after):
             yield chunks
+
+
+def whole(plan: PartitionPlan) -> list[Chunk]:
+    """The chunks of a partition without a cut."""
+    return _chunks(plan, *_ends(plan)) if plan.spans else []
+
+
+def _ends(plan: PartitionPlan) -> tuple[Cut, Cut]:
+    """The cuts in front of the first span and behind the last."""
+    first, last = plan.spans[0], plan.spans[-1]
+    return Cut(0, first.start, 0, first.first_offset, first.head), Cut(len(plan.spans), 0, 0, last.stop_offset)
 
 
 def _cuts_by_bytes(plan: PartitionPlan, size: int, count: int) -> Iterator[Cut]:

@@ -146,7 +146,8 @@ class FollowerReplica:
     # --- answers
 
     def on_fetch(self, sent: Fetch, answer: FetchAnswer, log: ReplicaLog, now_ms: float) -> list[FollowerEffect]:
-        if self.phase is not FETCHING or sent.fetch_offset != log.end_offset:
+        is_current = sent.leader_epoch == self.leader_epoch and sent.fetch_offset == log.end_offset
+        if self.phase is not FETCHING or not is_current:
             return []
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self.asked_offset = LATEST

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
+from kafkalite.metadata.eligible_leader_replicas import IsrState, target_elr
 from kafkalite.replication.replica.effects import ReadIsr, WriteIsr
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState, target_elr
 
 
 class IsrPhase(Enum):

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -26,7 +27,6 @@ from kafkalite.replication.replica.effects import (
     ReadIsr,
     WriteIsr,
 )
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState, effective_min_isr
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, check_epoch, diverging_epoch
 from kafkalite.replication.replica.in_sync_replicas import InSyncReplicas, WriteOutcome
 from kafkalite.replication.replica.replica_state import ReplicaState
@@ -132,19 +132,24 @@ class LeaderReplica:
             return FetchDecision(ErrorCode.NONE, divergence, [])
         if divergence:
             return FetchDecision(divergence, None, [])
+        known_start = follower.log_start_offset
         follower.on_fetch(fetch.fetch_offset, fetch.log_start_offset, fetch.registration, self.log_end_offset, now_ms)
         effects: list[LeaderEffect] = []
         if self._may_join(fetch.broker_id, follower):
             effects.append(self.in_sync.expand(fetch.broker_id, follower.registration, self.min_isr))
-        return FetchDecision(ErrorCode.NONE, None, [*effects, *self._advance(now_ms), *self._raise_low_watermark()])
+        if fetch.fetch_offset > self.high_watermark:
+            effects += self._advance(now_ms)
+        if fetch.log_start_offset != known_start:
+            effects += self._raise_low_watermark()
+        return FetchDecision(ErrorCode.NONE, None, effects)
 
     def _may_join(self, broker_id: int, follower: ReplicaState) -> bool:
         """Not before it has what this leader had at its election: committed records may lie above a high watermark that
         a new leader does not know yet."""
         in_sync = self.in_sync
         return (
-            in_sync.pending is None
-            and broker_id not in in_sync.isr
+            broker_id not in in_sync.isr
+            and in_sync.pending is None
             and broker_id in self.replicas
             and self._is_eligible(broker_id, follower)
             and follower.log_end_offset >= max(self.high_watermark, self.epoch_start_offset)

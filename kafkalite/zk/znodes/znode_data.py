@@ -41,13 +41,15 @@ class TopicNode(NamedTuple):
 
 
 class StateNode(NamedTuple):
-    """/brokers/topics/T/partitions/P/state; the node's version is the partition epoch."""
+    """/brokers/topics/T/partitions/P/state; the node's version is the partition epoch. `elr` are replicas besides the
+    ISR that may be elected (KIP-966); Kafka ignores them, and writes the node without."""
 
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
     recovery: int = RECOVERED
+    elr: tuple[int, ...] = ()
 
 
 class ProducerIdBlockNode(NamedTuple):
@@ -152,6 +154,8 @@ def state_json(state: StateNode) -> bytes:
     }
     if state.recovery != RECOVERED:
         value["leader_recovery_state"] = state.recovery
+    if state.elr:
+        value["elr"] = list(state.elr)
     return js.encode(value)
 
 
@@ -163,6 +167,7 @@ def parse_state(data: bytes) -> StateNode:
         js.integers(source, "isr"),
         js.integer(source, "controller_epoch", 0),
         js.integer(source, "leader_recovery_state", 0, 1) if "leader_recovery_state" in source else RECOVERED,
+        js.integers(source, "elr") if "elr" in source else (),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import (
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
+    ElectionType,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -33,6 +34,18 @@ def refusal(future: Any) -> int:
     with pytest.raises(KafkaException) as refused:
         future.result(SECONDS)
     return refused.value.args[0].code()
+
+
+@pytest.mark.parametrize("kind", list(ElectionType))
+def test_an_election_is_not_needed(confluent: Any, topic: str, kind: ElectionType) -> None:
+    asked = [TopicPartition(topic, 0), TopicPartition(topic, 9)]
+    found = confluent.admin().elect_leaders(kind, asked).result(SECONDS)
+    assert {(one.topic, one.partition): error.code() for one, error in found.items()} == {
+        (topic, 0): KafkaError.ELECTION_NOT_NEEDED,
+        (topic, 9): KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+    everything = confluent.admin().elect_leaders(kind, None).result(SECONDS)
+    assert set(everything) == set()
 
 
 def config_of(admin: Any, kind: Any, name: str) -> dict[str, ConfigEntry]:

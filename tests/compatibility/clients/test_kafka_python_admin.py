@@ -30,6 +30,43 @@ def test_no_reassignment_is_under_way(kafka_python: Any, topic: str) -> None:
     assert kafka_python.admin().list_partition_reassignments([TopicPartition(topic, 0)]) == {}
 
 
+def test_a_replica_is_reassigned_to_where_it_is(kafka_python: Any, topic: str) -> None:
+    admin, partition = kafka_python.admin(), TopicPartition(topic, 0)
+    here = [broker["broker_id"] for broker in admin.describe_cluster()["brokers"]]
+    assert admin.alter_partition_reassignments({partition: here}) == {partition: None}
+    for target, refusal in (
+        ([here[0] + 1], errors.for_code(39)),
+        (None, errors.for_code(85)),
+    ):
+        assert admin.alter_partition_reassignments({partition: target}) == {partition: refusal}
+    nowhere = TopicPartition(topic, 9)
+    assert admin.alter_partition_reassignments({nowhere: here}) == {nowhere: errors.UnknownTopicOrPartitionError}
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_an_election_is_not_needed(kafka_python: Any, topic: str, kind: int) -> None:
+    admin = kafka_python.admin()
+    answer = admin.elect_leaders(kind, {topic: [0, 9]}, raise_errors=False)
+    ((name, codes),) = [
+        (result.topic, [one.error_code for one in result.partition_result])
+        for result in answer.replica_election_results
+    ]
+    assert (name, codes) == (topic, [84, 3])
+    everything = admin.elect_leaders(kind).replica_election_results  # the client names each partition
+    assert {one.error_code for result in everything for one in result.partition_result} == {84}
+
+
+def test_a_log_is_moved_to_where_it_is(kafka_python: Any, topic: str) -> None:
+    admin = kafka_python.admin()
+    ((broker, (directory,)),) = [
+        (each["broker"], [one["log_dir"] for one in each["log_dirs"]]) for each in admin.describe_log_dirs()
+    ]
+    replica, nowhere = (topic, 0, broker), (topic, 9, broker)
+    assert set(admin.alter_replica_log_dirs({replica: directory}).values()) == {errors.NoError}
+    assert set(admin.alter_replica_log_dirs({replica: "/nowhere"}).values()) == {errors.LogDirNotFoundError}
+    assert set(admin.alter_replica_log_dirs({nowhere: directory}).values()) == {errors.UnknownTopicOrPartitionError}
+
+
 def test_single_offsets_of_a_group_are_deleted(
     kafka_python: Any, create_topic: Callable[..., str], unique: Callable[[str], str], bootstrap: str
 ) -> None:

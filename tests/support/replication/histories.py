@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_cluster import SimulatedCluster
 from tests.support.replication.simulated_leader import SimulatedLeader
@@ -32,6 +32,7 @@ class History:
         )
         self.fault_rate = self.choice.choice([0.2, 0.5, 0.8])
         self.steps = self.choice.randint(15, 50)
+        self.plot_rate = self.choice.choice([0.0, 0.1])
         self._damaged: set[int] = set()  # lost something that may have been acknowledged, and are not back in the ISR
         self.cluster.zookeeper.on_isr_write = self._on_isr_write
         self.faults: list[Callable[[SimulatedBroker], None]] = [
@@ -39,6 +40,8 @@ class History:
             self.replace_disk, self.pause, self.resume, self.cut, self.cut_one_way, self.isolate, self.mend_links,
             self.mend_links, self.cut_from_zookeeper, self.reconnect, self.expire, self.lose_answers, self.hold_writes,
             self.slow_view, self.slow_zookeeper, self.calm, self.jump, self.stop, self.prefer, self.delete_records,
+            self.leave_alone, self.leave_alone, self.bounce, self.bounce_without_power, self.mute, self.strand,
+            self.blind, self.blind,
         ]  # fmt: skip
 
     def run(self) -> SimulatedCluster:
@@ -47,9 +50,12 @@ class History:
         cluster.start()
         for _ in range(self.steps):
             self.use()
+            if choice.random() < self.plot_rate:
+                self.plot()
             if choice.random() < self.fault_rate:
-                choice.choice(self.faults)(cluster.brokers[choice.choice(cluster.replicas)])
-            cluster.run_for(choice.choice([0.5, 3.0, 10.0, 30.0, 100.0]))
+                leader = cluster.leader if choice.random() < 0.3 else None
+                choice.choice(self.faults)(leader or cluster.brokers[choice.choice(cluster.replicas)])
+            cluster.run_for(choice.choice([0.5, 3.0, 10.0, 10.0, 30.0, 30.0, 100.0, 300.0]))
         cluster.heal()
         cluster.check_healed()
         return cluster
@@ -66,7 +72,40 @@ class History:
         if choice.random() < 0.3:
             cluster.ask_latest(choice.choice(cluster.replicas))
 
+    def plot(self) -> None:
+        """A follower leaves the ISR and comes back, and then the leader goes: where replicas have lost most, with
+        something else going wrong at each turn."""
+        cluster, one_of, leader = self.cluster, self.choice.choice, self.cluster.leader
+        if leader is None:
+            return
+        follower = cluster.brokers[one_of([each for each in cluster.replicas if each != leader.id])]
+        self.strand(follower)
+        self.use()
+        cluster.run_for(one_of([50.0, 250.0, 350.0]))
+        one_of([self.nothing, self.blind, self.hold_writes, self.slow_zookeeper])(leader)
+        cluster.cut_links.clear()
+        one_of([self.nothing, self.nothing, self.mute])(leader)
+        cluster.run_for(one_of([5.0, 20.0, 60.0, 100.0]))
+        changes = [
+            self.nothing, self.strand, self.strand, self.bounce, self.bounce_without_power, self.replace_disk,
+            self.stop, self.kill,
+        ]  # fmt: skip
+        one_of(changes)(follower)
+        self.restart(one_of([leader, follower]))
+        self.use()
+        cluster.produce(1)
+        cluster.run_for(one_of([5.0, 30.0, 100.0, 250.0]))
+        ends = [self.kill, self.bounce, self.cut_from_zookeeper, self.isolate, self.expire]
+        if self.choice.random() < 0.5:
+            self.leave_alone(follower)
+        else:
+            one_of(ends)(leader)
+        cluster.run_for(one_of([50.0, 200.0]))
+
     # --- faults
+
+    def nothing(self, broker: SimulatedBroker) -> None:
+        pass
 
     def kill(self, broker: SimulatedBroker) -> None:
         if broker.is_up:
@@ -157,3 +196,35 @@ class History:
     def delete_records(self, broker: SimulatedBroker) -> None:
         if isinstance(broker.role, SimulatedLeader) and not broker.is_paused:
             broker.role.delete_records()
+
+    # --- faults that go together
+
+    def leave_alone(self, broker: SimulatedBroker) -> None:
+        """All others are killed: may this one lead?"""
+        for other in self.cluster.brokers.values():
+            if other is not broker and other.is_up:
+                other.kill()
+
+    def bounce(self, broker: SimulatedBroker) -> None:
+        """Back within its session."""
+        self.kill(broker)
+        self.restart(broker)
+
+    def bounce_without_power(self, broker: SimulatedBroker) -> None:
+        self.power_cut(broker)
+        self.restart(broker)
+
+    def mute(self, broker: SimulatedBroker) -> None:
+        """Requests to it arrive, its answers do not."""
+        for other in self.cluster.replicas:
+            if other != broker.id:
+                self.cluster.cut_one_way(broker.id, other)
+
+    def strand(self, broker: SimulatedBroker) -> None:
+        """Cut off from the others, and a record that it misses."""
+        self.cluster.isolate(broker.id)
+        self.cluster.produce(1, acks_all=False)
+
+    def blind(self, broker: SimulatedBroker) -> None:
+        """Its writes to ZooKeeper may succeed, but it learns nothing of it."""
+        broker.loses_zk_answers, broker.view_delay = 0.9, 500.0

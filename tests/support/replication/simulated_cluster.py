@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState, effective_min_isr
-from tests.support.replication.elections import next_state
+from kafkalite.controller.eligible_election import next_state
+from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import SimulatedLeader
@@ -174,16 +174,17 @@ class SimulatedCluster:
     # --- elections
 
     def next_state(self, view: View, *, prefer: bool) -> IsrState | None:
+        registered = {each: view.registered_by[each] for each in view.live.keys() | view.stopping}
         return next_state(
+            self.replicas,
             view.state,
             view.written_by,
-            view.registered_by,
-            view.live,
-            self.replicas,
+            registered,
             self.min_isr,
             unclean=self.unclean,
             prefer=prefer,
             stopping=view.stopping,
+            intact=view.intact,
         )
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState, leave_with_lost_tail
+from kafkalite.metadata.eligible_leader_replicas import IsrState, leave_with_lost_tail
 from tests.support.replication.simulated_log import SimulatedLog
 from tests.support.replication.simulated_zookeeper import SESSION_TIMEOUT_MS, Lost, View
 
@@ -199,7 +199,12 @@ class SimulatedProcess(ABC):
 
     def _enter(self) -> None:
         zookeeper, session, registration = self.zookeeper, self.session, self.registration
-        self.ask(lambda: zookeeper.register(self.id, session, registration), self._on_registered, self._register)
+        is_intact = not (self.has_lost_tail and self.cluster.leaves_with_lost_tail)
+        self.ask(
+            lambda: zookeeper.register(self.id, session, registration, is_intact=is_intact),
+            self._on_registered,
+            self._register,
+        )
 
     def _on_registered(self, view: View | None) -> None:
         if view is None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class View(NamedTuple):
     live: Mapping[int, int]
     registered_by: Mapping[int, int]
     stopping: frozenset[int]
+    intact: frozenset[int]  # these registered with the log that they had
     controller: tuple[int, int] | None  # (broker, session)
     controller_epoch: int
 
@@ -58,6 +59,7 @@ class SimulatedZooKeeper:
         self.registered_by: dict[int, int] = {}
         self.ephemerals: dict[int, int] = {}  # broker -> session
         self.stopping: frozenset[int] = frozenset()
+        self.intact: frozenset[int] = frozenset()
         self.controller: tuple[int, int] | None = None  # (broker, session)
         self.controller_epoch = 0
         self.sessions: set[int] = set()
@@ -154,10 +156,11 @@ class SimulatedZooKeeper:
         self.zxid += 1
         return expected + 1
 
-    def register(self, broker_id: int, session: int, registration: int) -> View | None:
+    def register(self, broker_id: int, session: int, registration: int, *, is_intact: bool) -> View | None:
         if self.registrations[broker_id] != registration:
             return None
         self.ephemerals[broker_id] = session
+        self.intact = self.intact | {broker_id} if is_intact else self.intact - {broker_id}
         self.stopping -= {broker_id}
         self.zxid += 1
         self.registered_by[broker_id] = self.zxid
@@ -188,6 +191,7 @@ class SimulatedZooKeeper:
             live,
             dict(self.registered_by),
             self.stopping,
+            self.intact,
             self.controller,
             self.controller_epoch,
         )

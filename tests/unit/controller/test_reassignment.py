@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.leader_election import LeaderAndIsr
+from kafkalite.controller.eligible_election import next_state
 from kafkalite.controller.reassignment import (
     Assignment,
     Finished,
@@ -18,14 +18,19 @@ from kafkalite.controller.reassignment import (
     without_dropped,
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.zk.znodes.znode_data import TopicNode
 
 AT = 100
 LIVE = {broker: broker for broker in range(1, 7)}
 
 
-def led(leader: int, *isr: int) -> LeaderAndIsr:
-    return LeaderAndIsr(leader, 5, isr)
+def led(leader: int, *isr: int, epoch: int = 5) -> IsrState:
+    return IsrState(leader, epoch, frozenset(isr), frozenset(), 7)
+
+
+def without(*gone: int) -> dict[int, int]:
+    return {broker: epoch for broker, epoch in LIVE.items() if broker not in gone}
 
 
 def test_it_begins_with_all_and_knows_where_it_comes_from_and_goes() -> None:
@@ -39,16 +44,17 @@ def test_it_begins_with_all_and_knows_where_it_comes_from_and_goes() -> None:
 def test_it_ends_when_all_of_the_target_are_in_sync() -> None:
     moving = begin(Assignment((1, 2)), (3, 2))
     assert finish(moving, led(1, 1, 2), AT, LIVE) is None
-    assert finish(moving, led(1, 1, 2, 3), AT, {**LIVE, 3: AT + 1}) is None
-    assert finish(moving, led(1, 1, 2, 3), AT, LIVE) == Finished(Assignment((3, 2)), LeaderAndIsr(3, 6, (2, 3)))
-    assert finish(moving, led(2, 1, 2, 3), AT, LIVE) == Finished(Assignment((3, 2)), LeaderAndIsr(2, 5, (2, 3)))
+    assert finish(moving, led(1, 1, 2, 3), AT, without(3)) is None
+    assert finish(moving, led(1, 1, 2, 3), AT, LIVE, {3}) is None
+    assert finish(moving, led(1, 1, 2, 3), AT, LIVE) == Finished(Assignment((3, 2)), led(3, 2, 3, epoch=6))
+    assert finish(moving, led(2, 1, 2, 3), AT, LIVE) == Finished(Assignment((3, 2)), led(2, 2, 3))
     assert finish(Assignment((1, 2)), led(1, 1, 2), AT, LIVE) is None
 
 
 def test_fewer_replicas_are_there_at_once() -> None:
     moving = begin(Assignment((1, 2, 3)), (2,))
     assert moving == Assignment((2, 1, 3), (), (1, 3))
-    assert finish(moving, led(1, 1, 2, 3), AT, LIVE) == Finished(Assignment((2,)), LeaderAndIsr(2, 6, (2,)))
+    assert finish(moving, led(1, 1, 2, 3), AT, LIVE) == Finished(Assignment((2,)), led(2, 2, epoch=6))
 
 
 def test_another_target_drops_what_the_first_one_added() -> None:
@@ -57,8 +63,8 @@ def test_another_target_drops_what_the_first_one_added() -> None:
     assert other == Assignment((1, 5, 2), (5,), (2,))
     state = led(3, 3, 1, 2)
     assert keeps_the_records(other, state, AT, LIVE)
-    assert without_dropped(other, state, AT, LIVE) == LeaderAndIsr(1, 6, (1, 2))
-    assert without_dropped(other, led(1, 1, 2), AT, LIVE) == led(1, 1, 2)
+    assert without_dropped(other, state, AT, LIVE, 1) == led(1, 1, 2, epoch=6)
+    assert without_dropped(other, led(1, 1, 2), AT, LIVE, 1) == led(1, 1, 2)
 
 
 def test_a_cancellation_needs_somebody_who_has_the_records() -> None:
@@ -67,8 +73,9 @@ def test_a_cancellation_needs_somebody_who_has_the_records() -> None:
     assert back == Assignment((1, 2)) and not back.is_being_reassigned
     assert keeps_the_records(back, led(1, 1, 2, 3), AT, LIVE)
     assert not keeps_the_records(back, led(3, 3), AT, LIVE)
+    assert not keeps_the_records(back, led(1, 1, 3), AT, without(1))
     assert not keeps_the_records(back, led(1, 1, 3), AT, {**LIVE, 1: AT + 1})
-    assert not keeps_the_records(back, led(1, 1, 3), AT, {3: 3})
+    assert keeps_the_records(back, led(1, 1, 3), AT, LIVE, {1})
 
 
 def test_the_topics_node_tells_of_reassigned_partitions_only() -> None:
@@ -99,8 +106,8 @@ def test_whatever_is_asked_for_somebody_who_has_the_records_stays(
     first: tuple[int, ...], moves: list[tuple[str, object]]
 ) -> None:
     transaction = AT
-    live = dict.fromkeys(range(1, 7), 1)
-    assignment, state, written_by = Assignment(first), LeaderAndIsr(first[0], 0, first), AT
+    registered = dict.fromkeys(range(1, 7), 1)
+    assignment, state, written_by = Assignment(first), led(first[0], *first, epoch=0), AT
     for move, what in moves:
         transaction += 1
         after, wanted = state, assignment
@@ -112,35 +119,36 @@ def test_whatever_is_asked_for_somebody_who_has_the_records_stays(
             wanted = cancel(assignment)
             assert set(wanted.replicas) == set(assignment.origin)
         elif move == "finish":
-            ended = finish(assignment, state, written_by, live)
+            ended = finish(assignment, state, written_by, registered)
             if ended is not None:
                 assignment, after = ended
                 wanted = assignment
-                assert set(after.isr) == set(assignment.replicas) and after.leader in assignment.replicas
+                assert after.isr == set(assignment.replicas) and after.leader in assignment.replicas
         elif move == "elect":
-            after = without_dropped(assignment, state, written_by, live)
+            decision = next_state(assignment.replicas, state, written_by, registered, 2)
+            after = state if decision is None else decision
         elif move == "goes" and isinstance(what, int):
-            live.pop(what, None)
+            registered.pop(what, None)
         elif move == "comes" and isinstance(what, int):
-            live.setdefault(what, transaction)
-        elif isinstance(what, int) and state.leader in live and what != state.leader:
-            isr = tuple(one for one in state.isr if one != what)
-            if move == "catches up" and what in assignment.replicas and what in live:
-                isr = (*isr, what)
-            after = state._replace(isr=isr)
-        if wanted != assignment and keeps_the_records(wanted, state, written_by, live):
-            assignment, after = wanted, without_dropped(wanted, state, written_by, live)
+            registered.setdefault(what, transaction)
+        elif isinstance(what, int) and state.leader in registered and what != state.leader:
+            isr = state.isr - {what}
+            if move == "catches up" and what in assignment.replicas and what in registered:
+                isr |= {what}
+            after = state._replace(isr=isr, elr=state.elr - isr)
+        if wanted != assignment and keeps_the_records(wanted, state, written_by, registered):
+            assignment, after = wanted, without_dropped(wanted, state, written_by, registered, 2)
         check(assignment, after, state)
         if after is not state:
             transaction += 1
             state, written_by = after, transaction
 
 
-def check(assignment: Assignment, after: LeaderAndIsr, before: LeaderAndIsr) -> None:
+def check(assignment: Assignment, after: IsrState, before: IsrState) -> None:
     replicas, adding, removing = (set(one) for one in assignment)
     assert len(replicas) == len(assignment.replicas) and adding | removing <= replicas and not adding & removing
     assert assignment.target and assignment.origin
-    assert after.isr and set(after.isr) <= replicas, "somebody is in sync who is no replica"
+    assert after.isr and after.isr <= replicas and after.elr <= replicas, "somebody is in sync who is no replica"
     assert after.leader == NO_LEADER or after.leader in after.isr
     assert after.leader_epoch >= before.leader_epoch
-    assert (after.leader == before.leader) or after.leader_epoch == before.leader_epoch + 1
+    assert after.leader == before.leader or after.leader_epoch == before.leader_epoch + 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import struct
 from typing import Any
 
 import pytest
 
 from kafkalite.common.errors import ConfigError, Malformed, StorageError
+from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 from kafkalite.reader.planning.row_filter import RowFilter
@@ -171,24 +173,61 @@ def test_an_index_that_lies_is_not_believed(topics: Any) -> None:
     assert offsets(plan_of(topics, 300)) == list(range(100))
 
 
-def test_retention_and_compaction_after_planning_are_noticed(topics: Any) -> None:
+def test_segments_that_are_renamed_after_planning_are_read_as_they_were(topics: Any) -> None:
     end = topics.write(*[rows(5)] * 20)
     topics.write(rows(5), base_offset=end)
     chunks = plan_of(topics, 500)
     path = topics.segment()
-    data = path.read_bytes()
-    path.rename(f"{path}.deleted")  # it is read to the end under its new name
+    path.rename(f"{path}.deleted")
     assert offsets(chunks) == list(range(105))
     path.write_bytes(bytes(build_batch(rows(5), offset_deltas=[0, 20, 40, 60, 80])))
-    with pytest.raises(StorageError, match="was changed by compaction or recovery after planning; run the query again"):
-        offsets(chunks)
-    path.write_bytes(data[:-1])
-    with pytest.raises(StorageError, match="was changed"):
-        offsets(chunks)
-    path.unlink()
+    assert offsets(chunks) == list(range(105)), "compaction has put another in its place"
     path.with_name(f"{path.name}.deleted").unlink()
-    with pytest.raises(StorageError, match="was deleted by retention or compaction"):
+    assert offsets(chunks) == [0, 20, 40, 60, 80, *range(100, 105)], "as a consumer that comes now"
+
+
+def test_compaction_after_planning_loses_and_doubles_nothing_that_is_left(topics: Any) -> None:
+    """Four segments become two, of which one is larger than any before."""
+    end = 0
+    for _ in range(5):
+        end = topics.write(*[rows(2)] * 20, base_offset=end)
+    chunks = plan_of(topics, 400)
+    assert len(chunks) > 8
+    for base in (40, 120):
+        topics.segment(base).unlink()
+        topics.segment(base).with_suffix(".index").unlink()
+    topics.write(*[rows(2)] * 36, [NewRecord(None, b"v" * 200)], base_offset=0)  # offset 73 to 79 are gone
+    topics.write(rows(1), base_offset=80)
+    assert offsets(chunks) == [*range(73), 80, *range(160, 200)]
+    assert offsets(plan_of(topics, startingOffsets='{"orders": {"0": 7}}')) == [*range(7, 73), 80, *range(160, 200)]
+
+
+def test_what_retention_or_recovery_takes_after_planning_is_named(topics: Any) -> None:
+    end = 0
+    for _ in range(3):
+        end = topics.write(*[rows(2)] * 5, base_offset=end)
+    chunks = plan_of(topics)
+    topics.segment(0).unlink()
+    with pytest.raises(StorageError, match=r"0\.log was deleted by retention after planning: offsets 0 to 9 of"):
         offsets(chunks)
+    assert offsets(chunks[1:]) == list(range(10, 30))
+    report = lost(chunks)
+    assert [(one.first_offset, one.end_offset) for one in report] == [(0, 10)]
+    last = topics.segment(20)
+    last.write_bytes(bytes(build_batch(rows(3), base_offset=20)))
+    with pytest.raises(StorageError, match="changed by compaction or recovery after planning: offsets 23 to 29"):
+        offsets(chunks[2:])
+    shutil.rmtree(last.parent)
+    assert [(one.first_offset, one.end_offset) for one in lost(chunks)] == [(0, 10), (10, 20), (20, 30)]
+
+
+def lost(chunks: list[Chunk]) -> list[Loss]:
+    from kafkalite.reader.chunk_reader import count_rows
+
+    report = ReadReport()
+    rows = count_rows(chunks, ReadSettings(fail_on_data_loss=False), report)
+    assert rows + sum((one.end_offset or 0) - (one.first_offset or 0) for one in report.lost) == 30
+    return report.lost
 
 
 def test_a_switch_of_segments_in_progress_is_an_error_not_a_hole(topics: Any) -> None:

@@ -109,6 +109,21 @@ def test_faults_reach_the_user_in_plain_words(spark: Any, topics: Any) -> None:
         rows.collect()
 
 
+def test_corrupt_batches_are_left_out_where_the_user_says_so(spark: Any, topics: Any) -> None:
+    topics.write([NewRecord(None, b"a")], [NewRecord(None, b"b")], [NewRecord(None, b"c")])
+    rows = read(spark, topics, mode="PERMISSIVE").select("offset", "value")
+    data = bytearray(topics.segment().read_bytes())
+    data[len(data) * 2 // 3 - 2] ^= 1
+    topics.segment().write_bytes(data)
+    assert [tuple(row) for row in rows.orderBy("offset").collect()] == [(0, b"a"), (2, b"c")]
+
+
+def test_columns_that_cannot_be_null_say_so(spark: Any, topics: Any) -> None:
+    topics.write([NewRecord(None, None)])
+    nullable = {field.name for field in read(spark, topics, includeHeaders="true").schema.fields if field.nullable}
+    assert nullable == {"key", "value", "timestamp", "headers"}
+
+
 def test_the_source_and_the_workers_need_no_event_loop() -> None:
     import subprocess
     import sys

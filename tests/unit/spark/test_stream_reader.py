@@ -40,6 +40,12 @@ class Stream:
             self.options, [("partition", False), ("offset", False)], now_ms=lambda: self.now_ms
         )
 
+    def go_on_from(self, checkpoint: dict[str, Any]) -> None:
+        """A restart as Spark does it."""
+        self.restart()
+        self.checkpoint = checkpoint
+        assert self.reader.partitions(checkpoint, checkpoint) == []
+
     def latest(self, limited: bool = True) -> dict[str, Any]:
         start = self.reader.initialOffset() if self.checkpoint is None else self.checkpoint
         if not stream_reader.HAS_LIMITS:
@@ -133,20 +139,20 @@ def test_what_is_gone_is_told_or_passed_over(topics: Topics) -> None:
     strict = Stream(topics, startingOffsets="earliest")
     tolerant = Stream(topics, startingOffsets="earliest", failOnDataLoss="false")
     for stream in (strict, tolerant):
-        stream.checkpoint = {"orders": {"0": 5}}
+        stream.go_on_from({"orders": {"0": 5}})
     topics.segment(0).unlink()
     topics.segment(0).with_suffix(".index").unlink()
     with pytest.raises(StorageError, match=r"offsets 5 to 9 of orders-0 are gone.*set failOnDataLoss to false"):
         strict.next()
     assert tolerant.next() == offsets(0, 10, end)
     for stream in (strict, tolerant):
-        stream.checkpoint = {"orders": {"0": 50}}
+        stream.go_on_from({"orders": {"0": 50}})
     with pytest.raises(StorageError, match="orders-0 ends at 20, before offset 50, up to which it was read"):
         strict.next()
     assert tolerant.next() == []
     assert tolerant.checkpoint == {"orders": {"0": 20}}
     for stream in (strict, tolerant):
-        stream.checkpoint = {"orders": {"0": 20, "7": 3}}
+        stream.go_on_from({"orders": {"0": 20, "7": 3}})
     with pytest.raises(StorageError, match="partition orders-7 is gone"):
         strict.next()
     assert tolerant.next() == []
@@ -173,7 +179,7 @@ def test_a_query_goes_on_where_its_checkpoint_says(spark: Any, topics: Topics, t
         assert json.loads(source.endOffset) == json.loads(source.latestOffset) == {"orders": {"0": 100}}
     topics.write(records(100, 130), base_offset=100)
     topics.write(records(0, 7), topic="orders-again")
-    for _ in range(2):
+    for _ in range(2 if stream_reader.HAS_LIMITS else 5):  # before Spark 4.2 each run has one micro-batch
         start(spark, topics, tmp_path / "query", **options).awaitTermination()
     found = [tuple(row) for row in spark.read.parquet(str(tmp_path / "query" / "out")).collect()]
     expected = [("orders", 0, number, str(number)) for number in range(130)]

@@ -230,7 +230,7 @@ def test_header_facts_cost_headers_alone(tmp_path: Path) -> None:
     assert report.bytes_read < size * 0.01
     for bounds in (RowFilter(min_timestamp=396), RowFilter(min_offset=19_800), RowFilter(max_offset=199)):
         report = ReadReport()
-        found = read([chunk_of(path, row_filter=bounds)], ("value",), ReadSettings(batch_bytes=1), report)
+        found = read([chunk_of(path, row_filter=bounds)], ("value",), ReadSettings(), report)
         assert len(found) == 200
         assert report.bytes_read < size * 0.03
         assert report.batches_read == 4

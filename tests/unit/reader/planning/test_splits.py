@@ -142,6 +142,16 @@ def test_the_offsets_that_are_there_and_that_are_asked_for(topics: Any) -> None:
     assert read(plan_ranges(chosen, ranges)) == [("orders", 0, 105), ("orders", 0, 106), ("orders", 1, 3)]
 
 
+def test_a_stream_takes_partitions_that_its_first_positions_do_not_name(topics: Any) -> None:
+    for partition in (0, 1):
+        topics.write(rows(2), partition=partition)
+    chosen = options(topics, startingOffsets='{"orders": {"0": 1}}')
+    assert list(current_offsets(chosen)) == [("orders", 0), ("orders", 1)]
+    assert read(plan_ranges(chosen, {("orders", 1): OffsetRange(0, 2)})) == [("orders", 1, 0), ("orders", 1, 1)]
+    with pytest.raises(ConfigError, match="does not name partition 1"):
+        offset_ranges(chosen)
+
+
 def test_what_a_stream_wants_and_is_gone_is_named(topics: Any, caplog: pytest.LogCaptureFixture) -> None:
     topics.write(rows(10), base_offset=100)
     whole = {("orders", 0): OffsetRange(95, 115), ("bills", 0): OffsetRange(0, 2)}

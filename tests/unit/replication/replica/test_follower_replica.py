@@ -202,6 +202,7 @@ def test_the_own_disk_ends_it():
     assert replica.next_request(OLD, 1e9) is None
 
 
-def test_an_answer_to_an_older_request_is_not_used():
+@pytest.mark.parametrize("sent", [Fetch(7, 15, 5, 0), Fetch(6, 20, 5, 0)], ids=["the log has changed", "an old epoch"])
+def test_an_answer_to_an_older_request_is_not_used(sent):
     replica = follower(OLD)
-    assert replica.on_fetch(Fetch(7, 15, 5, 0), FetchAnswer(ErrorCode.NONE, 22, 0, None, 15), OLD, 0) == []
+    assert replica.on_fetch(sent, FetchAnswer(ErrorCode.NONE, 22, 0, None, 20), OLD, 0) == []

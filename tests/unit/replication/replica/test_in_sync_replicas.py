@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.effects import ReadIsr, WriteIsr
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.in_sync_replicas import (
     COMMITTED,
     PENDING_EXPAND,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -14,7 +15,6 @@ from kafkalite.replication.replica.effects import (
     RaiseLowWatermark,
     WriteIsr,
 )
-from kafkalite.replication.replica.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog
 from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderReplica, ReplicaFetch

@@ -30,7 +30,7 @@ BROKERS = st.builds(
     INT64,
 )
 TOPICS = st.builds(TopicNode, ASSIGNMENTS, st.none() | IDS, ASSIGNMENTS, ASSIGNMENTS)
-STATES = st.builds(StateNode, st.integers(-2, 9), INT32, REPLICAS, INT32, st.sampled_from([0, 1]))
+STATES = st.builds(StateNode, st.integers(-2, 9), INT32, REPLICAS, INT32, st.sampled_from([0, 1]), REPLICAS)
 BLOCKS = st.builds(ProducerIdBlockNode, INT32, st.builds(lambda at, n: range(at, at + n), INT32, st.integers(1, 1000)))
 PARTITIONS = st.tuples(TEXTS, INT32)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.replication.replica.eligible_leader_replicas import (
+from kafkalite.metadata.eligible_leader_replicas import (
     IsrState,
     effective_min_isr,
     leave_with_lost_tail,

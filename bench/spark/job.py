@@ -1,0 +1,144 @@
+"""The Spark application of the comparison: reads works as JSON lines, answers with a line for each sample.
+
+Both formats run in one session. Each side has run before it is measured; the sides take turns, and another one begins
+each round. Every result is compared with those of the other sides: a wrong sum is an error, not a fast run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, PARQUET, PRUNED, Sample, Work
+from bench.usage import ProcessTree
+
+_NAMED = "key binary, value binary, `offset` bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the records are, and where Parquet goes."""
+
+    bootstrap: str
+    broker_pid: int
+    data_dir: str
+    output: str
+    jars: str
+    min_partitions: tuple[int, ...]
+    master: str
+    java_options: str
+
+
+class Job:
+    """One session, one work after the other."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        builder = SparkSession.builder.master(place.master).appName("bench")
+        settings = {
+            "spark.jars": place.jars,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.log.level": "ERROR",
+            "spark.driver.memory": "2g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": place.java_options,
+        }
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        self.spark = builder.getOrCreate()
+        self._own, self._broker = ProcessTree(os.getpid()), ProcessTree(place.broker_pid)
+        self._known: Any = None
+
+    def run(self, work: Work, tell: Callable[[Sample], None]) -> None:
+        self._known = None
+        best = self._best(work) if BEST in work.sides else 0
+        for side in work.sides:
+            self._sample(work, side, best)
+        for number in range(work.samples):
+            turn = number % len(work.sides)
+            for side in work.sides[turn:] + work.sides[:turn]:
+                tell(self._sample(work, side, best))
+
+    def _best(self, work: Work) -> int:
+        """The minPartitions with which the stock source was fastest, of two runs each."""
+        took = dict.fromkeys(self.place.min_partitions, 0.0)
+        for count in [*took, *took]:
+            seconds = self._sample(work, BEST, count).seconds
+            took[count] = min(took[count] or seconds, seconds)
+        return min(took, key=took.__getitem__)
+
+    def _sample(self, work: Work, side: str, best: int) -> Sample:
+        own, broker, begun = self._own.cpu(), self._broker.cpu(), time.perf_counter()
+        found = self._run(work, side, best)
+        seconds = time.perf_counter() - begun
+        own, broker = self._own.cpu() - own, self._broker.cpu() - broker
+        if work.sink == PARQUET:
+            found = aggregate(self.spark.read.parquet(self.place.output))
+        self._known = self._known or found
+        if found != self._known:
+            raise AssertionError(f"{work.name}: {side} found {found}, another {self._known}")
+        return Sample(work.name, side, seconds, own.total_s, broker.total_s, best if side == BEST else 0)
+
+    def _run(self, work: Work, side: str, best: int) -> Any:
+        if side == HEADERS:
+            return count_from_headers(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
+        rows = self._load(work.topic, side, best)
+        if work.sink == AGGREGATE:
+            return aggregate(rows)
+        if work.sink == COUNT:
+            return rows.count()
+        shutil.rmtree(self.place.output, ignore_errors=True)
+        rows.write.parquet(self.place.output)
+        return None
+
+    def _load(self, topic: str, side: str, best: int) -> DataFrame:
+        reader = self.spark.read.option("subscribe", topic)
+        if side in (DEFAULT, BEST):
+            reader = reader.format("kafka").option("kafka.bootstrap.servers", self.place.bootstrap)
+            return (reader.option("minPartitions", best) if side == BEST else reader).load()
+        reader = reader.format("kafkalite").option("path", self.place.data_dir)
+        return (reader.schema(_NAMED) if side == PRUNED else reader).load()
+
+
+def aggregate(rows: DataFrame) -> tuple[int, ...]:
+    """Sum of the values' lengths, number of keys, highest offset."""
+    return tuple(rows.agg(F.sum(F.length("value")), F.count("key"), F.max("offset")).first() or ())
+
+
+def count_from_headers(spark: SparkSession, options: Mapping[str, str]) -> int:
+    """The number of records, without a row for each."""
+    from kafkalite.reader.chunk_reader import count_rows
+    from kafkalite.reader.options import parse_options
+    from kafkalite.reader.plan import plan
+
+    splits = plan(parse_options(options))
+    return int(spark.sparkContext.parallelize(splits, min(len(splits), 4)).map(count_rows).sum())
+
+
+def main() -> None:
+    place = json.loads(sys.stdin.readline())
+    job = Job(Place(**place | {"min_partitions": tuple(place["min_partitions"])}))
+    try:
+        for line in sys.stdin:
+            fields = json.loads(line)
+            work = Work(**fields | {"sides": tuple(fields["sides"])})
+            job.run(work, lambda sample: print(json.dumps(sample), flush=True))
+            print("null", flush=True)
+    finally:
+        shutil.rmtree(Path(job.place.output), ignore_errors=True)
+        job.spark.stop()
+
+
+if __name__ == "__main__":
+    main()

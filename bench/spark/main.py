@@ -1,0 +1,189 @@
+"""`python -m bench spark`: one topic, one Spark session, kafkalite's data source and Spark's own Kafka source by turns.
+
+A kafkalite broker is started and filled; Spark's own source reads from it, kafkalite's source reads its files. Records
+have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, in one partition. A record goes into an
+aggregate (sum of the value's length, number of keys, highest offset) or into Parquet.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.compaction import fill as fill_keyed
+from bench.keyed_log import CODECS, KEY_BYTES, KeyedLog
+from bench.reference import ReferenceUnavailable
+from bench.replay import fill
+from bench.report import machine
+from bench.session import Session
+from bench.spark.environment import BUILT_WITH, SparkEnvironment, environment
+from bench.spark.table import table, to_json
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, OURS, PARQUET, PRUNED, Sample, Work
+from bench.startup import Started, kafkalite_launcher, started
+from bench.wire import BrokerError
+
+ROOT = Path(__file__).resolve().parents[2]
+_SIZES = {"100B": (100, 150), "1KB": (1000, 16)}
+_COUNT_BATCH = 500
+_SMALL_SAMPLES = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A topic and what is done with it. `value_bytes` of 0: for counting, in batches of 500."""
+
+    name: str
+    codec: str
+    value_bytes: int
+    batch_records: int
+    records: int
+    sinks: tuple[str, ...]
+
+
+def shapes(options: argparse.Namespace) -> list[Shape]:
+    """What the options ask for."""
+    found = [Shape("small query", "none", 100, 1, 1, (AGGREGATE,))]
+    for size, (value_bytes, batch) in _SIZES.items():
+        records = max(1, options.records * 100 // value_bytes)
+        found += [
+            Shape(f"{size} {codec}", codec, value_bytes, batch, records, (AGGREGATE, PARQUET)) for codec in CODECS
+        ]
+    if options.count_records:
+        found.append(Shape("count", "none", 0, _COUNT_BATCH, options.count_records, (COUNT,)))
+    patterns = options.only.split(",") if options.only else ["*"]
+    return [shape for each in found if (shape := _chosen(each, patterns)).sinks]
+
+
+def _chosen(shape: Shape, patterns: Sequence[str]) -> Shape:
+    sinks = [sink for sink in shape.sinks if any(fnmatch.fnmatch(f"{shape.name} {sink}", each) for each in patterns)]
+    return Shape(shape.name, shape.codec, shape.value_bytes, shape.batch_records, shape.records, tuple(sinks))
+
+
+def work_of(shape: Shape, sink: str, topic: str, pairs: int) -> Work:
+    if shape.records == 1:
+        return Work(f"{shape.name} {sink}", topic, 1, sink, (OURS, DEFAULT), _SMALL_SAMPLES)
+    if sink == COUNT:
+        return Work("count", topic, shape.records, sink, (HEADERS, OURS), min(pairs, 3))
+    sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, BEST)
+    return Work(f"{shape.name} {sink}", topic, shape.records, sink, sides, pairs)
+
+
+class SparkJob:
+    """`bench.spark.job` in its own Python: works in, samples out."""
+
+    def __init__(self, spark: SparkEnvironment, place: dict[str, object]) -> None:
+        left_out = ("SPARK_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+        variables = {name: value for name, value in os.environ.items() if name not in left_out}
+        self._process = subprocess.Popen(
+            [str(spark.python), "-m", "bench.spark.job"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=variables | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(spark.python)},
+        )
+        self._send(place)
+
+    def run(self, work: Work) -> Iterator[Sample]:
+        self._send(asdict(work))
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            fields = json.loads(line)
+            if fields is None:
+                return
+            yield Sample(*fields)
+        raise BrokerError(f"Spark ended in the middle of {work.name}; what it said stands above")
+
+    def _send(self, value: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(value) + "\n")
+        self._process.stdin.flush()
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._process.communicate(timeout=60)
+
+
+@contextlib.contextmanager
+def filled(broker: Started, shape: Shape) -> Iterator[str]:
+    """A topic with the records of `shape`."""
+    session = Session(broker.bootstrap)
+    with session.topic("spark", config={"compression.type": "producer"}) as topic:
+        if shape.value_bytes:
+            size = KEY_BYTES + shape.value_bytes
+            fill_keyed(session, topic, KeyedLog(shape.records, 1_000_000, shape.batch_records, size, shape.codec))
+        else:
+            batch_bytes = 61 + shape.batch_records * 18
+            fill(session, topic, shape.batch_records, 10, shape.records // shape.batch_records * batch_bytes)
+        yield topic
+
+
+def run(options: argparse.Namespace) -> dict[Work, list[Sample]]:
+    spark = environment(options.version)
+    results: dict[Work, list[Sample]] = {}
+    with started(kafkalite_launcher()) as broker, tempfile.TemporaryDirectory(prefix="bench-spark-") as output:
+        place: dict[str, object] = {
+            "bootstrap": broker.bootstrap,
+            "broker_pid": broker.process.pid,
+            "data_dir": str(broker.home),
+            "output": f"{output}/rows.parquet",
+            "jars": ",".join(map(str, spark.jars)),
+            "min_partitions": [int(each) for each in options.min_partitions.split(",")],
+            "master": options.master,
+            "java_options": options.java_options,
+        }
+        with contextlib.closing(SparkJob(spark, place)) as job:
+            for shape in shapes(options):
+                with filled(broker, shape) as topic:
+                    for sink in shape.sinks:
+                        work = work_of(shape, sink, topic, options.pairs)
+                        results[work] = []
+                        for sample in job.run(work):
+                            results[work].append(sample)
+                            print(f"{work.name:24} {sample.side:26} {sample.seconds:8.2f} s", file=sys.stderr)
+    return results
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", choices=tuple(BUILT_WITH), default="4.0.0", help="of Spark (default 4.0.0)")
+    parser.add_argument("--master", default="local[2]", help="default local[2]")
+    parser.add_argument("--pairs", type=int, default=5, help="samples of each side (default 5)")
+    parser.add_argument("--records", type=int, default=8_000_000, help="of 100 B; a tenth of 1 KB (default 8000000)")
+    parser.add_argument("--count-records", type=int, default=0, help="records that are only counted (default none)")
+    parser.add_argument("--min-partitions", default="2,4", help="tried for the stock source's best (default 2,4)")
+    parser.add_argument("--only", metavar="PATTERN,..", help="as '100B*aggregate' or 'small*'")
+    parser.add_argument("--java-options", default="", help="of the session's JVM")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there too")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.pairs <= 100 or not 10 <= options.records <= 10**9 or not 0 <= options.count_records <= 10**9:
+        parser.error("--pairs is 1 to 100, --records 10 to 1000000000, --count-records at most 1000000000")
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse(arguments)
+    try:
+        results = run(options)
+    except (BrokerError, ReferenceUnavailable) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 2
+    facts = ", ".join(f"{value} {key}" if key == "cores" else value for key, value in machine().items())
+    print(
+        f"Spark {options.version}, {options.master}, on {facts}\nmillion rows per second, medians of {options.pairs}\n"
+    )
+    print(table(results))
+    if options.json:
+        options.json.write_text(to_json(options.version, results))
+    return 0

@@ -1,0 +1,78 @@
+"""The samples as figures: medians, ratios to the stock source, targets."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from bench.report import machine
+from bench.spark.work import BEST, COUNT, DEFAULT, OURS, PRUNED, Sample, Work
+
+DEFAULT_TARGET = 5.0
+BEST_TARGET = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """One side of a work: medians, and the least and the most of its rates. CPU with the broker's, per record."""
+
+    seconds: float
+    rate: float
+    least: float
+    most: float
+    cpu_ns: float
+    min_partitions: int
+
+
+def figures(work: Work, samples: Iterable[Sample]) -> dict[str, Figures]:
+    """By side. A rate is in million records per second."""
+    found: dict[str, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault(sample.side, []).append(sample)
+    return {side: _of(work, each) for side, each in found.items()}
+
+
+def _of(work: Work, samples: Sequence[Sample]) -> Figures:
+    rates = [work.records / sample.seconds / 1e6 for sample in samples]
+    cpu = statistics.median(sample.spark_cpu_s + sample.broker_cpu_s for sample in samples)
+    seconds = statistics.median(sample.seconds for sample in samples)
+    rate = work.records / seconds / 1e6
+    return Figures(seconds, rate, min(rates), max(rates), cpu / work.records * 1e9, samples[0].min_partitions)
+
+
+_HEAD = (
+    "| work | kafkalite | (least-most) | columns named | kafka, default | kafka, best | of | ratio to default | "
+    "ratio to best | CPU ns/record | kafka's |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+
+def table(results: Mapping[Work, Sequence[Sample]]) -> str:
+    """A line for each work, in million rows per second; below them the seconds of counts and of small queries."""
+    lines, small = [_HEAD], []
+    for work, samples in results.items():
+        by = figures(work, samples)
+        if work.records == 1 or work.sink == COUNT:
+            small.append(f"{work.name}: " + ", ".join(f"{side} {each.seconds:.2f} s" for side, each in by.items()))
+            continue
+        ours, default, best = by[OURS], by[DEFAULT], by[BEST]
+        pruned = f"{by[PRUNED].rate:.2f}" if PRUNED in by else ""
+        lines.append(
+            f"| {work.name} | {ours.rate:.2f} | {ours.least:.2f}-{ours.most:.2f} | {pruned} | {default.rate:.2f} | "
+            f"{best.rate:.2f} | {best.min_partitions} | {_ratio(ours, default, DEFAULT_TARGET)} | "
+            f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
+        )
+    return "\n".join([*(lines if len(lines) > 1 else []), *small])
+
+
+def _ratio(ours: Figures, theirs: Figures, target: float) -> str:
+    ratio = ours.rate / theirs.rate
+    return f"{ratio:.1f}" if ratio >= target else f"**{ratio:.1f}**"
+
+
+def to_json(version: str, results: Mapping[Work, Sequence[Sample]]) -> str:
+    """Every sample, so that the table can be made again."""
+    works = [asdict(work) | {"taken": [sample._asdict() for sample in each]} for work, each in results.items()]
+    return json.dumps({"spark": version, "machine": machine(), "works": works}, indent=1) + "\n"

@@ -1,0 +1,41 @@
+"""Values of the comparison in Spark: what is run, and what each run took. They travel as JSON between two Pythons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+OURS = "kafkalite"
+PRUNED = "kafkalite, columns named"
+DEFAULT = "kafka"
+BEST = "kafka, best minPartitions"
+
+AGGREGATE = "aggregate"
+PARQUET = "parquet"
+COUNT = "count"
+HEADERS = "count from headers"
+
+SINKS = (AGGREGATE, PARQUET, COUNT)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A topic of `records` records, read into `sink` by each of `sides`, `samples` times."""
+
+    name: str
+    topic: str
+    records: int
+    sink: str
+    sides: tuple[str, ...]
+    samples: int
+
+
+class Sample(NamedTuple):
+    """One run. CPU is that of Spark's processes and of the broker, in seconds."""
+
+    work: str
+    side: str
+    seconds: float
+    spark_cpu_s: float
+    broker_cpu_s: float
+    min_partitions: int = 0
