@@ -64,6 +64,7 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
         isolation_level=options.isolation_level,
         include_headers=options.headers,
         fail_on_data_loss=not options.ignore_data_loss,
+        starting_offsets_by_timestamp_strategy="latest",  # nothing is new since then: that is no mistake in a job
         **bounds,
     )
     if options.topic_pattern is not None:

@@ -30,7 +30,7 @@ _FORMATS = {  # and the endings of file names that stand for them
 _ENCODINGS = ("auto", "utf-8", "base64")
 _ARGUMENTS = (
     "starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp", "isolation_level",
-    "include_headers", "partitions", "columns",
+    "include_headers", "partitions", "columns", "mode",
 )  # fmt: skip
 _NAMES = re.compile("|".join(rf"\b{name}\b" for name in _ARGUMENTS))
 
@@ -46,12 +46,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-f", "--format", choices=_FORMATS, help="default: as the file's name ends; on stdout jsonl")
     add("--columns", metavar="A,B", help="of key, value, topic, partition, offset, timestamp, timestampType, headers")
     add("--partitions", metavar="0,1", help="of one topic, only these (default: all)")
-    add("--starting-offsets", default="earliest", metavar="OFFSETS", help='earliest, latest, or {"orders": {"0": 23}}')
+    add(
+        "--starting-offsets",
+        default="earliest",
+        metavar="OFFSETS",
+        help='earliest, latest-100, or {"orders": {"0": 23}}',
+    )
     add("--ending-offsets", default="latest", metavar="OFFSETS", help="latest, or as JSON; exclusive")
     add("--starting-timestamp", metavar="TIME", help="milliseconds since 1970, or 2026-01-31T12:00:00+00:00")
     add("--ending-timestamp", metavar="TIME", help="up to the first record of this time or later")
     add("--isolation-level", default="read_uncommitted", metavar="LEVEL", help="or read_committed")
     add("--include-headers", action="store_true", help="with the column headers")
+    add("--mode", default="FAILFAST", metavar="MODE", help="PERMISSIVE leaves corrupt batches out (default: an error)")
     add("--ignore-data-loss", action="store_true", help="read what is left where wanted offsets are gone")
     add(
         "--encoding",
@@ -117,6 +123,7 @@ def _reader(options: argparse.Namespace) -> TopicReader:
         isolation_level=options.isolation_level,
         include_headers=options.include_headers or (columns is not None and "headers" in columns),
         fail_on_data_loss=not options.ignore_data_loss,
+        mode=options.mode,
     )
     return TopicReader(arguments, columns)
 

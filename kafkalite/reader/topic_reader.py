@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.reader.arrow import COLUMNS
-from kafkalite.reader.chunk_reader import read_chunk
-from kafkalite.reader.chunks.read_report import BATCH_BYTES, ReadSettings
+from kafkalite.reader.chunk_reader import read_as_asked
+from kafkalite.reader.chunks.read_report import BATCH_BYTES
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
 
@@ -41,9 +41,13 @@ _ARGUMENTS = {
     "endingOffsets": "ending_offsets",
     "startingTimestamp": "starting_timestamp",
     "endingTimestamp": "ending_timestamp",
+    "startingOffsetsByTimestamp": "starting_offsets_by_timestamp",
+    "endingOffsetsByTimestamp": "ending_offsets_by_timestamp",
+    "startingOffsetsByTimestampStrategy": "starting_offsets_by_timestamp_strategy",
     "includeHeaders": "include_headers",
     "failOnDataLoss": "fail_on_data_loss",
     "kafka.isolation.level": "isolation_level",
+    "batchBytes": "batch_bytes",
 }
 _NAMES = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(_ARGUMENTS, key=len, reverse=True)))
 
@@ -51,24 +55,22 @@ _NAMES = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(_ARGUM
 class TopicReader:
     """A planned read: its schema, the size of the segments' parts that it reads, and its batches, once."""
 
-    def __init__(
-        self, options: Mapping[str, str], columns: Sequence[str] | None, batch_bytes: int = BATCH_BYTES
-    ) -> None:
+    def __init__(self, options: Mapping[str, str], columns: Sequence[str] | None) -> None:
         """From the data source's options. Raises ConfigError, StorageError, Malformed."""
         try:
-            parsed = parse_options(options)
-            self._chunks = [chunk for split in plan(parsed) for chunk in split]
+            self._options = parse_options(options)
+            self._splits = plan(self._options)
         except ConfigError as error:
             raise ConfigError(_NAMES.sub(lambda found: _ARGUMENTS[found[0]], str(error))) from None
-        self.schema = _schema(columns, headers=parsed.include_headers)
-        self.size_bytes = sum(chunk.size_bytes for chunk in self._chunks)
-        self._settings = ReadSettings(batch_bytes, parsed.fail_on_data_loss)
+        self.schema = _schema(columns, headers=self._options.include_headers)
+        self.size_bytes = sum(chunk.size_bytes for split in self._splits for chunk in split)
 
     def batches(self, advance: Callable[[int], None] = lambda size_bytes: None) -> Iterator[pa.RecordBatch]:
-        """The records; `advance` hears of the bytes of segments that are done. Raises StorageError, Malformed."""
-        for chunk in self._chunks:
-            yield from read_chunk(chunk, self.schema, self._settings)
-            advance(chunk.size_bytes)
+        """The records; `advance` hears of the bytes of segments that are done. What is lost and not an error is logged.
+        Raises StorageError, Malformed."""
+        for split in self._splits:
+            yield from read_as_asked(split, self.schema, self._options)
+            advance(sum(chunk.size_bytes for chunk in split))
 
 
 def read(
@@ -81,9 +83,13 @@ def read(
     ending_offsets: Bound = "latest",
     starting_timestamp: Moment | None = None,
     ending_timestamp: Moment | None = None,
+    starting_offsets_by_timestamp: Bound | None = None,
+    ending_offsets_by_timestamp: Bound | None = None,
+    starting_offsets_by_timestamp_strategy: str = "error",
     isolation_level: str = "read_uncommitted",
     include_headers: bool = False,
     fail_on_data_loss: bool = True,
+    mode: str = "FAILFAST",
     batch_bytes: int = BATCH_BYTES,
 ) -> pa.RecordBatchReader:
     """The records of a topic as a stream of Arrow record batches.
@@ -97,8 +103,10 @@ def read(
     a name, several names, or a compiled regular expression; with one name, `partitions` chooses among its partitions.
     `columns` are those of Spark's Kafka source, all by default: key, value, topic, partition, offset, timestamp,
     timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
-    "latest", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are milliseconds or a
-    datetime with its time zone. `batch_bytes` is the limit of a batch; reading takes up to three times as much memory.
+    "latest", "latest-100", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are
+    milliseconds or a datetime with its time zone; they go before offsets by timestamp, and these before offsets.
+    docs/spark.md says what each option guarantees. `batch_bytes` is the limit of a batch; reading takes up to three
+    times as much memory.
 
     A reader can be read once. Raises ConfigError, which names the argument, for an argument that does not fit; while
     reading, StorageError for files that are gone or changed and Malformed for a corrupt batch; both name the file.
@@ -111,13 +119,15 @@ def read(
         ending_offsets=ending_offsets,
         starting_timestamp=starting_timestamp,
         ending_timestamp=ending_timestamp,
+        starting_offsets_by_timestamp=starting_offsets_by_timestamp,
+        ending_offsets_by_timestamp=ending_offsets_by_timestamp,
+        starting_offsets_by_timestamp_strategy=starting_offsets_by_timestamp_strategy,
         isolation_level=isolation_level,
         include_headers=include_headers or (columns is not None and "headers" in columns),
         fail_on_data_loss=fail_on_data_loss,
+        mode=mode,
     )
-    if batch_bytes < 1:
-        raise ConfigError(f"batch_bytes is {batch_bytes}; it may be a number from 1 on")
-    reader = TopicReader(options, columns, batch_bytes)
+    reader = TopicReader({**options, "batchBytes": str(batch_bytes)}, columns)
     return pa.RecordBatchReader.from_batches(reader.schema, reader.batches())
 
 
@@ -130,9 +140,13 @@ def as_options(
     ending_offsets: Bound = "latest",
     starting_timestamp: Moment | None = None,
     ending_timestamp: Moment | None = None,
+    starting_offsets_by_timestamp: Bound | None = None,
+    ending_offsets_by_timestamp: Bound | None = None,
+    starting_offsets_by_timestamp_strategy: str = "error",
     isolation_level: str = "read_uncommitted",
     include_headers: bool = False,
     fail_on_data_loss: bool = True,
+    mode: str = "FAILFAST",
 ) -> dict[str, str]:
     """The data source's options for these arguments of `read`. Raises ConfigError."""
     options = _subscription(topic, partitions)
@@ -143,6 +157,11 @@ def as_options(
         options["startingTimestamp"] = _millis("starting_timestamp", starting_timestamp)
     if starting_timestamp is None or starting_offsets != "earliest":
         options["startingOffsets"] = _offsets("starting_offsets", starting_offsets, single)
+    for side, by_timestamp in (("starting", starting_offsets_by_timestamp), ("ending", ending_offsets_by_timestamp)):
+        if by_timestamp is not None:
+            name = f"{side}_offsets_by_timestamp"
+            options[f"{side}OffsetsByTimestamp"] = _offsets(name, by_timestamp, single)
+    options["startingOffsetsByTimestampStrategy"] = starting_offsets_by_timestamp_strategy
     if ending_timestamp is not None:
         options["endingTimestamp"] = _millis("ending_timestamp", ending_timestamp)
     if ending_timestamp is None or ending_offsets != "latest":
@@ -150,6 +169,7 @@ def as_options(
     options["kafka.isolation.level"] = isolation_level
     options["includeHeaders"] = str(include_headers).lower()
     options["failOnDataLoss"] = str(fail_on_data_loss).lower()
+    options["mode"] = mode
     return options
 
 
