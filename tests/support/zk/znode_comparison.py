@@ -54,12 +54,18 @@ _ID_KEPT = (
     "kafka-topics of 2.7 knows no topic ids and writes the node without; kafkalite's controller puts the id that it "
     "knows back at once, Kafka's leaves it, and the next one draws another"
 )
+_SAME_REPLICAS = (
+    "Kafka's controller gives a new leader epoch to a partition that was reassigned to where it is, since its brokers "
+    "ignore epochs that they know; kafkalite writes nothing, and clients need no new metadata"
+)
 _STATE = "/brokers/topics/*/partitions/*/state"
 ALLOWED_FROM = {
     "start again": (
         Allowed(_STATE, "leader_epoch", "0|1", _ELECTED_ANEW),
         Allowed(_STATE, "controller_epoch", "1|2", _ELECTED_ANEW),
     ),
+    "reassign as of 2.7": (Allowed(_STATE, "leader_epoch", "0|1", _SAME_REPLICAS),),
+    "reassign": (Allowed(_STATE, "leader_epoch", "0|1|2", _SAME_REPLICAS),),
     "more partitions as of 2.7": (
         Allowed("/brokers/topics/t", "version", "2|3", _ID_KEPT),
         Allowed("/brokers/topics/t", "topic_id", f"{ID}|missing", _ID_KEPT),

@@ -20,6 +20,11 @@ from kafkalite.protocol.messages.group_offsets import (
     OffsetCommitRequestTopic,
 )
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
+from kafkalite.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from kafkalite.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatePartitionsAssignment,
@@ -35,7 +40,10 @@ from tests.support.zk.znode_tree import Tree, zookeeper_client
 BROKER = 4  # of what kind the thing is that has settings
 NOT_YET = (3, 5, 6, 7, 14, 15, 16, 41)  # nobody knows it, leads it, or coordinates it so far
 NO_LEADER = -1
-IN_HAND = ("/admin/delete_topics/", "/admin/preferred_replica_election", "/isr_change_notification/")
+IN_HAND = (
+    "/admin/delete_topics/", "/admin/preferred_replica_election", "/admin/reassign_partitions",
+    "/isr_change_notification/",
+)  # fmt: skip
 """What a controller takes away when it is done with it."""
 SETTINGS = {"num.partitions": "3", "default.replication.factor": "1", "offsets.topic.num.partitions": "4"}
 
@@ -129,6 +137,18 @@ def replaced(kind: int, name: str, **config: str) -> AlterConfigsRequest:
 
 def topic_of_2_7(partitions: dict[str, list[int]]) -> dict[str, Any]:
     return {"version": 2, "partitions": partitions, "adding_replicas": {}, "removing_replicas": {}}
+
+
+def reassignment(*rows: tuple[str, int, int]) -> dict[str, Any]:
+    """Topic, partition and its only broker."""
+    moves = [{"topic": topic, "partition": partition, "replicas": [broker]} for topic, partition, broker in rows]
+    return {"version": 1, "partitions": moves}
+
+
+def reassigned(topic: str, *brokers: int) -> AlterPartitionReassignmentsRequest:
+    """The first partitions of a topic, each to one broker."""
+    rows = [ReassignablePartition(partition_index=index, replicas=[broker]) for index, broker in enumerate(brokers)]
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=rows)])
 
 
 def deleted(*names: str) -> DeleteTopicsRequest:
@@ -232,7 +252,19 @@ OLD_TOOLS: Story = {
     "stop again": stop(0),
 }
 
-STORIES = {"one_broker": ONE_BROKER, "two_brokers": TWO_BROKERS, "old_tools": OLD_TOOLS}
+REASSIGNED: Story = {  # to where they are: kafkalite's brokers do not copy records
+    "start": start(0),
+    "create": ask(assigned("t", 0, 0), 4),
+    "reassign as of 2.7": write(("/admin/reassign_partitions", reassignment(("t", 0, 0), ("t", 1, 0)))),
+    "reassign what is not there": write(("/admin/reassign_partitions", reassignment(("none", 0, 0), ("t", 9, 0)))),
+    "reassign": ask(reassigned("t", 0), 0),
+    "elect the preferred ones": write(
+        ("/admin/preferred_replica_election", {"version": 1, "partitions": [{"topic": "t", "partition": 1}]})
+    ),
+    "stop": stop(0),
+}
+
+STORIES = {"one_broker": ONE_BROKER, "two_brokers": TWO_BROKERS, "old_tools": OLD_TOOLS, "reassigned": REASSIGNED}
 
 
 def is_at_rest(tree: Tree) -> bool:
