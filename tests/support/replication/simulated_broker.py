@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.eligible_leader_replicas import IsrState
 from kafkalite.replication.replica.follower_replica import FetchAnswer
 from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 from tests.support.replication.simulated_follower import SimulatedFollower
@@ -29,7 +30,7 @@ class SimulatedBroker(SimulatedProcess):
     def _clear(self) -> None:
         super()._clear()
         self.role = None
-        self._is_deciding = False
+        self._is_deciding = self._is_claiming = False
         self._early: list[tuple[int, Callable[[], None]]] = []  # requests with a newer epoch than the view
 
     @property
@@ -71,7 +72,7 @@ class SimulatedBroker(SimulatedProcess):
         if self.view is None or view.zxid >= self.view.zxid:
             self.view = view
         view = self.view
-        if self.registered_by is None:
+        if not self.is_registered:
             return
         self._take_role(view)
         early, self._early = self._early, []
@@ -83,22 +84,38 @@ class SimulatedBroker(SimulatedProcess):
         self.control()
 
     def _take_role(self, view: View) -> None:
-        """A broker leads by a state that was written after it had registered: a write of its former life, which it does
-        not remember, can then succeed no more."""
+        """A broker leads under an epoch that is newer than its registration. Its former life may have had other records
+        under the older one, and ZooKeeper may yet carry out a write of its that this life does not know. A leader that
+        returns as one therefore takes the next epoch."""
         state, role = view.state, self.role
-        if state.leader == self.id and view.written_by > (self.registered_by or 0):
+        if state.leader == self.id and state.leader_epoch > self.former_epoch:
             if isinstance(role, SimulatedLeader) and role.replica.leader_epoch == state.leader_epoch:
                 role.on_view(view)
             else:
                 self.resign()
                 self.role = SimulatedLeader(self, view)
                 self.role.begin()
+        elif state.leader == self.id:
+            self.resign()
+            self._claim(state)
         elif state.leader in (self.id, NO_LEADER):
             self.resign()
         elif not isinstance(role, SimulatedFollower) or role.replica.leader_epoch != state.leader_epoch:
             self.resign()
             self.role = SimulatedFollower(self, view)
             self.role.begin()
+
+    def _claim(self, state: IsrState) -> None:
+        if not self._is_claiming and not self.is_stopping:
+            self._is_claiming = True
+            claimed = state._replace(leader_epoch=state.leader_epoch + 1)
+            self.ask(lambda: self.zookeeper.write_state(claimed, {}), self._on_claimed, self._on_claimed)
+
+    def _on_claimed(self, outcome: WriteOutcome | None = None) -> None:
+        """Written, or overtaken: the view says so. If the connection broke, it may have to be tried again."""
+        self._is_claiming = False
+        if outcome is None and self.view is not None:
+            self._take_role(self.view)
 
     def resign(self) -> None:
         role, self.role = self.role, None
@@ -107,14 +124,14 @@ class SimulatedBroker(SimulatedProcess):
 
     def on_session_lost(self, session: int) -> None:
         if session == self.session:
-            self._is_deciding = False
+            self._is_deciding = self._is_claiming = False
         super().on_session_lost(session)
 
     # --- the controller
 
     def control(self, *, prefer: bool = False) -> None:
         view = self.view
-        if view is None or self.registered_by is None or self._is_deciding or self.is_stopping:
+        if view is None or not self.is_registered or self._is_deciding or self.is_stopping:
             return
         if view.controller is None:
             session = self.session

@@ -49,8 +49,9 @@ class SimulatedProcess(ABC):
     def _clear(self) -> None:
         """A process that begins knows nothing."""
         self.view: View | None = None
-        self.registered_by: int | None = None  # None: not registered
+        self.is_registered = False
         self.registration = 0
+        self.former_epoch = -1  # under which it led before it registered
         self.is_stopping = False
         self._backlog.clear()
 
@@ -145,7 +146,7 @@ class SimulatedProcess(ABC):
 
     def on_session_lost(self, session: int) -> None:
         if session == self.session:
-            self.registered_by = None
+            self.is_registered = False
             self.resign()
             self.session = self.zookeeper.open_session()
             self._register()
@@ -211,5 +212,6 @@ class SimulatedProcess(ABC):
             self._register()
             return
         self.has_lost_tail = False
-        self.registered_by = view.registered_by[self.id]
+        self.is_registered = True
+        self.former_epoch = view.state.leader_epoch if view.state.leader == self.id else -1
         self.on_view(view)
