@@ -20,21 +20,24 @@ _TIME_ENTRY = struct.Struct(">qi")
 class SparseIndex:
     """The entries of an open index file; none if there is no such file. Entries are pairs of numbers as stored."""
 
-    __slots__ = ("_entry", "_fd", "count")
+    __slots__ = ("_entry", "_fd", "count", "last")
 
     def __init__(self, path: str, entry: struct.Struct) -> None:
         self._entry = entry
         self.count = 0
+        self.last: tuple[int, int] | None = None
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             self._fd = -1
             return
         slots = os.fstat(self._fd).st_size // entry.size
-        if slots and self.entry(slots - 1) != (0, 0):
-            self.count = slots
-        else:
-            self.count = bisect_left(range(slots), True, key=lambda at: self.entry(at) == (0, 0))
+        last = self.entry(slots - 1) if slots else (0, 0)
+        if last == (0, 0):
+            slots = bisect_left(range(slots), True, key=lambda at: self.entry(at) == (0, 0))
+            last = self.entry(slots - 1) if slots else (0, 0)
+        self.count = slots
+        self.last = last if slots else None
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -51,10 +54,6 @@ class SparseIndex:
         """The last entry for which `holds`, which must hold for all before it; None without one."""
         at = bisect_left(range(self.count), True, key=lambda at: not holds(self.entry(at)))
         return self.entry(at - 1) if at else None
-
-    @property
-    def last(self) -> tuple[int, int] | None:
-        return self.entry(self.count - 1) if self.count else None
 
 
 def open_offset_index(path: str) -> SparseIndex:

@@ -54,7 +54,7 @@ def first_offset_at(
 
 def earlier_up_to(directory: str, segment: SegmentRange, timestamp_ms: int) -> int:
     """An offset before which all records of the segment are earlier than `timestamp_ms`, as its time index knows."""
-    index = open_time_index(os.path.join(directory, segment_stem(segment.base_offset) + TIME_INDEX))
+    index = open_time_index(f"{directory}/{segment_stem(segment.base_offset)}{TIME_INDEX}")
     try:
         entry = index.last
         if entry is None or entry[0] >= timestamp_ms:
