@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, PARQUET, PRUNED, Sample, Work
 from bench.usage import ProcessTree
+from spark_jobs.count import count
 
 _NAMED = "key binary, value binary, `offset` bigint"
 
@@ -73,9 +74,9 @@ class Job:
     def _best(self, work: Work) -> int:
         """The minPartitions with which the stock source was fastest, of two runs each."""
         took = dict.fromkeys(self.place.min_partitions, 0.0)
-        for count in [*took, *took]:
-            seconds = self._sample(work, BEST, count).seconds
-            took[count] = min(took[count] or seconds, seconds)
+        for partitions in [*took, *took]:
+            seconds = self._sample(work, BEST, partitions).seconds
+            took[partitions] = min(took[partitions] or seconds, seconds)
         return min(took, key=took.__getitem__)
 
     def _sample(self, work: Work, side: str, best: int) -> Sample:
@@ -92,7 +93,8 @@ class Job:
 
     def _run(self, work: Work, side: str, best: int) -> Any:
         if side == HEADERS:
-            return count_from_headers(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
+            found = count(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
+            return sum(each.records for each in found.values())
         rows = self._load(work.topic, side, best)
         if work.sink == AGGREGATE:
             return aggregate(rows)
@@ -114,16 +116,6 @@ class Job:
 def aggregate(rows: DataFrame) -> tuple[int, ...]:
     """Sum of the values' lengths, number of keys, highest offset."""
     return tuple(rows.agg(F.sum(F.length("value")), F.count("key"), F.max("offset")).first() or ())
-
-
-def count_from_headers(spark: SparkSession, options: Mapping[str, str]) -> int:
-    """The number of records, without a row for each."""
-    from kafkalite.reader.chunk_reader import count_rows
-    from kafkalite.reader.options import parse_options
-    from kafkalite.reader.plan import plan
-
-    splits = plan(parse_options(options))
-    return int(spark.sparkContext.parallelize(splits, min(len(splits), 4)).map(count_rows).sum())
 
 
 def main() -> None:

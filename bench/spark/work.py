@@ -13,7 +13,7 @@ BEST = "kafka, best minPartitions"
 AGGREGATE = "aggregate"
 PARQUET = "parquet"
 COUNT = "count"
-HEADERS = "count from headers"
+HEADERS = "spark_jobs.count"
 
 SINKS = (AGGREGATE, PARQUET, COUNT)
 

@@ -49,7 +49,7 @@ def test_figures_are_medians_and_a_missed_target_is_bold() -> None:
     (line,) = table({work: samples}).splitlines()[2:]
     assert line == "| 100B none aggregate | 2.00 | 1.00-4.00 |  | 0.40 | 0.80 | 4 | 5.0 | **2.5** | 250 | 1000 |"
     count = Work("count", "t", 100, COUNT, (HEADERS,), 1)
-    assert table({count: [Sample("count", HEADERS, 0.5, 0.1, 0.0)]}) == "count: count from headers 0.50 s"
+    assert table({count: [Sample("count", HEADERS, 0.5, 0.1, 0.0)]}) == "count: spark_jobs.count 0.50 s"
     assert json.loads(to_json("4.0.0", {work: samples}))["works"][0]["taken"][0]["seconds"] == 1.0
 
 
@@ -64,7 +64,7 @@ def test_a_small_comparison_in_a_real_spark(tmp_path: Path, capsys: pytest.Captu
     words = ["--records", "3000", "--pairs", "1", "--count-records", "1000", "--min-partitions", "2"]
     assert main([*words, "--only", "small*,100B zstd*,count*", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
-    assert "| 100B zstd parquet |" in printed and "count from headers" in printed
+    assert "| 100B zstd parquet |" in printed and "spark_jobs.count" in printed
     taken = json.loads(file.read_text())["works"]
     assert [(work["name"], len(work["taken"])) for work in taken] == [
         ("small query aggregate", 22), ("100B zstd aggregate", 4), ("100B zstd parquet", 3), ("count", 2)
