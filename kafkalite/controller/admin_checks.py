@@ -15,6 +15,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.metadata.partition_admin import Election
 
+CHECKED_PER_TURN = 1000  # partitions in one turn of the loop: some 2 ms
 _SHOWN_MAX = 10  # replicas of a refused target in a message
 
 

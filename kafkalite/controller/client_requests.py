@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.controller import admin_checks, pending_changes
+from kafkalite.controller.admin_checks import CHECKED_PER_TURN
 from kafkalite.controller.controller_store import ControllerStore
 from kafkalite.controller.pending_changes import StateChange
 from kafkalite.metadata.cluster_metadata import PartitionRecord
@@ -56,7 +57,12 @@ class ClientRequests(PartitionAdmin):
         self, targets: Sequence[tuple[TopicPartition, Sequence[int] | None]]
     ) -> Sequence[KafkaError | None]:
         self._check_is_controller()
-        return [self._reassignment_refusal(key, target) for key, target in targets]
+        refusals = []
+        for at, (key, target) in enumerate(targets, start=1):
+            refusals.append(self._reassignment_refusal(key, target))
+            if at % CHECKED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return refusals
 
     def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
         return pending_changes.reassignments(self._view)
@@ -86,7 +92,9 @@ class ClientRequests(PartitionAdmin):
         elected = 0
         for _ in range(_ATTEMPTS):
             changes: dict[TopicPartition, StateChange] = {}
-            for key in open_keys:
+            for at, key in enumerate(open_keys, start=1):
+                if at % CHECKED_PER_TURN == 0:
+                    await asyncio.sleep(0)
                 decided = self._election(key, one.election, store.epoch)
                 if isinstance(decided, StateChange):
                     changes[key] = decided
@@ -122,7 +130,7 @@ class ClientRequests(PartitionAdmin):
     def _reassignment_refusal(self, key: TopicPartition, target: Sequence[int] | None) -> KafkaError | None:
         partition = self._partition(key) if key[0] not in self._view.deletions else None
         replicas = partition.replicas if partition is not None else None
-        is_reassigned = key in self.reassignments()
+        is_reassigned = pending_changes.is_reassigned(self._view, key)
         live = self._view.brokers
         refusal = admin_checks.reassignment_refusal(replicas, target, live, is_reassigned=is_reassigned)
         if refusal is None and replicas is not None and (is_reassigned or tuple(target or ()) != replicas):

@@ -122,6 +122,11 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
+def is_reassigned(view: ClusterView, key: TopicPartition) -> bool:
+    known = view.assignments.get(key[0])
+    return known is not None and (key[1] in known.value.adding or key[1] in known.value.removing)
+
+
 def reassignments(view: ClusterView) -> dict[TopicPartition, Reassignment]:
     """The reassignments under way, by the topics' nodes."""
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from kafkalite.common.errors import KafkaError
@@ -15,24 +16,29 @@ class StandaloneController(PartitionAdmin):
     def __init__(self, metadata: ClusterMetadata, broker_id: int) -> None:
         self._metadata = metadata
         self._broker_id = broker_id
+        self._live = (broker_id,)
 
     async def elect_leaders(
         self, partitions: Sequence[TopicPartition], election: Election
     ) -> Sequence[KafkaError | None]:
-        live = (self._broker_id,)
-        return [admin_checks.election_refusal(self._partition(key), election, live) for key in partitions]
+        refusals = []
+        for at, key in enumerate(partitions, start=1):
+            refusals.append(admin_checks.election_refusal(self._partition(key), election, self._live))
+            if at % admin_checks.CHECKED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return refusals
 
     async def reassign(
         self, targets: Sequence[tuple[TopicPartition, Sequence[int] | None]]
     ) -> Sequence[KafkaError | None]:
-        live = (self._broker_id,)
-        found = [(self._partition(key), target) for key, target in targets]
-        return [
-            admin_checks.reassignment_refusal(
-                None if partition is None else partition.replicas, target, live, is_reassigned=False
-            )
-            for partition, target in found
-        ]
+        refusals = []
+        for at, (key, target) in enumerate(targets, start=1):
+            partition = self._partition(key)
+            replicas = None if partition is None else partition.replicas
+            refusals.append(admin_checks.reassignment_refusal(replicas, target, self._live, is_reassigned=False))
+            if at % admin_checks.CHECKED_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return refusals
 
     def reassignments(self) -> Mapping[TopicPartition, Reassignment]:
         return {}
@@ -42,5 +48,5 @@ class StandaloneController(PartitionAdmin):
         record = topic.partitions.get(key[1]) if topic is not None else None
         if record is None:
             return None
-        alone = (self._broker_id,)  # the broker id may have changed since the topic was created
-        return record._replace(replicas=alone, leader=self._broker_id, isr=alone)
+        # the broker id may have changed since the topic was created
+        return record._replace(replicas=self._live, leader=self._broker_id, isr=self._live)

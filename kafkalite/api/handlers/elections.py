@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kafkalite.api.request.partition_limit import check_partition_count
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -28,6 +29,8 @@ async def elect_leaders(
     if topics is None:
         known = services.metadata.topics
         topics = [TopicPartitions(topic=name, partitions=list(known[name].partitions)) for name in known]
+    else:
+        check_partition_count(topic.partitions for topic in topics)
     if not topics:
         return ElectLeadersResponse()  # of whatever election type, as Kafka
     keys = [(topic.topic, index) for topic in topics for index in topic.partitions]

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.api.handlers.cleaner import log_cleaning
+from kafkalite.api.request.partition_limit import check_partition_count
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
@@ -56,6 +57,7 @@ def alter_replica_log_dirs(
     services: Services, request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """A partition that is named twice belongs into the directory that is named last, as in Kafka."""
+    check_partition_count(topic.partitions for each in request.dirs for topic in each.topics)
     wanted = {
         (topic.name, index): each.path for each in request.dirs for topic in each.topics for index in topic.partitions
     }

@@ -8,6 +8,7 @@ KIP-455.
 
 from __future__ import annotations
 
+from kafkalite.api.request.partition_limit import check_partition_count
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import KafkaError
@@ -26,6 +27,7 @@ from kafkalite.protocol.messages.reassignments import (
 async def alter_partition_reassignments(
     services: Services, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
+    check_partition_count(topic.partitions for topic in request.topics)
     if not request.topics:
         return AlterPartitionReassignmentsResponse(error_message="")
     wanted = [((topic.name, one.partition_index), one.replicas) for topic in request.topics for one in topic.partitions]

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import uvloop
 
+from kafkalite.protocol.header import request_frame
 from kafkalite.protocol.messages.elections import ElectLeadersRequest, TopicPartitions
 from kafkalite.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
@@ -64,6 +66,30 @@ def test_a_replica_can_be_reassigned_to_where_it_is(tell: Callable[..., None]) -
         assert [one.error_message is None for one in topic.partitions] == [True, *[False] * 6, True]
 
     tell(story, broker_id=3)
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda topic, many: ElectLeadersRequest(topic_partitions=[TopicPartitions(topic=topic, partitions=many)]),
+        lambda topic, many: AlterPartitionReassignmentsRequest(
+            topics=[
+                ReassignableTopic(
+                    name=topic, partitions=[ReassignablePartition(partition_index=i, replicas=None) for i in many]
+                )
+            ]
+        ),
+        lambda topic, many: AlterReplicaLogDirsRequest(
+            dirs=[AlterReplicaLogDir(path="/", topics=[AlterReplicaLogDirTopic(name=topic, partitions=many)])]
+        ),
+    ],
+)
+def test_more_partitions_than_any_cluster_has_are_not_looked_at(tell: Callable[..., None], request_of: Any) -> None:
+    async def story(asker: Any, broker: Any) -> None:
+        await asker.send(request_frame(request_of("orders", [0] * 100_001), 0, 1, "many"))
+        assert await asker.is_closed()
+
+    tell(story)
 
 
 def test_a_log_is_confirmed_where_it_is_and_moves_nowhere(tmp_path: Path) -> None:
