@@ -115,7 +115,7 @@ class ReadCase:
 
     def _moment(self) -> int:
         draw = self.random
-        return draw.choice((0, TIME_MS - 10, *(TIME_MS + draw.randrange(8000) for _ in range(8)), 1 << 42))
+        return draw.choice((0, TIME_MS - 10, *(TIME_MS + 50 * draw.randrange(150) for _ in range(8)), 1 << 42))
 
     def _at(self, index: int, moment: int, *, is_start: bool) -> int | None:
         found = self.consumer.first_at(self.topic, index, moment)

@@ -36,6 +36,7 @@ SETTINGS = {
     "log_retention_check_interval_ms": 100 * _HOUR_MS,
     "log_segment_delete_delay_ms": 100 * _HOUR_MS,
     "auto_create_topics_enable": False,
+    "log_index_interval_bytes": 200,
     "transaction_state_log_num_partitions": 1,
     "offsets_topic_num_partitions": 1,
 }
@@ -115,6 +116,7 @@ class TopicHistory:
             "retention.ms": "-1",
         }
         self.begins_old = draw.random() < 0.25 if begins_old is None else begins_old
+        self.is_quiet = draw.random() < 0.4
         self.told: list[str] = []
 
     @property
@@ -129,7 +131,9 @@ class TopicHistory:
             for _ in range(self.random.randrange(1, 4)):
                 log = RandomLog(self.random.randrange(1 << 30))
                 log.base_offset = log.offset = offset
-                deeds = (log.add_legacy, log.add_legacy, log.add_legacy, log.add_empty)
+                deeds = [log.add_legacy, log.add_legacy, log.add_legacy, log.add_empty]
+                if self.random.random() < 0.3:
+                    deeds.append(log.add_batch)  # as after message.format.version was lowered
                 for _ in range(self.random.randrange(1, 8)):
                     self.random.choice(deeds)()
                 log.index.clear()
@@ -158,7 +162,9 @@ class TopicHistory:
             done.result(DEADLINE_S)
 
     def live(self, writers: Writers, deeds: int, names: Sequence[str] = ()) -> None:
-        """So many deeds, of these names, or of all that go with the topic."""
+        """So many deeds, of these names, or of all that go with the topic. Some old topics stay as they were."""
+        if self.begins_old and self.is_quiet:
+            return
         if not names:
             names = ["produce", "produce", "raw", "raw", "raw", "old", "transact", "transact", "end", "end", "roll"]
             if self.is_compacted:
@@ -196,7 +202,7 @@ class TopicHistory:
         ]
 
     def _time(self) -> int:
-        return TIME_MS + self.random.choice((0, 0, 1000, 5000)) + self.random.randrange(2000)
+        return TIME_MS + self.random.choice((0, 0, 1000, 5000)) + 50 * self.random.randrange(40)
 
     def _records(self, most: int) -> list[NewRecord]:
         count = self.random.choice((1, 2, self.random.randrange(1, most)))
