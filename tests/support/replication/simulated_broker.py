@@ -112,9 +112,12 @@ class SimulatedBroker(SimulatedProcess):
             self.ask(lambda: self.zookeeper.write_state(claimed, {}), self._on_claimed, self._on_claimed)
 
     def _on_claimed(self, outcome: WriteOutcome | None = None) -> None:
-        """Written, or overtaken: the view says so. If the connection broke, it may have to be tried again."""
+        """Written, overtaken, or lost: the view says what is to be done, and may have said so already."""
         self._is_claiming = False
-        if outcome is None and self.view is not None:
+        self.later(5.0, self._look_again)
+
+    def _look_again(self) -> None:
+        if self.view is not None and self.is_registered:
             self._take_role(self.view)
 
     def resign(self) -> None:
