@@ -32,7 +32,7 @@ Row = tuple[int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with kafkalite.Broker(data_dir=tmp_path_factory.mktemp("target"), port=0) as broker:
+    with kafkalite.Broker(data_dir=tmp_path_factory.mktemp("target"), port=0, log_retention_ms=-1) as broker:
         yield broker
 
 

@@ -26,7 +26,7 @@ COUNT = 20
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with kafkalite.Broker(data_dir=tmp_path_factory.mktemp("data"), port=0) as broker:
+    with kafkalite.Broker(data_dir=tmp_path_factory.mktemp("data"), port=0, log_retention_ms=-1) as broker:
         yield broker
 
 
