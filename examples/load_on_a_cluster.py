@@ -94,7 +94,8 @@ def connect(master: str) -> SparkSession:
 def main(picture: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="kafkalite-example-") as place:
         data, lake = f"{place}/data", f"{place}/lake"
-        with kafkalite.Broker(data_dir=data, port=0, num_partitions=4) as broker:
+        # the week may be long ago, and retention goes by the records' timestamps
+        with kafkalite.Broker(data_dir=data, port=0, num_partitions=4, log_retention_ms=-1) as broker:
             produce_orders(broker.bootstrap_servers)
         print(f"{COUNT:,} orders stand in {data}; the broker is stopped")
 
