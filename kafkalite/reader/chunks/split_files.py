@@ -71,7 +71,9 @@ def _open(chunk: Chunk) -> OpenFile | None:
 
 
 def _is_as_planned(file: OpenFile, chunk: Chunk) -> bool:
-    """Whether the size of a closed segment is the same, and the first header of the chunk, as far as it is known."""
-    if chunk.file_bytes >= 0 and os.fstat(file.fd).st_size != chunk.file_bytes:
+    """Whether the size of a closed segment is the same, or the inode of another, and the first header of the chunk, as
+    far as they are known. A file that was compacted may begin with the same batch."""
+    status = os.fstat(file.fd)
+    if chunk.file_bytes not in (-1, status.st_size) or chunk.file_id not in (-1, status.st_ino):
         return False
     return not chunk.head or os.pread(file.fd, len(chunk.head), chunk.position) == chunk.head

@@ -57,13 +57,15 @@ class Bounds(NamedTuple):
     end: int
     log_end: int
     log_end_position: int
+    last_file_id: int = -1
     aborted: tuple[AbortedTxn, ...] = ()
 
     def ranges(self) -> list[SegmentRange]:
         """The segments with what of them belongs to the log at planning."""
         bases, sizes = self.segments.base_offsets, self.segments.sizes_bytes
         ends = [*bases[1:], self.log_end]
-        return [*map(SegmentRange, bases, ends, [*sizes[:-1], self.log_end_position])]
+        ranges = [*map(SegmentRange, bases, ends, [*sizes[:-1], self.log_end_position])]
+        return [*ranges[:-1], *(each._replace(file_id=self.last_file_id) for each in ranges[-1:])]
 
 
 class DataDirectories:
@@ -163,8 +165,9 @@ def _bounds(of: TopicPartition, replica: Replica, directories: DataDirectories) 
         return Bounds(replica.directory, segments, 0, 0, 0, 0)
     with SegmentFile(replica.directory, bases[-1]) as last:
         position, log_end = last.end()
+        file_id = last.file_id
     log_start = min(max(bases[0], directories.log_start(replica, of)), log_end)
-    return Bounds(replica.directory, segments, log_start, log_end, log_end, position)
+    return Bounds(replica.directory, segments, log_start, log_end, log_end, position, file_id)
 
 
 def _best(of: TopicPartition, replicas: Sequence[Replica], directories: DataDirectories) -> Bounds:

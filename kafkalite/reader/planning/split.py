@@ -29,6 +29,7 @@ class Chunk(NamedTuple):
     aborted: tuple[AbortedTxn, ...] = ()
     row_filter: RowFilter = EVERY_ROW
     file_bytes: int = -1  # the size of the file, which is closed; -1 where `head` tells
+    file_id: int = -1  # the inode of a file that may grow, which compaction would replace; -1 where nothing tells
 
 
 Split = tuple[Chunk, ...]

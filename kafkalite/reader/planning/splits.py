@@ -12,6 +12,7 @@ Source: org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -40,6 +41,7 @@ class Span(NamedTuple):
     stop_offset: int
     file_bytes: int  # of a closed segment; -1 for the last one, which may grow
     head: bytes  # of the first batch; empty if the segment was not opened
+    file_id: int = -1  # of the last one
 
     @property
     def size_bytes(self) -> int:
@@ -103,6 +105,8 @@ def find_spans(
 def _trimmed(directory: str, segment: SegmentRange, first: int, stop: int, *, is_closed: bool) -> Span | None:
     start, end = 0, segment.end_position
     with SegmentFile(directory, segment.base_offset) as file:
+        if segment.file_id not in (-1, file.file_id):
+            raise FileNotFoundError(errno.ENOENT, "replaced by compaction", file.path)
         if first > segment.base_offset:
             place = file.locate(first, end)
             if place is None:
@@ -111,8 +115,9 @@ def _trimmed(directory: str, segment: SegmentRange, first: int, stop: int, *, is
         if stop < segment.end_offset and (place := file.locate(stop, end)) is not None:
             end = _end_before(place, stop)
         head = file.head(start)
+        file_id = -1 if is_closed else file.file_id
     file_bytes = segment.end_position if is_closed else -1
-    return Span(segment.base_offset, start, end, first, stop, file_bytes, head) if start < end else None
+    return Span(segment.base_offset, start, end, first, stop, file_bytes, head, file_id) if start < end else None
 
 
 def _end_before(place: Place, offset: int) -> int:
@@ -249,5 +254,5 @@ def _chunks(plan: PartitionPlan, before: Cut, after: Cut) -> list[Chunk]:
             aborted = overlapping(plan.aborted, first, stop) if plan.aborted else ()
             path = f"{plan.directory}/{segment_stem(span.base_offset)}{LOG}"
             where = (*plan.of, path, start, end - start, head, first, stop)
-            chunks.append(Chunk(*where, aborted, plan.row_filter, span.file_bytes))
+            chunks.append(Chunk(*where, aborted, plan.row_filter, span.file_bytes, span.file_id))
     return chunks

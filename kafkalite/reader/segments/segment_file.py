@@ -46,17 +46,18 @@ class Place(NamedTuple):
 class SegmentFile:
     """The segment of `directory` that begins at `base_offset`, open for reading. FileNotFoundError if it is gone.
 
-    `size_bytes` is the file's size when it was opened; nothing behind it is looked at.
+    `size_bytes` is the file's size when it was opened; nothing behind it is looked at. `file_id` is its inode.
     """
 
-    __slots__ = ("_index", "base_offset", "fd", "path", "size_bytes")
+    __slots__ = ("_index", "base_offset", "fd", "file_id", "path", "size_bytes")
 
     def __init__(self, directory: str, base_offset: int) -> None:
         self.path = os.path.join(directory, segment_stem(base_offset) + LOG)
         self.base_offset = base_offset
         self._index: SparseIndex | None = None
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size_bytes = os.fstat(self.fd).st_size
+        status = os.fstat(self.fd)
+        self.size_bytes, self.file_id = status.st_size, status.st_ino
 
     def __enter__(self) -> SegmentFile:
         return self

@@ -22,11 +22,15 @@ from kafkalite.record.record import record_times
 
 
 class SegmentRange(NamedTuple):
-    """A segment: its base offset, the offset behind its last record, and the position behind its last whole batch."""
+    """A segment: its base offset, the offset behind its last record, and the position behind its last whole batch.
+
+    `file_id` is the inode of the file that was looked at for them, -1 if none was.
+    """
 
     base_offset: int
     end_offset: int
     end_position: int
+    file_id: int = -1
 
 
 def first_offset_at(

@@ -202,6 +202,18 @@ def test_compaction_after_planning_loses_and_doubles_nothing_that_is_left(topics
     assert offsets(plan_of(topics, startingOffsets='{"orders": {"0": 7}}')) == [*range(7, 73), 80, *range(160, 200)]
 
 
+def test_a_last_segment_that_compaction_replaced_is_seen_though_it_begins_alike(topics: Any) -> None:
+    topics.write(*[rows(2)] * 5)
+    chunks = plan_of(topics)
+    path = topics.segment()
+    path.rename(f"{path}.deleted")
+    topics.write(rows(2), rows(2), base_offset=0)
+    topics.write(rows(1), base_offset=10)
+    assert offsets(chunks) == list(range(10))
+    path.with_name(f"{path.name}.deleted").unlink()
+    assert offsets(chunks) == list(range(4)), "as a consumer that comes now"
+
+
 def test_what_retention_or_recovery_takes_after_planning_is_named(topics: Any) -> None:
     end = 0
     for _ in range(3):
