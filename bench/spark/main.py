@@ -12,6 +12,7 @@ import contextlib
 import fnmatch
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _SIZES = {"100B": (100, 150), "1KB": (1000, 16)}
 _COUNT_BATCH = 500
 _SMALL_SAMPLES = 11
+_END_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,13 @@ class SparkJob:
         self._process.stdin.flush()
 
     def close(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.communicate(timeout=60)
+        """Ends after the work at hand is done, or at once if that takes too long."""
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.communicate(timeout=_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
 
 @contextlib.contextmanager
@@ -128,6 +135,7 @@ def filled(broker: Started, shape: Shape) -> Iterator[str]:
 
 
 def run(options: argparse.Namespace) -> dict[Work, list[Sample]]:
+    """All works. The file of `--json` is written after each, so that a run that is cut off has not been for nothing."""
     spark = environment(options.version)
     results: dict[Work, list[Sample]] = {}
     with started(kafkalite_launcher()) as broker, tempfile.TemporaryDirectory(prefix="bench-spark-") as output:
@@ -149,8 +157,20 @@ def run(options: argparse.Namespace) -> dict[Work, list[Sample]]:
                         results[work] = []
                         for sample in job.run(work):
                             results[work].append(sample)
-                            print(f"{work.name:24} {sample.side:26} {sample.seconds:8.2f} s", file=sys.stderr)
+                            _show(work, sample)
+                        if options.json:
+                            options.json.write_text(to_json(options.version, results))
     return results
+
+
+def _show(work: Work, sample: Sample) -> None:
+    cpu_s = sample.spark_cpu_s + sample.broker_cpu_s
+    print(f"{work.name:24} {sample.side:26} {sample.seconds:8.2f} s, CPU {cpu_s:7.2f} s", file=sys.stderr, flush=True)
+
+
+def _stop(*_: object) -> None:
+    """A signal ends the bench as an error does: broker and Spark are stopped, files removed."""
+    raise SystemExit(143)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -174,6 +194,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, _stop)
     try:
         results = run(options)
     except (BrokerError, ReferenceUnavailable) as error:
@@ -184,6 +205,4 @@ def main(arguments: Sequence[str]) -> int:
         f"Spark {options.version}, {options.master}, on {facts}\nmillion rows per second, medians of {options.pairs}\n"
     )
     print(table(results))
-    if options.json:
-        options.json.write_text(to_json(options.version, results))
     return 0
