@@ -48,6 +48,7 @@ class _Member:
 
     assign = None
     adopted = None
+    partition_admin = None
     broker_id = BROKER_ID
 
     def __init__(self, config: BrokerConfig, metadata: ClusterMetadata) -> None:
