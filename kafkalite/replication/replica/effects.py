@@ -70,7 +70,10 @@ class TruncateFullyAndStartAt(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Append the fetched batches as they are, then call `on_append` with these offsets of the leader."""
+    """Append the fetched batches as they are, then call `on_append` with these offsets of the leader.
+
+    A batch of an epoch above the replica's own cannot come from its leader, and is corrupt.
+    """
 
     high_watermark: int
     log_start_offset: int

@@ -141,7 +141,11 @@ class SimulatedCluster:
         simulator, links = self.simulator, self.cut_links
         incarnation = sender.incarnation
 
+        answers: list[Any] = []
+
         def respond(result: Any) -> None:
+            answers.append(result)
+            assert len(answers) == 1, "two answers to one request"
             target.requests.discard(respond)
             is_cut = (target.id, sender.id) in links
             delay = LOST_REQUEST_MS if is_cut else simulator.rng.uniform(0.2, 4.0)

@@ -91,6 +91,7 @@ class SimulatedFollower:
             log.restart_at(effect.offset)
         elif isinstance(effect, Append):
             if records:
+                assert all(each.leader_epoch <= self.replica.leader_epoch for each in records), "not from its leader"
                 log.append(records)
                 self.broker.after_append()
             self._perform_all(self.replica.on_append(effect, log.as_seen()))

@@ -50,9 +50,12 @@ class SimulatedLeader:
         self._perform_all(self.replica.shrink(self.broker.now))
 
     def retire(self) -> None:
-        for _, respond in self._waiting_acks:
+        """Nothing that waits may be answered from the log any more: it may get another leader's records."""
+        waiting, self._waiting_acks = self._waiting_acks, []
+        for _, respond in waiting:
             respond(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for _, respond in self._parked:
+        parked, self._parked = self._parked, []
+        for _, respond in parked:
             respond(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
     # --- effects
