@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import OutOfBoundValue
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.names import ZERO_UUID
@@ -151,11 +152,12 @@ def test_a_message_survives_the_wire_and_nothing_else_does(messages: Any, api: A
 
         if kio is not None:
             read, write = kio
-            theirs, _ = read(data, 0)
-            assert_same_values(message, theirs, version)
-            out = BytesIO()
-            write(out, theirs)
-            assert out.getvalue() == data
+            with suppress(OutOfBoundValue):  # a time before 1970, which its richer types do not have
+                theirs, _ = read(data, 0)
+                assert_same_values(message, theirs, version)
+                out = BytesIO()
+                write(out, theirs)
+                assert out.getvalue() == data
 
         check_damage(kind, version, data, random.Random(seed))
 
