@@ -11,6 +11,7 @@ import uvloop
 
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.common.names import GROUP_METADATA_TOPIC
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.protocol.apis import APIS
 from kafkalite.protocol.messages.configs import (
     DescribeConfigsRequest,
@@ -259,6 +260,7 @@ def test_settings_of_brokers_change_anywhere_and_hold_where_they_are_meant_to(to
         (index,) = (index for index, leader in cluster.leaders("t").items() if leader == 2)
         assert cluster.topics(2).require("t", index).log.config.retention_ms == 111111
         assert (await describe(cluster, 2, BROKER, "2"))["log.retention.ms"] == "111111"
+        await cluster.until(lambda: CLUSTER_DEFAULT in cluster.metadata(2).broker_configs)  # its own setting hides it
         assert (await describe(cluster, 2, BROKER, ""))["log.retention.ms"] == "222222"
         assert await describe(cluster, 1, BROKER, "2") == ErrorCode.INVALID_REQUEST
 
