@@ -13,6 +13,7 @@ from tests.compatibility.interop.stories import START_MS, create_topic, encounte
 from tests.compatibility.interop.strangers import Seen
 
 ECOSYSTEM = "Go"
+ASKED = "DescribeLogDirs, AlterPartitionReassignments, ListPartitionReassignments, ElectLeaders, OffsetDelete"
 LIBRARIES = {"kadm": "github.com/twmb/franz-go/pkg/kadm", "sarama": "github.com/IBM/sarama"}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(FIRST_BUILD_S)]
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(FIRST_BUILD_S)]
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_administrator_looks_round(library: str, broker: Any, proved: Any, need: Any, cache: Any) -> None:
-    proved(library, pinned("admin", LIBRARIES[library]), "DescribeLogDirs, ListPartitionReassignments, OffsetDelete")
+    proved(library, pinned("admin", LIBRARIES[library]), ASKED)
     program = Go(need("go"), cache("go")).build("admin")
     with encounters(broker) as meet:
         encounter = meet([program])
@@ -29,9 +30,12 @@ def test_an_administrator_looks_round(library: str, broker: Any, proved: Any, ne
         encounter.confluent.consumer(group_id=group).commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
         facts = {fact["step"]: fact["is"] for fact in encounter.stranger.ask(library, topic=topic, group=group)}
     assert "does not exist" in facts.pop("deleted twice").lower()
+    assert "replica assignment" in facts.pop("reassigned to nobody").lower().replace("_", " ")
     assert facts == {
         "directories": 1,
         "size": (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size,
         "reassignments": 0,
+        "preferred": [84, 3],
+        "unclean": [84, 3],
         "offsets left": 0,
     }

@@ -31,6 +31,15 @@ func bySarama(task script.Task) {
 	tell("directories", directories)
 	tell("reassignments", len(script.Must(admin.ListPartitionReassignments(task.Topic, []int32{0}))))
 
+	script.Check(admin.AlterPartitionReassignments(task.Topic, [][]int32{{ids[0]}}), "reassign to where it is")
+	elsewhere := admin.AlterPartitionReassignments(task.Topic, [][]int32{{ids[0] + 1}})
+	tell("reassigned to nobody", script.Refusal(elsewhere))
+	elections := map[string]sarama.ElectionType{"preferred": sarama.PreferredElection, "unclean": sarama.UncleanElection}
+	for kind, election := range elections {
+		results := script.Must(admin.ElectLeaders(election, map[string][]int32{task.Topic: {0, 9}}))
+		tell(kind, []int16{int16(results[task.Topic][0].ErrorCode), int16(results[task.Topic][9].ErrorCode)})
+	}
+
 	script.Check(admin.DeleteConsumerGroupOffset(task.Group, task.Topic, 0), "delete an offset")
 	tell("deleted twice", script.Refusal(admin.DeleteConsumerGroupOffset(task.Group, task.Topic, 0)))
 	left := 0
