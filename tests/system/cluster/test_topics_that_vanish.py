@@ -246,6 +246,10 @@ def test_a_state_that_vanishes_comes_back_with_a_later_epoch(tell):
         leader, path = cluster.leaders(T)[0], znode_paths.state(T, 0)
         await hand.change(path, lambda state: state.update(leader_epoch=7))
         await cluster.until(lambda: cluster.topics(leader).partition(T, 0).leader_epoch == 7)
+        # the controller, too: one that has not seen this epoch goes on from the one before it
+        await cluster.until(
+            lambda: all(cluster.metadata(each).topics[T].partitions[0].leader_epoch == 7 for each in IDS)
+        )
         await hand.session.write([Delete(path)])
         await cluster.until(lambda: (led := cluster.topics(leader).partition(T, 0)) and led.leader_epoch == 8)
         await all_is_there(cluster)
