@@ -16,7 +16,7 @@ fetchTopicDeletionsInProgress), TopicDeletionManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition, random_uuid
@@ -87,10 +87,10 @@ def preferred_change(
     view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
 ) -> StateChange | None:
     """Makes the first replica of a partition its leader, if that can be and is not so yet."""
-    known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
-    if known is None or node is None or number not in known.value.partitions:
+    found = _replicas_and_state(view, name, number)
+    if found is None:
         return None
-    replicas = known.value.partitions[number]
+    replicas, node = found
     state = ELECTIONS.preferred(replicas, _leader_and_isr(node), node.node.mzxid, live, min_isr)
     return None if state is None else _change(name, number, state, node, controller_epoch)
 
@@ -99,14 +99,23 @@ def unclean_change(
     view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
 ) -> StateChange | None:
     """Elects a live replica, in sync or not, for a partition that nobody leads, if one lives."""
-    known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
-    if known is None or node is None or number not in known.value.partitions:
+    found = _replicas_and_state(view, name, number)
+    if found is None:
         return None
-    replicas = known.value.partitions[number]
+    replicas, node = found
     state = ELECTIONS.next(replicas, _leader_and_isr(node), node.node.mzxid, live, True, min_isr)
     if state is None or state.leader == NO_LEADER:
         return None
     return _change(name, number, state, node, controller_epoch)
+
+
+def _replicas_and_state(
+    view: ClusterView, name: str, number: int
+) -> tuple[Sequence[int], Known[znode_data.StateNode]] | None:
+    known, node = view.assignments.get(name), view.states.get(name, {}).get(number)
+    if known is None or node is None or number not in known.value.partitions:
+        return None
+    return known.value.partitions[number], node
 
 
 def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
