@@ -23,7 +23,7 @@ _BESIDE = ("pyarrow", "numpy", "crc32c", "lz4", "zstandard", "python-snappy")
 
 @dataclass(frozen=True, slots=True)
 class SparkEnvironment:
-    """What a job needs to run."""
+    """The interpreter and the jars that a job runs with."""
 
     version: str
     python: Path

@@ -52,7 +52,7 @@ class Shape:
 
 
 def shapes(options: argparse.Namespace) -> list[Shape]:
-    """What the options ask for."""
+    """The topics and the work that the options ask for."""
     found = [Shape("small query", "none", 100, 1, 1, (AGGREGATE,))]
     for size, (value_bytes, batch) in _SIZES.items():
         records = max(1, options.records * 100 // value_bytes)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from kafkalite.reader.chunk_reader import read_as_asked
 from kafkalite.reader.chunks.read_report import BATCH_BYTES
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
+from kafkalite.reader.planning.narrowing import Comparison, is_exact, narrow
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 TopicNames = str | Sequence[str] | re.Pattern[str]
@@ -29,6 +31,9 @@ Bound = str | Mapping[int, int] | Mapping[str, Mapping[int, int]]
 """A word ("earliest", "latest"), JSON as Spark's option has it, or offsets by partition or by topic and partition."""
 Moment = int | datetime
 """Milliseconds since 1970, or a datetime that knows its time zone."""
+
+Filter = tuple[str, str, Any]
+"""Column, operator and value. A timestamp's value is a Moment."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,10 +60,12 @@ _NAMES = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(_ARGUM
 class TopicReader:
     """A planned read: its schema, the size of the segments' parts that it reads, and its batches, once."""
 
-    def __init__(self, options: Mapping[str, str], columns: Sequence[str] | None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], columns: Sequence[str] | None, filters: Iterable[Filter] = ()
+    ) -> None:
         """From the data source's options. Raises ConfigError, StorageError, Malformed."""
         try:
-            self._options = parse_options(options)
+            self._options = narrow(parse_options(options), [_comparison(*one) for one in filters])
             self._splits = plan(self._options)
         except ConfigError as error:
             raise ConfigError(_NAMES.sub(lambda found: _ARGUMENTS[found[0]], str(error))) from None
@@ -91,6 +98,7 @@ def read(
     fail_on_data_loss: bool = True,
     mode: str = "FAILFAST",
     batch_bytes: int = BATCH_BYTES,
+    filters: Iterable[Filter] = (),
 ) -> pa.RecordBatchReader:
     """The records of a topic as a stream of Arrow record batches.
 
@@ -105,8 +113,10 @@ def read(
     timestampType, and headers with `include_headers`; a column that is left out is not made. Offsets are "earliest",
     "latest", "latest-100", {partition: offset} or {topic: {partition: offset}}, the end exclusive. Timestamps are
     milliseconds or a datetime with its time zone; they go before offsets by timestamp, and these before offsets.
-    docs/spark.md says what each option guarantees. `batch_bytes` is the limit of a batch; reading takes up to three
-    times as much memory.
+    `filters` are (column, operator, value), as in ("timestamp", ">=", 1767225600000), and must all hold: topic,
+    partition, offset or timestamp, compared by = < <= > >= (topic by = only), topic and partition also by "in". Records
+    that they rule out are not even read, as far as the indexes tell. docs/spark.md says what each option guarantees.
+    `batch_bytes` is the limit of a batch; reading takes up to three times as much memory.
 
     A reader can be read once. Raises ConfigError, which names the argument, for an argument that does not fit; while
     reading, StorageError for files that are gone or changed and Malformed for a corrupt batch; both name the file.
@@ -127,7 +137,7 @@ def read(
         fail_on_data_loss=fail_on_data_loss,
         mode=mode,
     )
-    reader = TopicReader({**options, "batchBytes": str(batch_bytes)}, columns)
+    reader = TopicReader({**options, "batchBytes": str(batch_bytes)}, columns, filters)
     return pa.RecordBatchReader.from_batches(reader.schema, reader.batches())
 
 
@@ -210,6 +220,23 @@ def _millis(name: str, moment: Moment) -> str:
     if moment.tzinfo is None:
         raise ConfigError(f"{name} has no time zone; give it one: {moment!r}.replace(tzinfo=datetime.UTC)")
     return str((moment - _EPOCH) // timedelta(milliseconds=1))
+
+
+def _comparison(column: str, operator: str, value: Any) -> Comparison:
+    """As `narrow` takes it, which leaves alone what it cannot use: here that is an error."""
+    if column == "timestamp" and isinstance(value, int | datetime):
+        value = int(_millis("filters", value)) * 1000
+    elif operator == "in" and isinstance(value, list | set | frozenset):
+        value = tuple(value)
+    comparison = Comparison(column, operator, value)
+    kind = str if column == "topic" else int
+    values = value if operator == "in" and isinstance(value, tuple) else (value,)
+    if not is_exact(comparison) or not all(isinstance(one, kind) for one in values):
+        raise ConfigError(
+            f"filters has {(column, operator, value)!r}; write (column, operator, value) with topic (= in), "
+            "partition (= < <= > >= in), offset or timestamp (= < <= > >=)"
+        )
+    return comparison
 
 
 def _schema(columns: Sequence[str] | None, *, headers: bool) -> pa.Schema:

@@ -100,7 +100,7 @@ class BatchChoice:
         )
 
     def choose(self, rows: Rows) -> Rows:
-        """Those of `rows` that are wanted, by the columns that they have."""
+        """Leaves out the rows that are not wanted, as far as the columns that they have tell."""
         kept: Flags | None = None
         if rows.offset is not None and rows.count:
             # offsets only ascend in a log, so the wanted ones are one run

@@ -35,7 +35,7 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """What was promised: by acknowledgements, and by showing records below a high watermark."""
+    """Checks all that was promised: by acknowledgements, and by showing records below a high watermark."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

@@ -64,6 +64,30 @@ def test_offsets_by_partition_are_those_of_the_topic(topics: Any) -> None:
     assert offsets(one) == [(1, 7), (1, 8), (1, 9)]
 
 
+def test_filters_must_all_hold(topics: Any) -> None:
+    for partition in range(3):
+        topics.write(records(0, 5), records(5, 10), partition=partition)
+    at = datetime(2023, 11, 14, 22, 13, 20, 126000, tzinfo=UTC)  # T0 + 3
+    for filters, expected in (
+        ([("offset", ">", 7)], [(p, n) for p in range(3) for n in (8, 9)]),
+        ([("partition", "in", [0, 2]), ("offset", "=", 4)], [(0, 4), (2, 4)]),
+        ([("partition", "<", 1), ("timestamp", "<", at)], [(0, 0), (0, 1), (0, 2)]),
+        ([("timestamp", ">=", T0 + 9), ("topic", "in", {"orders"})], [(0, 9), (1, 9), (2, 9)]),
+        ([("topic", "=", "bills")], []),
+    ):
+        assert offsets(kafkalite.read(topics.path, "orders", filters=filters)) == expected, filters
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [("key", "=", b"k"), ("offset", "in", [1]), ("partition", "=", "1"), ("topic", "<", "b"), ("offset", "~", 1)],
+)
+def test_a_filter_that_cannot_be_kept_is_an_error(topics: Any, wrong: Any) -> None:
+    topics.write(records(0, 1))
+    with pytest.raises(ConfigError, match=r"^filters has "):
+        kafkalite.read(topics.path, "orders", filters=[wrong])
+
+
 def test_topics_may_be_several_or_a_pattern(topics: Any) -> None:
     for topic in ("orders", "bills", "other"):
         topics.write(records(0, 1), topic=topic)
