@@ -14,7 +14,8 @@ from typing import NamedTuple
 from kafkalite.controller import eligible_election, isr_election, leader_election
 from kafkalite.controller.leader_election import RECOVERING, LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
+from kafkalite.metadata.isr_state import IsrState
 from kafkalite.metadata.replica_assignment import REPLICATES
 
 Replicas = Sequence[int]

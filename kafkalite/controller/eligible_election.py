@@ -13,7 +13,8 @@ from collections.abc import Collection, Sequence
 from kafkalite.controller.isr_election import next_leader, preferred_leader
 from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import IsrState, target_elr
+from kafkalite.metadata.eligible_leader_replicas import target_elr
+from kafkalite.metadata.isr_state import IsrState
 
 
 def next_state(

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from kafkalite.controller.eligible_election import next_state
 from kafkalite.controller.isr_election import Members, members
 from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
-from kafkalite.metadata.eligible_leader_replicas import IsrState
+from kafkalite.metadata.isr_state import IsrState
 from kafkalite.zk.znodes.znode_data import TopicNode
 
 

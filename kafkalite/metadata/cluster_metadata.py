@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
@@ -26,25 +27,45 @@ PRODUCER_ID_MAX = 1 << 62  # never reached by counting; ids above it, from a for
 CLUSTER_DEFAULT = ""  # the name of the settings for all brokers
 NO_LEADER = -1  # of a partition that no live broker can lead
 NO_CONTROLLER = -1
+NO_REGISTRATION = -1  # of a broker that has no number, such as Apache Kafka, or a broker by itself
 
 
 class BrokerRecord(NamedTuple):
-    """One live broker. `endpoints` are for clients and other brokers; `epoch` grows with each registration."""
+    """One live broker. `endpoints` are for clients and other brokers; `epoch` grows with each registration.
+
+    `registration` is the number under which its fetches count; unlike the epoch it grows before a broker registers and
+    when it begins to stop. `stopping`: it is about to leave, leads on only what nobody else can lead, and joins no ISR.
+    `intact`: at its registration it had all records that it had before.
+    """
 
     broker_id: int
     endpoints: tuple[ListenerConfig, ...]
     rack: str | None = None
     epoch: int = 0
+    registration: int = NO_REGISTRATION
+    stopping: bool = False
+    intact: bool = True
 
 
 class PartitionRecord(NamedTuple):
-    """The replicas and the leader of one partition. Invariant: `leader_epoch` and `partition_epoch` never go back."""
+    """The replicas and the leader of one partition. Invariant: `leader_epoch` and `partition_epoch` never go back.
+
+    `elr` are replicas besides the ISR that may be elected (KIP-966). `adding` and `removing` are those of `replicas`
+    that a reassignment under way adds and removes.
+    """
 
     replicas: tuple[int, ...]
     leader: int
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def isr_state(self) -> IsrState:
+        return IsrState(self.leader, self.leader_epoch, frozenset(self.isr), frozenset(self.elr), self.partition_epoch)
 
 
 class TopicRecord(NamedTuple):
@@ -116,6 +137,12 @@ class ClusterMetadata(ABC):
         """The state of this broker's registration."""
 
     @property
+    def registration(self) -> int:
+        """The number of this broker's registration, which its fetches as a follower name. It grows with each new life
+        and each new session; NO_REGISTRATION before the first."""
+        return NO_REGISTRATION
+
+    @property
     def last_transaction(self) -> int:
         """The transaction id up to which the metadata is complete (ids as in `BrokerRecord.epoch`)."""
         return -1
@@ -143,6 +170,11 @@ class ClusterMetadata(ABC):
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         """Register this broker with its `endpoints`. Raises ConfigError, which names the other broker, when a live one
         has this id."""
+
+    async def begin_to_stop(self) -> None:
+        """Announce that this broker is about to unregister: from now on it joins no ISR, and the controller hands over
+        what it leads. Does nothing when that cannot be announced."""
+        return
 
     @abstractmethod
     async def unregister(self) -> None:
@@ -181,6 +213,15 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         """Raise a partition's leader epoch. UNKNOWN_TOPIC_OR_PARTITION; FENCED_LEADER_EPOCH unless it grows."""
+
+    @abstractmethod
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        """Write the ISR of a partition that this broker leads. Raises nothing: a lost connection is UNKNOWN, a
+        partition that is gone BAD_VERSION. After WRITTEN the listeners have been told."""
+
+    @abstractmethod
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
+        """The state of a partition as it is now, after every write that has been answered; None if there is none."""
 
     @abstractmethod
     async def skip_producer_ids(self, last: int) -> None:

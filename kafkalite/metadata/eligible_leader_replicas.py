@@ -13,23 +13,9 @@ Source: KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 from __future__ import annotations
 
 from collections.abc import Collection, Set
-from typing import NamedTuple
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-
-
-class IsrState(NamedTuple):
-    """A partition's state node. `partition_epoch` is the node's version.
-
-    Invariant: `isr` is never empty (KAFKA-15353) and has no member in common with `elr`; `leader` is in `isr` or
-    NO_LEADER.
-    """
-
-    leader: int
-    leader_epoch: int
-    isr: frozenset[int]
-    elr: frozenset[int]
-    partition_epoch: int
+from kafkalite.metadata.isr_state import IsrState
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:

@@ -27,6 +27,7 @@ from kafkalite.metadata.cluster_metadata import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
 from kafkalite.metadata.registration_state import RegistrationState
 
@@ -214,6 +215,12 @@ class StandaloneMetadata(ClusterMetadata):
             return {"op": "epoch", "name": name, "partition": partition, "epoch": leader_epoch}
 
         await self._commit(entry, Change.PARTITION_STATE, name)
+
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        raise AssertionError(f"{name}-{partition}: a broker by itself has no followers, and no ISR that changes")
+
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
+        raise AssertionError(f"{name}-{partition}: a broker by itself has no followers, and no ISR that changes")
 
     async def skip_producer_ids(self, last: int) -> None:
         if self._next_producer_id <= last < PRODUCER_ID_MAX:

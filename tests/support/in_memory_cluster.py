@@ -18,6 +18,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     NO_CONTROLLER,
     NO_LEADER,
+    NO_REGISTRATION,
     PRODUCER_ID_BLOCK,
     BrokerRecord,
     Change,
@@ -26,6 +27,7 @@ from kafkalite.metadata.cluster_metadata import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -38,6 +40,7 @@ class InMemoryCluster:
         self.topics: dict[str, TopicRecord] = {}
         self.brokers: dict[int, BrokerRecord] = {}
         self.configs: dict[str, dict[str, str]] = {}
+        self.registrations: dict[int, int] = {}  # the number of each broker's, also while it is away
         self.members: dict[int, InMemoryMetadata] = {}
         self.elects = elects
         self.next_producer_id = 0
@@ -64,7 +67,13 @@ class InMemoryCluster:
         topic = self.topics[name]
         state = topic.partitions[index]
         isr = (leader,) if leader != NO_LEADER else state.isr
-        state = PartitionRecord(state.replicas, leader, state.leader_epoch + 1, isr, state.partition_epoch + 1)
+        epoch, version = state.leader_epoch + 1, state.partition_epoch + 1
+        self.set_state(
+            name, index, state._replace(leader=leader, leader_epoch=epoch, isr=isr, elr=(), partition_epoch=version)
+        )
+
+    def set_state(self, name: str, index: int, state: PartitionRecord) -> None:
+        topic = self.topics[name]
         self.put(topic._replace(partitions={**topic.partitions, index: state}), Change.PARTITION_STATE)
 
     def elect(self) -> None:
@@ -82,6 +91,7 @@ class InMemoryMetadata(ClusterMetadata):
         self.cluster = cluster
         self.broker_id = broker_id
         self._registration_state = RegistrationState.UNREGISTERED
+        self._registration = NO_REGISTRATION
         self._listeners: list[Listener] = []
         self._missed: dict[tuple[Change, str], None] | None = None
         self._known: tuple[dict[str, TopicRecord], dict[int, BrokerRecord]] | None = None
@@ -138,6 +148,10 @@ class InMemoryMetadata(ClusterMetadata):
     def registration_state(self) -> RegistrationState:
         return self._registration_state
 
+    @property
+    def registration(self) -> int:
+        return self._registration
+
     async def start(self) -> None:
         """There is nothing to load."""
 
@@ -150,11 +164,24 @@ class InMemoryMetadata(ClusterMetadata):
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         self.cluster.epoch += 1
-        self.cluster.brokers[self.broker_id] = BrokerRecord(self.broker_id, endpoints, rack, self.cluster.epoch)
+        self._registration = self._raise_registration()
+        self.cluster.brokers[self.broker_id] = BrokerRecord(
+            self.broker_id, endpoints, rack, self.cluster.epoch, self._registration
+        )
         self.set_registration_state(RegistrationState.MEMBER)
         self.cluster.notify(Change.BROKERS, "")
         if self.cluster.elects:
             self.cluster.elect()
+
+    def _raise_registration(self) -> int:
+        numbers = self.cluster.registrations
+        numbers[self.broker_id] = numbers.get(self.broker_id, 0) + 1
+        return numbers[self.broker_id]
+
+    async def begin_to_stop(self) -> None:
+        record = self.cluster.brokers[self.broker_id]
+        self.cluster.brokers[self.broker_id] = record._replace(registration=self._raise_registration(), stopping=True)
+        self.cluster.notify(Change.BROKERS, "")
 
     async def unregister(self) -> None:
         self.cluster.brokers.pop(self.broker_id, None)
@@ -204,6 +231,29 @@ class InMemoryMetadata(ClusterMetadata):
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         states = {**topic.partitions, partition: state._replace(leader_epoch=leader_epoch)}
         self.cluster.put(topic._replace(partitions=states), Change.PARTITION_STATE)
+
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        try:
+            await self._may_write()
+        except KafkaError:
+            return WriteOutcome.UNKNOWN
+        numbers, live = self.cluster.registrations, self.cluster.brokers
+        if any(each not in live or numbers.get(each) != number for each, number in write.registrations.items()):
+            return WriteOutcome.REFUSED
+        topic = self.cluster.topics.get(name)
+        state = topic.partitions.get(partition) if topic is not None else None
+        if state is None or state.partition_epoch != write.expected_epoch:
+            return WriteOutcome.BAD_VERSION
+        isr, elr = tuple(sorted(write.isr)), tuple(sorted(write.elr))
+        version = write.expected_epoch + 1
+        self.cluster.set_state(name, partition, state._replace(isr=isr, elr=elr, partition_epoch=version))
+        return WriteOutcome.WRITTEN
+
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
+        await self._may_write()
+        topic = self.cluster.topics.get(name)
+        state = topic.partitions.get(partition) if topic is not None else None
+        return None if state is None else state.isr_state
 
     async def skip_producer_ids(self, last: int) -> None:
         self.cluster.next_producer_id = max(self.cluster.next_producer_id, last + 1)

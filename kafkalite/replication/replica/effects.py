@@ -1,12 +1,14 @@
 """The effects of a replica's decisions, as values: tests compare lists, the broker performs them in order.
 
-Of a leader: `AssignEpoch` to `RaiseLowWatermark`. Of a follower: `TruncateTo` to `Fail`.
+Of a leader: `WriteIsr`, whose outcome is reported to `on_write`, and `AssignEpoch` to `RaiseLowWatermark`. Of a
+follower: `TruncateTo` to `Fail`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
+
+from kafkalite.metadata.isr_state import WriteIsr
 
 
 class AssignEpoch(NamedTuple):
@@ -14,20 +16,6 @@ class AssignEpoch(NamedTuple):
 
     leader_epoch: int
     start_offset: int
-
-
-class WriteIsr(NamedTuple):
-    """Write the partition's state node if its version is `expected_epoch`, and report to `on_write`.
-
-    `registrations`: brokers that join, each with the registration under which it fetched. In one transaction with the
-    write, ZooKeeper checks that each is registered under it and not stopping (KIP-841, KIP-903). An equal effect may
-    follow after an unknown outcome.
-    """
-
-    isr: frozenset[int]
-    elr: frozenset[int]
-    expected_epoch: int
-    registrations: Mapping[int, int]
 
 
 class ReadIsr(NamedTuple):

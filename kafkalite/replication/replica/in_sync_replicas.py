@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from kafkalite.metadata.eligible_leader_replicas import IsrState, target_elr
-from kafkalite.replication.replica.effects import ReadIsr, WriteIsr
+from kafkalite.metadata.eligible_leader_replicas import target_elr
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.replication.replica.effects import ReadIsr
 
 
 class IsrPhase(Enum):
@@ -34,15 +35,6 @@ ENTERED_FROM: Mapping[IsrPhase, frozenset[IsrPhase]] = {
     PENDING_EXPAND: frozenset({COMMITTED}),
     PENDING_SHRINK: frozenset({COMMITTED}),
 }
-
-
-class WriteOutcome(Enum):
-    """The end of a conditional write. REFUSED: a broker that was to join is not registered as it was."""
-
-    WRITTEN = "written"
-    BAD_VERSION = "bad version"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
 
 
 class InSyncReplicas:

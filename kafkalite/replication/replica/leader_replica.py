@@ -17,7 +17,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
@@ -25,10 +26,9 @@ from kafkalite.replication.replica.effects import (
     LeaderEffect,
     RaiseLowWatermark,
     ReadIsr,
-    WriteIsr,
 )
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog, check_epoch, diverging_epoch
-from kafkalite.replication.replica.in_sync_replicas import InSyncReplicas, WriteOutcome
+from kafkalite.replication.replica.in_sync_replicas import InSyncReplicas
 from kafkalite.replication.replica.replica_state import ReplicaState
 
 

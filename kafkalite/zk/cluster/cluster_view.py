@@ -241,7 +241,7 @@ class ClusterView:
             return None
         states = self.states.get(name, _NONE)
         partitions = {
-            number: _partition(replicas, states.get(number))
+            number: _partition(replicas, states.get(number), known.value, number)
             for number, replicas in sorted(known.value.partitions.items())
         }
         return TopicRecord(name, known.value.topic_id, partitions, self._topic_configs.get(name, _NONE))
@@ -268,11 +268,15 @@ def _topic_of(path: str) -> str | None:
     return name if name is not None and path == znode_paths.topic(name) else None
 
 
-def _partition(replicas: tuple[int, ...], state: Known[znode_data.StateNode] | None) -> PartitionRecord:
+def _partition(
+    replicas: tuple[int, ...], state: Known[znode_data.StateNode] | None, topic: znode_data.TopicNode, number: int
+) -> PartitionRecord:
+    adding, removing = topic.adding.get(number, ()), topic.removing.get(number, ())
     if state is None:
-        return PartitionRecord(replicas, NO_LEADER, NO_EPOCH, (), NO_EPOCH)
-    leader, leader_epoch, isr = state.value[:3]
-    return PartitionRecord(replicas, max(leader, NO_LEADER), leader_epoch, isr, state.node.version)
+        return PartitionRecord(replicas, NO_LEADER, NO_EPOCH, (), NO_EPOCH, (), adding, removing)
+    leader, leader_epoch, isr, _, _, elr = state.value
+    version = state.node.version
+    return PartitionRecord(replicas, max(leader, NO_LEADER), leader_epoch, isr, version, elr, adding, removing)
 
 
 def _continues(before: TopicRecord, now: TopicRecord) -> bool:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import IsrState
+from kafkalite.metadata.isr_state import IsrState, WriteOutcome
 from kafkalite.replication.replica.follower_replica import FetchAnswer
-from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import LAG_TIME_MAX_MS, MAX_WAIT_MS, SimulatedLeader
 from tests.support.replication.simulated_process import Respond, SimulatedProcess

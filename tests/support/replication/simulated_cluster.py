@@ -18,7 +18,8 @@ from typing import Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller.eligible_election import next_state
-from kafkalite.metadata.eligible_leader_replicas import IsrState, effective_min_isr
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
+from kafkalite.metadata.isr_state import IsrState
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_follower import SimulatedFollower
 from tests.support.replication.simulated_leader import SimulatedLeader

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.replication.replica.effects import AdvanceHighWatermark, AssignEpoch, LeaderEffect, ReadIsr, WriteIsr
+from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.replication.replica.effects import AdvanceHighWatermark, AssignEpoch, LeaderEffect, ReadIsr
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, check_epoch
 from kafkalite.replication.replica.follower_replica import LATEST, AskEpochEnd, Fetch, FetchAnswer
-from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 from kafkalite.replication.replica.leader_replica import LeaderReplica, ReplicaFetch
 from tests.support.replication.simulated_process import Respond
 from tests.support.replication.simulated_zookeeper import Lost, View

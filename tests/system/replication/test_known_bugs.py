@@ -15,10 +15,11 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller import eligible_election
 from kafkalite.metadata import eligible_leader_replicas
+from kafkalite.metadata.isr_state import WriteOutcome
 from kafkalite.replication.replica import follower_replica, in_sync_replicas, leader_replica
 from kafkalite.replication.replica.epoch_divergence import NO_OFFSET, TruncationPoint
 from kafkalite.replication.replica.follower_replica import Fetch
-from kafkalite.replication.replica.in_sync_replicas import PENDING_SHRINK, InSyncReplicas, WriteOutcome
+from kafkalite.replication.replica.in_sync_replicas import PENDING_SHRINK, InSyncReplicas
 from kafkalite.replication.replica.leader_replica import LeaderReplica
 from tests.support.replication.simulated_broker import SimulatedBroker
 from tests.support.replication.simulated_cluster import SimulatedCluster, Violation

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.controller.eligible_election import next_state
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import IsrState
+from kafkalite.metadata.isr_state import IsrState
 
 AT = 100  # the transaction that wrote the state
 REPLICAS = (1, 2, 3)

@@ -18,7 +18,7 @@ from kafkalite.controller.reassignment import (
     without_dropped,
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.eligible_leader_replicas import IsrState
+from kafkalite.metadata.isr_state import IsrState
 from kafkalite.zk.znodes.znode_data import TopicNode
 
 AT = 100

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.metadata.eligible_leader_replicas import IsrState
-from kafkalite.replication.replica.effects import ReadIsr, WriteIsr
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.replication.replica.effects import ReadIsr
 from kafkalite.replication.replica.in_sync_replicas import (
     COMMITTED,
     PENDING_EXPAND,
     PENDING_SHRINK,
     InSyncReplicas,
-    WriteOutcome,
 )
 
 

@@ -7,16 +7,14 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.metadata.eligible_leader_replicas import IsrState
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.replication.replica.effects import (
     AdvanceHighWatermark,
     AssignEpoch,
     IsrChanged,
     RaiseLowWatermark,
-    WriteIsr,
 )
 from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog
-from kafkalite.replication.replica.in_sync_replicas import WriteOutcome
 from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderReplica, ReplicaFetch
 
 EPOCH = 5
