@@ -75,6 +75,8 @@ class ClusterMember:
             broker_id=broker_id,
             cluster_id=directories.stored_cluster_id,
             adopts=adopts,
+            clean=[each.path for each in directories.online if each.meta is not None and each.last_shutdown.clean],
+            min_insync_replicas=config.min_insync_replicas,
             reserved_broker_max_id=config.reserved_broker_max_id,
         )
         self._config = config

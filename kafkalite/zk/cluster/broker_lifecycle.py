@@ -23,13 +23,15 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.registration_state import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED
 from kafkalite.metadata.registration_state import RegistrationState as State
-from kafkalite.zk.client.operations import ConnectionState, Node, OperationFailed, Unavailable
+from kafkalite.zk.client.operations import Check, ConnectionState, Node, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster import topic_ids
 from kafkalite.zk.cluster.broker_registration import BrokerRegistration
 from kafkalite.zk.cluster.cluster_id import read_cluster_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.lost_tail import leave_lists
+from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.view_reader import ViewReader
 
@@ -42,7 +44,8 @@ _RETRY_DELAY_MS = 500
 class BrokerLifecycle:
     """The session, the reader of the view, and the registration.
 
-    `tell` gets each change of the view, `applied` the paths that were read, also when the view learned nothing.
+    `min_insync_replicas` is for topics without a setting. `tell` gets each change of the view, `applied` the paths that
+    were read, also when the view learned nothing.
     Use: start `session`, `cluster_found`, `follow`, `stop`.
     """
 
@@ -53,7 +56,9 @@ class BrokerLifecycle:
         clock: Clock,
         broker_id: int,
         own_sessions: SessionFile,
+        registration_files: RegistrationFiles,
         *,
+        min_insync_replicas: int = 1,
         tell: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
     ) -> None:
@@ -62,6 +67,7 @@ class BrokerLifecycle:
         self._clock = clock
         self._tell = tell
         self._applied = applied
+        self._min_insync_replicas = min_insync_replicas
         self.cluster_id = ""
         self.registration_state = UNREGISTERED
         self._member_session = 0  # the last session in which this broker was registered
@@ -74,7 +80,9 @@ class BrokerLifecycle:
         self._follower: asyncio.Task[None] | None = None
         self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
         self.reader = ViewReader(self.session, view, tell, self._on_applied)
-        self.registration = BrokerRegistration(self.session, own_sessions, broker_id, clock, self._until_gone)
+        self.registration = BrokerRegistration(
+            self.session, own_sessions, registration_files, broker_id, clock, self._until_gone, self._leave_lists
+        )
 
     @property
     def is_following(self) -> bool:
@@ -109,16 +117,27 @@ class BrokerLifecycle:
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         """Raises ConfigError, which names the broker that has the number, if one has."""
         registration = self.registration
-        registration.endpoints, registration.rack = endpoints, rack
+        registration.want(endpoints, rack)
         try:
             node = await registration.hold(patience_ms=self.session.session_timeout_ms)
-            await self.reader.refresh([registration.path])
+            await self.reader.refresh(registration.paths)
         except BaseException as fault:
             registration.endpoints = None
             if isinstance(fault, Unavailable | OperationFailed):
                 raise ConfigError(f"cannot register at zookeeper.connect={self._settings.connect}: {fault}") from None
             raise
         self._registered(node)
+
+    async def begin_to_stop(self) -> None:
+        """Mark the registration as about to end, if it can be reached."""
+        registration = self.registration
+        if registration.endpoints is None:
+            return
+        try:
+            await registration.announce_stop()
+            await self.reader.refresh(registration.paths)
+        except (Unavailable, OperationFailed) as fault:
+            logger.warning("broker %d cannot announce that it stops: %s", registration.broker_id, fault)
 
     async def unregister(self) -> None:
         registration = self.registration
@@ -128,7 +147,7 @@ class BrokerLifecycle:
         self._enter(UNREGISTERED)
         try:
             await registration.release()
-            await self.reader.refresh([registration.path])
+            await self.reader.refresh(registration.paths)
         except (Unavailable, OperationFailed) as fault:
             logger.warning("broker %d stays registered until its session ends: %s", registration.broker_id, fault)
 
@@ -158,8 +177,12 @@ class BrokerLifecycle:
 
     def _check_own_node(self) -> None:
         """Enters FENCED when the node is gone: deleted by hand, or by ZooKeeper, whose notification of the session's
-        end has not arrived yet."""
+        end has not arrived yet. Gets a new number when somebody else has raised it."""
         if self.registration_state is MEMBER:
+            number = self._view.node(self.registration.number_path)
+            if number is not None and self.registration.is_outdated(number.version):
+                self._registration_is_doubtful = True
+                self._wake.set()
             node = self._view.node(self.registration.path)
             if node is None or node.ephemeral_owner != self._member_session:
                 logger.warning("broker %d is not registered any more; registering again", self.registration.broker_id)
@@ -245,7 +268,7 @@ class BrokerLifecycle:
         except ConfigError as fault:
             taken = fault
         is_stale, self._view_is_stale = self._view_is_stale, False
-        await (self.reader.read_all() if is_stale else self.reader.refresh([registration.path]))
+        await (self.reader.read_all() if is_stale else self.reader.refresh(registration.paths))
         if taken is not None:
             raise taken
         if node is not None and registration.endpoints is not None:
@@ -262,6 +285,16 @@ class BrokerLifecycle:
     async def until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
         """Whether the condition, which reads the view, comes true in time."""
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
+
+    async def _leave_lists(self, check: Check) -> None:
+        await leave_lists(
+            self.session,
+            self._view,
+            self.reader.refresh,
+            self.registration.broker_id,
+            check,
+            self._min_insync_replicas,
+        )
 
     async def _until_gone(self, path: str, deadline_ms: int) -> bool:
         await self.reader.refresh([path])

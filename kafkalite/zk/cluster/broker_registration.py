@@ -6,6 +6,11 @@
     our addresses        perhaps an own old session that was not recorded: wait until it would have ended
     any other            two brokers have the same id, and this one does not start
 
+Each registration has a number, which is the version of the node /kafkalite/registrations/N. That node stays when the
+broker goes. A registration raises it by a conditional write, and creates /brokers/ids/N in one transaction with a check
+of it, so that a late request of an earlier life, or of an earlier session, registers nothing. In between a broker whose
+logs may have lost records leaves the lists of those that have them (`lost_tail`). The number is raised once more, and
+the node marked, when the broker begins to stop. Fetches name the number: KIP-903, with ZooKeeper.
 Source: kafka.zk.KafkaZkClient.CheckedEphemeral (KAFKA-7165), kafka.server.KafkaServer.createBrokerInfo.
 """
 
@@ -21,7 +26,18 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.zk.client.operations import BadVersion, Create, Delete, Node, NodeExists, NoNode, SetData
+from kafkalite.metadata.cluster_metadata import NO_REGISTRATION
+from kafkalite.zk.client.operations import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NoNode,
+    SetData,
+)
+from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -36,24 +52,61 @@ Gone = Callable[[str, int], Awaitable[bool]]
 """Waits until there is no node at a path, or until a deadline of the monotonic clock. Returns whether it is gone."""
 
 
+LeaveLists = Callable[[Check], Awaitable[None]]
+"""Takes this broker out of the ISRs and ELRs of all partitions, by writes that go with this check."""
+
+
 class BrokerRegistration:
-    """The node of broker `broker_id` (negative until the start has generated one). `endpoints` is None as long as the
-    node is not wanted."""
+    """The nodes of broker `broker_id` (negative until the start has generated one). `endpoints` is None as long as the
+    registration is not wanted, `number` is that of the last one that was begun.
+
+    Invariant: the number is raised before each registration, and the files have it before the broker is registered.
+    """
 
     def __init__(
-        self, session: ZooKeeperSession, own_sessions: SessionFile, broker_id: int, clock: Clock, gone: Gone
+        self,
+        session: ZooKeeperSession,
+        own_sessions: SessionFile,
+        files: RegistrationFiles,
+        broker_id: int,
+        clock: Clock,
+        gone: Gone,
+        leave_lists: LeaveLists,
     ) -> None:
         self._session = session
         self._own_sessions = own_sessions
+        self._files = files
         self.broker_id = broker_id
         self._clock = clock
         self._gone = gone
+        self._leave_lists = leave_lists
         self.endpoints: tuple[ListenerConfig, ...] | None = None
         self.rack: str | None = None
+        self.number = NO_REGISTRATION
+        self._version = NO_REGISTRATION  # of the node: one more than the number if the stop has been announced
+        self._is_stopping = False
+        self._was_registered = False  # by this process, which has lost nothing since
+        self._turn = asyncio.Lock()  # two registrations at once would outdate each other's number
 
     @property
     def path(self) -> str:
         return znode_paths.broker(self.broker_id)
+
+    @property
+    def number_path(self) -> str:
+        return znode_paths.registration(self.broker_id)
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        return self.path, self.number_path
+
+    def want(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
+        """Sets what `hold` is to register."""
+        self.endpoints, self.rack, self._is_stopping = endpoints, rack, False
+
+    def is_outdated(self, version: int) -> bool:
+        """Whether the number has been raised, to this version of its node, by somebody else."""
+        return version > self._version
 
     async def remember_session(self) -> None:
         """Record this session on the disk before it owns a node: the next process needs it after a crash."""
@@ -83,15 +136,17 @@ class BrokerRegistration:
         deadline_ms = self._clock.monotonic_ms() + (patience_ms + _MARGIN_MS if patience_ms else 0)
         await self.remember_session()
         while self.endpoints is not None:
-            with suppress(NodeExists):
-                await self._session.write([Create(self.path, data, ephemeral=True)])
-                logger.info("broker %d is registered at %s", self.broker_id, _addresses(broker.endpoints))
-            (node,) = await self._session.read([self.path])
-            if node is None:
-                continue
-            if node.ephemeral_owner == self._session.session_id:
+            async with self._turn:
+                node, life = await self._session.read([self.path, self.number_path])
+                is_ours = node is not None and node.ephemeral_owner == self._session.session_id
+                if node is None or (is_ours and (life is None or life.version != self._version)):
+                    with suppress(NodeExists, BadVersion):  # another number, another session: look again
+                        await self._begin_life(life, Create(self.path, data, ephemeral=True) if node is None else None)
+                    continue
+            if is_ours:
                 if node.data != data and not _names(node, broker.endpoints, self.rack):
                     node = await self._renew(node, data)
+                self._was_registered = True
                 return node
             if self._is_old(node):
                 await self._clear(self.path, node)
@@ -106,6 +161,47 @@ class BrokerRegistration:
             else:
                 raise self._taken(node)
         raise ConfigError(f"broker {self.broker_id} has left meanwhile")
+
+    async def _begin_life(self, node: Node | None, registration: Create | None) -> None:
+        """Raise the number, whose `node` was read, and register with it; None: this session is registered already.
+        Raises OperationFailed when somebody else was faster, and Unavailable."""
+        if node is None:
+            await self._session.make_paths([znode_paths.REGISTRATIONS])
+            await self._session.write([Create(self.number_path, self._life_json(is_intact=False))])
+        is_intact = self._was_registered or self._files.vouch(node)
+        version = 0 if node is None else node.version
+        number = version + 1
+        if is_intact:  # first: should this process be killed in between, the files are still known to be of this life
+            await self._record(number)
+        await self._session.write([SetData(self.number_path, self._life_json(is_intact=is_intact), version)])
+        check = Check(self.number_path, number)
+        if not is_intact:  # the files stay old until that is done, for the next process has to do it if this one cannot
+            await self._leave_lists(check)
+            await self._record(number)
+        self.number = self._version = number
+        if registration is not None:
+            await self._session.write([check, registration])
+            addresses = _addresses(self.endpoints or ())
+            logger.info("broker %d is registered at %s, with number %d", self.broker_id, addresses, number)
+
+    def _life_json(self, *, is_intact: bool) -> bytes:
+        return znode_data.registration_json(znode_data.RegistrationNode(self._is_stopping, is_intact))
+
+    async def _record(self, number: int) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._files.record, number)
+
+    async def announce_stop(self) -> None:
+        """Mark the registration, and those that follow, as about to end. Raises Unavailable, after which it may have
+        been marked, and OperationFailed."""
+        self._is_stopping = True
+        async with self._turn:
+            (life,) = await self._session.read([self.number_path])
+            if life is not None and life.version == self._version == self.number:
+                known = znode_data.parse_registration(life.data)._replace(stopping=True)
+                write = SetData(self.number_path, znode_data.registration_json(known), life.version)
+                self._version += 1  # also if the answer is lost: nobody else writes this version
+                with suppress(BadVersion, NoNode):
+                    await self._session.write([write])
 
     async def release(self) -> None:
         """Delete the node if it belongs to this session."""

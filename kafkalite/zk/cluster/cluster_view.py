@@ -10,7 +10,7 @@ Source: kafka.controller.ControllerContext, kafka.zk.ZkData.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Collection, Iterable, Iterator, KeysView, Mapping
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_CONTROLLER,
     NO_LEADER,
+    NO_REGISTRATION,
     BrokerRecord,
     Change,
     PartitionRecord,
@@ -54,7 +55,7 @@ class ClusterView:
     without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7 writes it so, and the topic
     keeps its earlier id. `states` has every state node, by topic and number. `deletions` has topics whose deletion is
     requested and not yet carried out. `last_epochs` has the leader epochs of partitions whose state nodes were deleted
-    while their topics stayed.
+    while their topics stayed. `registrations` has the numbers of all brokers that ever registered.
     """
 
     def __init__(self) -> None:
@@ -65,15 +66,16 @@ class ClusterView:
         self.without_id: set[str] = set()
         self.states: dict[str, dict[int, Known[znode_data.StateNode]]] = {}
         self.last_epochs: dict[str, dict[int, int]] = {}
-        self.registrations: dict[int, Known[znode_data.BrokerNode]] = {}
+        self.registrations: dict[int, Known[znode_data.RegistrationNode]] = {}
         self.deletions: set[str] = set()
         self.controller: Known[int] | None = None
         self.controller_epoch: Known[int] | None = None
         self.last_transaction = -1  # the latest that wrote one of the nodes
         self._topic_configs: dict[str, Mapping[str, str]] = {}
+        self._broker_nodes: dict[int, Known[znode_data.BrokerNode]] = {}
         self._nodes: dict[str, Node] = {}
         self._faults: list[Fault] = []
-        self._changed_topics: dict[str, None] = {}
+        self._changed_topics: dict[str, set[int] | None] = {}  # the partitions of changed states; None: anything
         self._changes: list[tuple[Change, str]] = []
 
     @property
@@ -103,8 +105,8 @@ class ClusterView:
         for path, node in nodes:
             self._take(path, node)
         changed, self._changed_topics = self._changed_topics, {}
-        for name in changed:
-            self._changes += self._show(name)
+        for name, numbers in changed.items():
+            self._changes += self._show(name) if numbers is None else self._show_states(name, numbers)
         changes, self._changes = self._changes, []
         return list(dict.fromkeys(changes))
 
@@ -132,6 +134,8 @@ class ClusterView:
             self._take_config(*entity, node)
         elif (broker_id := znode_paths.broker_of(path)) is not None:
             self._take_broker(broker_id, node)
+        elif (broker_id := znode_paths.registration_of(path)) is not None:
+            self._take_registration(broker_id, node)
         elif (deleted := znode_paths.deleted_topic_of(path)) is not None:
             self.deletions.discard(deleted)
             if node is not None:
@@ -187,7 +191,9 @@ class ClusterView:
                 self.states.pop(name, None)
         else:
             self.states.setdefault(name, {})[number] = Known(znode_data.parse_state(node.data), node)
-        self._changed_topics[name] = None
+        numbers = self._changed_topics.setdefault(name, set())
+        if numbers is not None:
+            numbers.add(number)
 
     def _take_config(self, entity_type: str, entity: str, node: Node | None) -> None:
         if entity_type == znode_paths.CONFIG_TOPICS:
@@ -209,14 +215,25 @@ class ClusterView:
                 self._changes.append((Change.BROKER_CONFIG, broker))
 
     def _take_broker(self, broker_id: int, node: Node | None) -> None:
-        before = self.brokers.get(broker_id)
         if node is None:
-            self.brokers.pop(broker_id, None)
+            self._broker_nodes.pop(broker_id, None)
+        else:
+            self._broker_nodes[broker_id] = Known(znode_data.parse_broker(node.data), node)
+        self._show_broker(broker_id)
+
+    def _take_registration(self, broker_id: int, node: Node | None) -> None:
+        if node is None:
             self.registrations.pop(broker_id, None)
         else:
-            broker = znode_data.parse_broker(node.data)
-            self.registrations[broker_id] = Known(broker, node)
-            self.brokers[broker_id] = BrokerRecord(broker_id, broker.endpoints, broker.rack, node.czxid)
+            self.registrations[broker_id] = Known(znode_data.parse_registration(node.data), node)
+        self._show_broker(broker_id)
+
+    def _show_broker(self, broker_id: int) -> None:
+        before, known = self.brokers.get(broker_id), self._broker_nodes.get(broker_id)
+        if known is not None:
+            self.brokers[broker_id] = _broker(broker_id, known, self.registrations.get(broker_id))
+        else:
+            self.brokers.pop(broker_id, None)
         if before != self.brokers.get(broker_id):
             self._changes.append((Change.BROKERS, ""))
 
@@ -234,6 +251,18 @@ class ClusterView:
                 yield Change.TOPIC_CREATED, name
             elif before != now:
                 yield from ((change, name) for change in _differences(before, now))
+
+    def _show_states(self, name: str, numbers: Collection[int]) -> Iterator[tuple[Change, str]]:
+        """As `_show`, if nothing but the states of these partitions has changed: the others, of which a topic may have
+        thousands, are not looked at."""
+        topic, known = self.topics.get(name), self.assignments.get(name)
+        if topic is None or known is None:
+            return
+        states, replicas = self.states.get(name, _NONE), known.value.partitions
+        now = {n: _partition(replicas[n], states.get(n), known.value, n) for n in numbers if n in topic.partitions}
+        if any(topic.partitions[number] != partition for number, partition in now.items()):
+            self.topics[name] = topic._replace(partitions={**topic.partitions, **now})
+            yield Change.PARTITION_STATE, name
 
     def _record(self, name: str) -> TopicRecord | None:
         known = self.assignments.get(name)
@@ -258,6 +287,7 @@ def is_of_interest(path: str) -> bool:
         path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
         or znode_paths.broker_of(path) is not None
+        or znode_paths.registration_of(path) is not None
         or znode_paths.deleted_topic_of(path) is not None
     )
 
@@ -266,6 +296,16 @@ def _topic_of(path: str) -> str | None:
     """The name in /brokers/topics/NAME; None for paths below it."""
     name = znode_paths.topic_of(path)
     return name if name is not None and path == znode_paths.topic(name) else None
+
+
+def _broker(
+    broker_id: int, known: Known[znode_data.BrokerNode], life: Known[znode_data.RegistrationNode] | None
+) -> BrokerRecord:
+    """A broker without a registration of ours, such as Apache Kafka's, vouches for nothing."""
+    endpoints, rack, _ = known.value
+    number = NO_REGISTRATION if life is None else life.node.version
+    stopping, intact = (False, False) if life is None else life.value
+    return BrokerRecord(broker_id, endpoints, rack, known.node.czxid, number, stopping, intact)
 
 
 def _partition(

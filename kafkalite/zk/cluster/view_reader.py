@@ -31,8 +31,10 @@ WATCHED = (
     znode_paths.ADMIN,
     znode_paths.CONTROLLER,
     znode_paths.CONTROLLER_EPOCH,
+    znode_paths.REGISTRATIONS,
 )
 _PARENTS = (
+    znode_paths.REGISTRATIONS,
     znode_paths.BROKER_IDS,
     znode_paths.TOPICS,
     znode_paths.DELETE_TOPICS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from kafkalite.metadata.cluster_metadata import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
@@ -34,6 +35,9 @@ from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 from kafkalite.zk.cluster.cluster_id import agree_on_cluster_id, generate_broker_id
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.cluster_writes import ClusterWrites, reaching
+from kafkalite.zk.cluster.isr_change_notification import IsrChangeNotification
+from kafkalite.zk.cluster.isr_writes import IsrWrites
+from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
 from kafkalite.zk.znodes import znode_paths
@@ -44,8 +48,10 @@ _CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wa
 PathListener = Callable[[Iterable[str]], None]
 
 
-class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, of which the interface has 23
-    """See the module. `data_dirs` are this broker's locked directories; the first has the file of its sessions.
+class ZooKeeperMetadata(ClusterMetadata):  # 34 public methods and properties, of which the interface has 27
+    """See the module. `data_dirs` are this broker's locked directories; the first has the file of its sessions. `clean`
+    are those of them that were in use and were shut down cleanly. `min_insync_replicas` is for topics without a
+    setting.
 
     For `broker_id` -1 the start generates an id above `reserved_broker_max_id`. `cluster_id` is that of
     meta.properties, None if there is none. With `adopts` a journal that `StandaloneMetadata` left in a data directory
@@ -61,6 +67,8 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         broker_id: int,
         cluster_id: str | None = None,
         adopts: bool = False,
+        clean: Collection[str | Path] = (),
+        min_insync_replicas: int = 1,
         reserved_broker_max_id: int = 1000,
         change_timeout_ms: int = _CHANGE_TIMEOUT_MS,
     ) -> None:
@@ -71,6 +79,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         self._change_timeout_ms = change_timeout_ms
         self._migration = JournalMigration(data_dirs, adopts)
         self._own_sessions = SessionFile(data_dirs[0])
+        self._registration_files = RegistrationFiles(data_dirs, clean)
         self._listeners: list[Listener] = []
         self._path_listeners: list[PathListener] = []
         self._lifecycle = lifecycle = BrokerLifecycle(
@@ -79,10 +88,20 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
             clock,
             broker_id,
             self._own_sessions,
+            self._registration_files,
+            min_insync_replicas=min_insync_replicas,
             tell=self._tell,
             applied=self._tell_path_listeners,
         )
         self._writes = ClusterWrites(lifecycle.session, self.view, lifecycle.reader.refresh, self._until)
+        self._isr_change_notification = IsrChangeNotification(lifecycle.session, clock)
+        self._isr_writes = IsrWrites(
+            lifecycle.session,
+            self.view,
+            lifecycle.reader.refresh,
+            self._until_verified,
+            self._isr_change_notification.add,
+        )
 
     # -- reads
 
@@ -113,6 +132,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
     @property
     def registration_state(self) -> RegistrationState:
         return self._lifecycle.registration_state
+
+    @property
+    def registration(self) -> int:
+        return self._lifecycle.registration.number
 
     @property
     def session(self) -> ZooKeeperSession:
@@ -158,7 +181,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     async def _join(self, session: ZooKeeperSession) -> None:
         lifecycle = self._lifecycle
-        await asyncio.get_running_loop().run_in_executor(None, self._own_sessions.load)
+        await asyncio.get_running_loop().run_in_executor(None, self._load_files)
         await session.sync()
         founds = self._migration.has_journal or self._migration.adopts
         lifecycle.cluster_found(await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds))
@@ -170,6 +193,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
         await lifecycle.follow()
         await self._migration.carry_out(self, self.view, session, self.broker_id)
         await lifecycle.reader.refresh()
+
+    def _load_files(self) -> None:
+        self._own_sessions.load()
+        self._registration_files.load()
 
     async def return_ids(self, held: topic_ids.Held) -> None:
         try:
@@ -186,6 +213,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         await self._lifecycle.register(endpoints, rack)
+
+    async def begin_to_stop(self) -> None:
+        await self._lifecycle.begin_to_stop()
 
     async def unregister(self) -> None:
         await self._lifecycle.unregister()
@@ -210,7 +240,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
                 await self.session.write([Delete(znode_paths.CLUSTER_ID)])
 
     async def stop(self) -> None:
+        self._isr_change_notification.stop()
         await self._lifecycle.stop()
+        await self._isr_writes.stop()
 
     def _tell(self, change: Change, name: str) -> None:
         for listener in tuple(self._listeners):
@@ -225,6 +257,13 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
 
     async def _until(self, condition: Callable[[], bool]) -> bool:
         return await self._lifecycle.until(condition, self._change_timeout_ms)
+
+    async def _until_verified(self) -> None:
+        """Raises Unavailable when nothing may be changed: this broker has left, or the connection may lead to another
+        cluster."""
+        if not self._lifecycle.is_following:
+            raise Unavailable("this broker has left ZooKeeper")
+        await self._lifecycle.until_verified()
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[ClusterWrites]:
@@ -265,6 +304,12 @@ class ZooKeeperMetadata(ClusterMetadata):  # 30 public methods and properties, o
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         async with self._writing() as writes:
             await writes.set_leader_epoch(name, partition, leader_epoch)
+
+    async def write_isr(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        return await self._isr_writes.write(name, partition, write)
+
+    async def read_isr(self, name: str, partition: int) -> IsrState | None:
+        return await self._isr_writes.read(name, partition)
 
     async def skip_producer_ids(self, last: int) -> None:
         async with self._writing():

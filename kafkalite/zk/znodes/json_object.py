@@ -44,6 +44,13 @@ def integer(source: JsonObject, key: str, at_least: int = -INT32_MAX - 1, at_mos
     return value
 
 
+def boolean(source: JsonObject, key: str) -> bool:
+    value = source.get(key)
+    if type(value) is not bool:
+        raise ValueError(_fault(source, key, "true or false"))
+    return value
+
+
 def integers(source: JsonObject, key: str) -> tuple[int, ...]:
     return as_integers(source.get(key), key)
 

@@ -3,6 +3,7 @@
 Data are written as Kafka 3.9 writes them (2.7 can read them), and read as 2.7 to 3.9 and their tools write them.
 Unknown keys are ignored, as in Kafka. Data that make no sense raise ValueError with one line, without the path; the
 reader of the node logs it.
+The node of a registration is our own; Kafka knows nothing of it.
 Source: kafka.zk.ZkData (every node and its versions), kafka.cluster.Broker, and for the change notifications
 kafka.server.ZkConfigManager.
 """
@@ -28,6 +29,14 @@ class BrokerNode(NamedTuple):
     endpoints: tuple[ListenerConfig, ...]
     rack: str | None = None
     timestamp_ms: int = 0
+
+
+class RegistrationNode(NamedTuple):
+    """/kafkalite/registrations/N; the node's version is the number of the registration (KIP-903). `stopping`: the
+    broker is about to leave. `intact`: when it registered it had all records that it had before."""
+
+    stopping: bool = False
+    intact: bool = False
 
 
 class TopicNode(NamedTuple):
@@ -100,6 +109,15 @@ def _endpoints(source: js.JsonObject) -> tuple[ListenerConfig, ...]:
                 raise ValueError(f"the listener {listener.name} has no security protocol")
             found.append(listener._replace(protocol=protocol))
     return tuple(found)
+
+
+def registration_json(registration: RegistrationNode) -> bytes:
+    return js.encode({"version": 1, "stopping": registration.stopping, "intact": registration.intact})
+
+
+def parse_registration(data: bytes) -> RegistrationNode:
+    source = js.parse(data)
+    return RegistrationNode(js.boolean(source, "stopping"), js.boolean(source, "intact"))
 
 
 def topic_json(topic: TopicNode) -> bytes:

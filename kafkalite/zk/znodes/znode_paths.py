@@ -1,4 +1,4 @@
-"""The paths of Kafka's znodes, below the chroot.
+"""The paths of Kafka's znodes, below the chroot, and of our own below /kafkalite.
 
     /brokers/topics/orders/partitions/3/state        state("orders", 3)
 
@@ -34,6 +34,8 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 
+REGISTRATIONS = "/kafkalite/registrations"  # outside of Kafka's paths: its tools list the children of some
+
 CONFIG_TOPICS = "topics"
 CONFIG_BROKERS = "brokers"
 CONFIG_CLIENTS = "clients"
@@ -52,6 +54,7 @@ PERSISTENT = (
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
     LOG_DIR_EVENTS,
+    REGISTRATIONS,
     *(f"{CONFIG}/{each}" for each in CONFIG_TYPES),
 )
 """Nodes that every broker creates at its start, without data, if they are missing, with their parents."""
@@ -61,6 +64,10 @@ _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 
 def broker(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
+
+
+def registration(broker_id: int) -> str:
+    return f"{REGISTRATIONS}/{broker_id}"
 
 
 def topic(name: str) -> str:
@@ -95,6 +102,11 @@ def consumer_offset(group: str, topic_name: str, number: int) -> str:
 def broker_of(path: str) -> int | None:
     """The id in /brokers/ids/ID."""
     return _number(_child(path, BROKER_IDS))
+
+
+def registration_of(path: str) -> int | None:
+    """The id in /kafkalite/registrations/ID."""
+    return _number(_child(path, REGISTRATIONS))
 
 
 def topic_of(path: str) -> str | None:

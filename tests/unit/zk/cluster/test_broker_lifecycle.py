@@ -15,6 +15,7 @@ from kafkalite.zk.client.operations import ConnectionState, Node
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 from kafkalite.zk.cluster.broker_lifecycle import BrokerLifecycle
 from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.view_reader import ViewReader
 from kafkalite.zk.znodes import znode_paths
@@ -37,6 +38,7 @@ class Scene:
             ManualClock(),
             1,
             SessionFile(""),
+            RegistrationFiles([]),
             tell=lambda change, name: self.told.append(change),
             applied=lambda paths: None,
         )

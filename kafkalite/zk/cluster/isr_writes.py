@@ -1,0 +1,201 @@
+"""Conditional writes of ISRs by the leaders on this broker, and reads of the states behind them.
+
+One task performs them: writes that come while others are under way go together in the next transaction, each bound to
+the version of its state node, to the registrations of the brokers that join, and to their being registered now. The
+node of a registration has another version when its broker begins to stop. The view has a write before its leader hears
+of it, so that listeners are told once, and the next write finds the state that it is based on.
+Source: kafka.server.ZkAlterPartitionManager, kafka.utils.ReplicationUtils (updateLeaderAndIsr); KIP-841, KIP-903.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.zk.client.operations import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    NoNode,
+    Operation,
+    OperationFailed,
+    SetData,
+    Unavailable,
+)
+from kafkalite.zk.cluster.cluster_view import ClusterView, Known
+from kafkalite.zk.cluster.conditional_writes import Result, perform
+from kafkalite.zk.cluster.state_nodes import isr_state, state_node
+from kafkalite.zk.znodes import znode_data, znode_paths
+
+if TYPE_CHECKING:
+    from kafkalite.zk.client.session import ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE = 250  # writes in one transaction; those behind them wait for its answer
+
+
+class _Waiting(NamedTuple):
+    """A write and its caller."""
+
+    key: TopicPartition
+    write: WriteIsr
+    outcome: asyncio.Future[WriteOutcome]
+
+    @property
+    def path(self) -> str:
+        return znode_paths.state(*self.key)
+
+
+class IsrWrites:
+    """`refresh` reads paths again into the view and calls the listeners. `until_verified` raises Unavailable unless the
+    connection leads to the cluster. `on_written` gets each partition whose ISR was written."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        view: ClusterView,
+        refresh: Callable[[Iterable[str]], Awaitable[None]],
+        until_verified: Callable[[], Awaitable[None]],
+        on_written: Callable[[TopicPartition], None],
+    ) -> None:
+        self._session = session
+        self._view = view
+        self._refresh = refresh
+        self._until_verified = until_verified
+        self._on_written = on_written
+        self._writes: list[_Waiting] = []
+        self._reads: list[tuple[TopicPartition, asyncio.Future[IsrState | None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def write(self, name: str, partition: int, write: WriteIsr) -> WriteOutcome:
+        """See `ClusterMetadata.write_isr`."""
+        if any(number < 0 for number in write.registrations.values()):
+            return WriteOutcome.REFUSED  # brokers without a number, whose lives nobody can tell apart
+        waiting = _Waiting((name, partition), write, asyncio.get_running_loop().create_future())
+        self._writes.append(waiting)
+        self._start()
+        return await waiting.outcome
+
+    async def read(self, name: str, partition: int) -> IsrState | None:
+        """See `ClusterMetadata.read_isr`. Raises KafkaError(REQUEST_TIMED_OUT) without ZooKeeper."""
+        state: asyncio.Future[IsrState | None] = asyncio.get_running_loop().create_future()
+        self._reads.append(((name, partition), state))
+        self._start()
+        return await state
+
+    async def stop(self) -> None:
+        """Wait for the end of what was asked for. The session has ended, so nothing takes long."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="kafkalite-isr-writes")
+
+    async def _run(self) -> None:
+        try:
+            while self._writes or self._reads:
+                writes, self._writes = self._writes[:_AT_ONCE], self._writes[_AT_ONCE:]
+                await self._perform([each for each in writes if not each.outcome.done()])
+                if not self._writes:
+                    reads, self._reads = self._reads, []
+                    await self._answer([(key, state) for key, state in reads if not state.done()])
+        finally:
+            self._task = None
+
+    # writing
+
+    async def _perform(self, writes: Sequence[_Waiting]) -> None:
+        outcomes: list[WriteOutcome] = [WriteOutcome.UNKNOWN] * len(writes)
+        try:
+            if writes:
+                outcomes = await self._outcomes(writes)
+        except (Unavailable, OperationFailed) as fault:
+            logger.info("the outcome of %d writes of in-sync replicas is unknown: %s", len(writes), fault)
+        except Exception:
+            logger.exception("the outcome of %d writes of in-sync replicas is unknown", len(writes))
+        for waiting, outcome in zip(writes, outcomes, strict=True):
+            if not waiting.outcome.done():
+                waiting.outcome.set_result(outcome)
+
+    async def _outcomes(self, writes: Sequence[_Waiting]) -> list[WriteOutcome]:
+        """Raises Unavailable, OperationFailed when nothing was sent."""
+        await self._until_verified()
+        behind = [each.path for each in writes if self._version(each.key) < each.write.expected_epoch]
+        if behind:  # the connection was lost behind a write that had been answered
+            await self._refresh(behind)
+        operations = [self._operations(each) for each in writes]
+        sent = [index for index, each in enumerate(operations) if each is not None]
+        outcomes = [WriteOutcome.BAD_VERSION] * len(writes)
+        results = await perform(self._session, [operations[index] or () for index in sent])
+        for index, result in zip(sent, results, strict=True):
+            outcomes[index] = self._outcome(writes[index], result)
+        written = [each for each, outcome in zip(writes, outcomes, strict=True) if outcome is WriteOutcome.WRITTEN]
+        with suppress(Unavailable, OperationFailed):  # everything is read again after the next connection
+            await self._refresh([each.path for each in written])
+        for each in written:
+            self._on_written(each.key)
+        return outcomes
+
+    def _version(self, key: TopicPartition) -> int:
+        known = self._known(key)
+        return -1 if known is None else known.node.version
+
+    def _known(self, key: TopicPartition) -> Known[znode_data.StateNode] | None:
+        return self._view.states.get(key[0], {}).get(key[1])
+
+    def _operations(self, waiting: _Waiting) -> list[Operation] | None:
+        """None if the state has another version already, and no copy of this write can succeed."""
+        known, topic, write = self._known(waiting.key), self._view.assignments.get(waiting.key[0]), waiting.write
+        if known is None or topic is None or known.node.version != write.expected_epoch:
+            return None
+        after = isr_state(known)._replace(isr=write.isr, elr=write.elr)
+        node = state_node(known.value, after, topic.value.partitions.get(waiting.key[1], ()))
+        data = znode_data.state_json(node._replace(recovery=znode_data.RECOVERED))
+        operations: list[Operation] = []
+        for broker_id, number in sorted(write.registrations.items()):
+            operations.append(Check(znode_paths.registration(broker_id), number))
+            operations.append(Check(znode_paths.broker(broker_id), ANY_VERSION))
+        return [*operations, SetData(waiting.path, data, write.expected_epoch)]
+
+    def _outcome(self, waiting: _Waiting, result: Result) -> WriteOutcome:
+        if result is None:
+            return WriteOutcome.WRITTEN
+        if isinstance(result, Unavailable):
+            return WriteOutcome.UNKNOWN
+        if isinstance(result.operation, Check):
+            return WriteOutcome.REFUSED
+        if not isinstance(result.reason, BadVersion | NoNode):
+            logger.error("ZooKeeper refuses the in-sync replicas of %s-%d: %s", *waiting.key, result.reason)
+            return WriteOutcome.REFUSED
+        return WriteOutcome.BAD_VERSION
+
+    # reading
+
+    async def _answer(self, reads: Sequence[tuple[TopicPartition, asyncio.Future[IsrState | None]]]) -> None:
+        fault: Exception | None = None
+        try:
+            if reads:
+                await self._until_verified()
+                await self._session.sync()  # the server of this session may lag behind one that did a write
+                await self._refresh([znode_paths.state(*key) for key, _ in reads])
+        except (Unavailable, OperationFailed) as unavailable:
+            fault = unavailable
+        except Exception as unexpected:
+            logger.exception("the states of %d partitions cannot be read", len(reads))
+            fault = unexpected
+        for key, state in reads:
+            if state.done():
+                continue
+            if fault is not None:
+                state.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper cannot be read: {fault}"))
+                continue
+            known = self._known(key)
+            state.set_result(None if known is None else isr_state(known))

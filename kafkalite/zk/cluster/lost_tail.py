@@ -1,0 +1,85 @@
+"""Takes a broker whose logs may have lost their ends out of the ISR and ELR of every partition, before it registers.
+
+So no election counts it before it has caught up, whatever the controller has or has not seen. Kafka's controller has to
+notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_replicas.leave_with_lost_tail`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
+
+from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr, leave_with_lost_tail
+from kafkalite.zk.client.operations import Check, SetData, Unavailable
+from kafkalite.zk.cluster.cluster_view import ClusterView
+from kafkalite.zk.cluster.conditional_writes import Write, perform
+from kafkalite.zk.cluster.state_nodes import isr_state, state_node
+from kafkalite.zk.znodes import znode_data, znode_paths
+
+if TYPE_CHECKING:
+    from kafkalite.zk.client.session import ZooKeeperSession
+
+logger = logging.getLogger(__name__)
+
+_MIN_ISR = "min.insync.replicas"
+
+
+async def leave_lists(
+    session: ZooKeeperSession,
+    view: ClusterView,
+    refresh: Callable[[], Awaitable[None]],
+    broker_id: int,
+    check: Check,
+    min_insync_replicas: int,
+) -> None:
+    """Returns when no partition with several replicas counts on the broker any more, except as the last one. `check` is
+    that of its registration; `min_insync_replicas` is for topics without a setting.
+
+    Raises Unavailable, OperationFailed.
+    """
+    left = 0
+    while True:
+        await session.sync()
+        await refresh()
+        writes = list(_writes(view, broker_id, min_insync_replicas))
+        if not writes:
+            break
+        results = await perform(session, writes, check)
+        left += results.count(None)
+        for lost in results:
+            if isinstance(lost, Unavailable):
+                raise lost
+    if left:
+        logger.warning(
+            "broker %d may have lost the ends of its logs: it has left the in-sync replicas of %d partitions until it "
+            "has caught up",
+            broker_id, left,
+        )  # fmt: skip
+
+
+def _writes(view: ClusterView, broker_id: int, default: int) -> Iterator[Write]:
+    for name, states in view.states.items():
+        topic = view.assignments.get(name)
+        min_isr = _min_insync_replicas(view, name, broker_id, default)
+        for number, known in states.items():
+            replicas = topic.value.partitions.get(number, ()) if topic is not None else ()
+            path = znode_paths.state(name, number)
+            if len(replicas) < 2 or view.node(path) is not known.node:
+                continue  # the controller elects a single replica anew (or nobody understands the node)
+            after = leave_with_lost_tail(broker_id, isr_state(known), effective_min_isr(min_isr, len(replicas)))
+            if after is not None:
+                data = znode_data.state_json(state_node(known.value, after, replicas))
+                yield [SetData(path, data, known.node.version)]
+
+
+def _min_insync_replicas(view: ClusterView, name: str, broker_id: int, default: int) -> int:
+    topic = view.topics.get(name)
+    layers = (
+        topic.config if topic is not None else {},
+        view.broker_configs.get(str(broker_id), {}),
+        view.broker_configs.get(CLUSTER_DEFAULT, {}),
+    )
+    found = next((text for layer in layers if (text := layer.get(_MIN_ISR, "").strip()).isdecimal()), None)
+    return default if found is None else int(found)
