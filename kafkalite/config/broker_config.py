@@ -186,6 +186,20 @@ class BrokerConfig(Settings):
     fetch_max_bytes: int = integer(55 * _MIB, "Largest answer to a fetch.", at_least=1024)
     max_incremental_fetch_session_cache_slots: int = integer(1000, "Fetch sessions that are remembered.", at_least=0)
 
+    _replication = section("Replication")
+    num_replica_fetchers: int = integer(1, "Connections to each leader over which this broker's followers fetch.", at_least=1, dynamic=True)
+    replica_fetch_wait_max_ms: int = integer(500, "How long a leader lets a follower's fetch wait for records.")
+    replica_fetch_min_bytes: int = integer(1, "Bytes for which it waits.")
+    replica_fetch_max_bytes: int = integer(_MIB, "Bytes of one partition in an answer to a follower; a larger first batch comes nevertheless.", at_least=0)
+    replica_fetch_response_max_bytes: int = integer(10 * _MIB, "Bytes of all partitions in an answer to a follower.", at_least=0)
+    replica_fetch_backoff_ms: int = integer(1_000, "How long a follower waits after an error of its leader.", at_least=0)
+    replica_socket_timeout_ms: int = integer(30_000, "A leader that has not answered a follower for this long is given up; more than replica.fetch.wait.max.ms.")
+    replica_socket_receive_buffer_bytes: int = integer(65_536, "Receive buffer of a follower's socket; -1 leaves it to the system.", at_least=-1)
+    leader_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second to followers of leader.replication.throttled.replicas that are not in sync.", at_least=0, dynamic=True, dynamic_only=True)
+    follower_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second from the leaders of follower.replication.throttled.replicas while not in sync.", at_least=0, dynamic=True, dynamic_only=True)
+    replication_quota_window_num: int = integer(11, "Windows over which these rates are measured.", at_least=1)
+    replication_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
+
     _groups = section("Consumer groups")
     group_initial_rebalance_delay_ms: int = integer(3_000, "How long a new group waits for more members.", sample="0")
     group_min_session_timeout_ms: int = integer(6_000, "Shortest session timeout that a member may ask for.")
@@ -334,6 +348,8 @@ class BrokerConfig(Settings):
         entries = []
         for setting in type(self).settings:
             synonyms = self.synonyms(setting.name)
+            if setting.dynamic_only and synonyms[0].source is ConfigSource.DEFAULT_CONFIG:
+                continue
             value = setting.format(getattr(self, setting.attribute))
             if setting.convert and synonyms:
                 value = synonyms[0].value

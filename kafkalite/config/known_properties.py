@@ -25,7 +25,8 @@ controller.quota.window.size.seconds controller.socket.timeout.ms create.topic.p
 default.replication.factor delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
 delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
 delete.records.purgatory.purge.interval.requests delete.topic.enable early.start.listeners
-eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests group.consumer.assignors
+eligible.leader.replicas.enable fetch.max.bytes fetch.purgatory.purge.interval.requests
+follower.replication.throttled.rate group.consumer.assignors
 group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms
 group.consumer.max.size group.consumer.migration.policy group.consumer.min.heartbeat.interval.ms
 group.consumer.min.session.timeout.ms group.consumer.session.timeout.ms group.coordinator.append.linger.ms
@@ -41,7 +42,8 @@ group.streams.max.size group.streams.max.standby.replicas group.streams.min.hear
 group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms host.name
 initial.broker.registration.timeout.ms inter.broker.listener.name inter.broker.protocol.version
 kafka.metrics.polling.interval.secs kafka.metrics.reporters leader.imbalance.check.interval.seconds
-leader.imbalance.per.broker.percentage listener.security.protocol.map listeners log.cleaner.backoff.ms
+leader.imbalance.per.broker.percentage leader.replication.throttled.rate listener.security.protocol.map listeners
+log.cleaner.backoff.ms
 log.cleaner.dedupe.buffer.size log.cleaner.delete.retention.ms log.cleaner.enable log.cleaner.io.buffer.load.factor
 log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms
 log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms log.cleaner.threads log.cleanup.policy log.dir

@@ -92,6 +92,7 @@ class Setting:
     `broker`: for a topic's setting, the broker's settings that give its default, with factors to this unit; the first
     that is set wins. `dynamic`: Kafka lets it be changed while the broker runs. `sample`: its value in the generated
     server.properties; None leaves the line commented out. `convert`: parses the text (and the default) instead.
+    `dynamic_only`: not in Kafka's table of a broker's settings, so it is described only when it was set.
     `idle`: accepted and described, but without effect yet; a start that finds it set warns in one line.
     """
 
@@ -106,6 +107,7 @@ class Setting:
         one_of: tuple[str, ...] = (),
         broker: str = "",
         dynamic: bool = False,
+        dynamic_only: bool = False,
         sample: str | None = None,
         convert: Callable[[str], Any] | None = None,
         idle: bool = False,
@@ -120,6 +122,7 @@ class Setting:
         self.one_of = one_of
         self.broker = tuple(_synonym(word) for word in broker.split())
         self.dynamic = dynamic
+        self.dynamic_only = dynamic_only
         self.sample = sample
         self.convert = convert
         self.idle = idle

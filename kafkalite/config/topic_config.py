@@ -29,7 +29,7 @@ from kafkalite.config.settings import (
     string,
     words,
 )
-from kafkalite.config.value_parsers import parse_gzip_level
+from kafkalite.config.value_parsers import parse_gzip_level, parse_throttled_replicas
 
 _DAY_MS = 86_400_000
 _MIB = 1 << 20
@@ -40,8 +40,6 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 # Topic settings of Kafka that have no effect here. They are accepted, because tools set them, and never described.
 _IDLE_TOPIC_SETTINGS = frozenset(
     {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
         "local.retention.bytes",
         "local.retention.ms",
         "message.format.version",
@@ -73,7 +71,9 @@ class TopicConfig(Settings):
     file_delete_delay_ms: int = long(60_000, "How long a removed file stays on disk.", at_least=0, broker="log.segment.delete.delay.ms")
     flush_messages: int = long(LONG_MAX, "Records between two forced fsyncs of the log.", at_least=1, broker="log.flush.interval.messages")
     flush_ms: int = long(LONG_MAX, "Longest time between two forced fsyncs of the log.", at_least=0, broker="log.flush.interval.ms log.flush.scheduler.interval.ms")
+    follower_replication_throttled_replicas: tuple[str, ...] = words("", "Replicas that fetch no faster than follower.replication.throttled.rate while not in sync: partition:broker,... or *.", convert=parse_throttled_replicas)
     index_interval_bytes: int = integer(4096, "Bytes of log per entry in the offset index.", at_least=0, broker="log.index.interval.bytes")
+    leader_replication_throttled_replicas: tuple[str, ...] = words("", "Replicas that send no faster than leader.replication.throttled.rate to followers not in sync: partition:broker,... or *.", convert=parse_throttled_replicas)
     max_compaction_lag_ms: int = long(LONG_MAX, "A record is compacted at the latest after this time.", at_least=1, broker="log.cleaner.max.compaction.lag.ms")
     max_message_bytes: int = integer(1_048_588, "Largest record batch that is taken.", at_least=0, broker="message.max.bytes")
     message_downconversion_enable: bool = boolean(True, "Rewrite records for consumers of old formats.", broker="log.message.downconversion.enable")
@@ -128,7 +128,7 @@ class TopicConfig(Settings):
         """Every setting of a topic as DescribeConfigs answers it, with the sources of its value."""
         entries = []
         for setting in cls.settings:
-            synonyms = broker.synonyms(setting.broker[0][0])
+            synonyms = broker.synonyms(setting.broker[0][0]) if setting.broker else ()
             value = broker.topic_default(setting)
             if setting.name in overrides:
                 value = setting.parse(overrides[setting.name])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z", re.ASCII)
 _ZOOKEEPER_PORT = 2181
 
 
@@ -55,3 +58,11 @@ def parse_endpoint_identification(text: str) -> str:
     if word not in ("", "HTTPS"):
         raise ValueError("must be HTTPS or empty")
     return word
+
+
+def parse_throttled_replicas(text: str) -> tuple[str, ...]:
+    """partition:broker of each replica, or "*" alone. Source: ThrottledReplicaListValidator."""
+    words = tuple(filter(None, (part.strip() for part in text.split(","))))
+    if words != ("*",) and not all(map(_REPLICA.match, words)):
+        raise ValueError("must be * or a list of partition:broker")
+    return words

@@ -8,12 +8,11 @@ from tests.compatibility.differential.engine import Explained, Teller, every_ver
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 IDLE_SETTINGS = Explained(
-    "topic settings of tiered storage and of replication quotas are taken but not described",
-    "they have no effect on one broker without tiered storage",
+    "topic settings of tiered storage are taken but not described",
+    "they have no effect without it",
     *(
         f"results.*.configs.{name}"
         for name in (
-            "follower_replication_throttled_replicas", "leader_replication_throttled_replicas",
             "local_retention_bytes", "local_retention_ms", "message_format_version", "remote_log_copy_disable",
             "remote_log_delete_on_disable", "remote_storage_enable",
         )

@@ -12,7 +12,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.known_properties import KNOWN
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.config.properties import parse_properties
-from kafkalite.config.settings import LONG_MAX
+from kafkalite.config.settings import LONG_MAX, ConfigSource
 from kafkalite.config.topic_config import TopicConfig
 from tests.support.places import ROOT
 
@@ -231,7 +231,17 @@ def test_any_value_is_taken_or_refused_in_one_line(name, value):
         assert "\n" not in str(error) and len(str(error)) < 400
     else:
         assert TopicConfig.build({}, config) is not None
-        assert len(config.describe()) == len(BrokerConfig.settings)
+        described = {entry.name for entry in config.describe()}
+        assert described == {s.name for s in BrokerConfig.settings if not s.dynamic_only or s.name == name}
+
+
+def test_the_rates_of_replication_are_described_when_they_are_set():
+    rate = "leader.replication.throttled.rate"
+    assert rate not in {entry.name for entry in BrokerConfig().describe()}
+    config = BrokerConfig.load({}, dynamic={rate: "1000"})
+    (entry,) = (each for each in config.describe() if each.name == rate)
+    assert (entry.value, entry.source, entry.read_only) == ("1000", ConfigSource.DYNAMIC_BROKER_CONFIG, False)
+    assert config.leader_replication_throttled_rate == 1000
 
 
 def test_configuration_is_light_to_import():

@@ -56,6 +56,20 @@ def test_settings_of_kafka_that_have_no_effect_are_taken_for_topics():
     assert TopicConfig.build(given, load()) == TopicConfig()
 
 
+def test_throttled_replicas_are_of_the_topic_alone():
+    name = "leader.replication.throttled.replicas"
+    (entry,) = (each for each in TopicConfig.describe({}, load()) if each.name == name)
+    assert (entry.value, entry.type, entry.source, entry.synonyms) == (
+        "",
+        ConfigType.LIST,
+        ConfigSource.DEFAULT_CONFIG,
+        (),
+    )
+    (entry,) = (each for each in TopicConfig.describe({name: "0:1, 1:2"}, load()) if each.name == name)
+    assert (entry.value, entry.source) == ("0:1,1:2", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert TopicConfig.build({name: "*"}, load()).leader_replication_throttled_replicas == ("*",)
+
+
 def test_describing_tells_where_a_value_comes_from_as_kafka_does():
     static = {"log.retention.ms": "5", "compression.type": "zstd"}
     broker = BrokerConfig.load(static, {"compression.type": "lz4"}, {"compression.type": "gzip"})

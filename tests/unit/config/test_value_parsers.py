@@ -11,6 +11,7 @@ from kafkalite.config.value_parsers import (
     parse_endpoint_identification,
     parse_gzip_level,
     parse_pem,
+    parse_throttled_replicas,
     parse_zookeeper_connect,
 )
 
@@ -92,3 +93,17 @@ def test_the_endpoint_is_identified_as_https_does_or_not_at_all() -> None:
     assert [parse_endpoint_identification(text) for text in ("https", " ", "")] == ["HTTPS", "", ""]
     with pytest.raises(ValueError, match="must be HTTPS or empty"):
         parse_endpoint_identification("LDAPS")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", ()), ("*", ("*",)), (" 0:1, 12:1001 ", ("0:1", "12:1001")), ("0:1,,", ("0:1",))],
+)
+def test_throttled_replicas_are_named_one_by_one_or_all_at_once(text: str, words: tuple[str, ...]) -> None:
+    assert parse_throttled_replicas(text) == words
+
+
+@pytest.mark.parametrize("text", ["0", "0:", ":1", "*,0:1", "0:-1", "none", "0:1:2", "0:x", "٣:1"])
+def test_a_throttled_replica_is_a_partition_and_a_broker(text: str) -> None:
+    with pytest.raises(ValueError, match="partition:broker"):
+        parse_throttled_replicas(text)
