@@ -1,0 +1,169 @@
+"""The connection of a fetcher to a leader: request frames out, response frames in, without a task and without a copy.
+
+A response is handed out in the turn of the loop in which its last byte was read, as a view of memory that the next one
+overwrites. A large one is received into memory of its own size, which is kept for the next. A response that is taken
+apart over several turns must be guarded by `pause`.
+Source: org.apache.kafka.clients.NetworkClient, kafka.server.BrokerBlockingSender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock, Timer
+
+SLAB_BYTES = 64 * 1024
+KEPT_BYTES_MAX = 16 << 20
+FRAME_BYTES_MAX = 1 << 30  # of a response, whatever its request asked for: one batch may be larger than any limit
+
+_read_size = struct.Struct(">i").unpack_from
+
+
+class LeaderConnection(asyncio.BufferedProtocol):
+    """One connection. `on_frame` gets each response without its size, `on_lost` is called once, with the reason.
+
+    Invariant: the bytes received and not handed out are `_data[_start:_end]`; `_want` is the size with prefix of a
+    frame that `_data` was taken for, or 0.
+    """
+
+    def __init__(
+        self, on_frame: Callable[[memoryview], None], on_lost: Callable[[str], None], clock: Clock, timeout_ms: float
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._transport: asyncio.Transport | None = None
+        self._slab = memoryview(bytearray(SLAB_BYTES))
+        self._large = memoryview(b"")
+        self._data = self._slab
+        self._start = self._end = self._want = 0
+        self._is_paused = False
+        self._expected = 0  # responses
+        self._asked_ms = 0.0  # when the oldest request without a response was sent
+        self._timer: Timer | None = None
+
+    async def open(self, host: str, port: int, receive_buffer_bytes: int) -> None:
+        """Connects. Raises OSError."""
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+        sock: socket.socket = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if receive_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+
+    def send(self, frame: bytes) -> None:
+        """Sends a request, for which one response is expected within the time that was given."""
+        assert self._transport is not None
+        if not self._expected:
+            self._asked_ms = self._clock.monotonic_ms()
+        self._expected += 1
+        if self._timer is None:
+            self._timer = self._clock.call_later(self._timeout_ms, self._on_timer)
+        self._transport.write(frame)
+
+    def pause(self) -> None:
+        """Keep the response that was handed out as it is: receive nothing until `resume`."""
+        self._is_paused = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._hand_out()
+        if self._transport is not None and not self._is_paused:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Neither callback is called any more."""
+        self._on_frame = self._on_lost = _ignore
+        self._end_now()
+
+    def fail(self, why: str) -> None:
+        on_lost = self._on_lost
+        self.close()
+        on_lost(why)
+
+    def _end_now(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    def _on_timer(self) -> None:
+        """One timer at a time, which looks when the oldest request was sent: most are answered long before."""
+        self._timer = None
+        if self._expected:
+            left_ms = self._asked_ms + self._timeout_ms - self._clock.monotonic_ms()
+            if left_ms <= 0:
+                self.fail(f"no answer in {self._timeout_ms:g} ms")
+            else:
+                self._timer = self._clock.call_later(left_ms, self._on_timer)
+
+    # the protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.fail(str(error) if error is not None else "it closed the connection")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._data[self._end : self._want] if self._want else self._data[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        self._end += count
+        if self._end >= self._want:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Hands out the whole frames that are here, and makes room for the rest."""
+        while not self._is_paused:
+            start, end = self._start, self._end
+            if end - start < 4:
+                break
+            (size,) = _read_size(self._data, start)
+            if not 4 <= size <= FRAME_BYTES_MAX:
+                self.fail(f"a response of {size} bytes")
+                return
+            stop = start + 4 + size
+            if stop > end:
+                break
+            if not self._expected:
+                self.fail("a response without a request")
+                return
+            self._start = stop
+            self._expected -= 1
+            self._asked_ms = self._clock.monotonic_ms()
+            self._on_frame(self._data[start + 4 : stop])
+        else:
+            return
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """Moves the begun frame to the beginning of memory that can hold it."""
+        rest = self._data[self._start : self._end]
+        left = len(rest)
+        want = 4 + _read_size(rest)[0] if left >= 4 else 0
+        if want > SLAB_BYTES:
+            if len(self._large) < want or self._data.obj is self._large.obj:
+                self._large = memoryview(bytearray(want))
+            data, self._want = self._large, want
+        else:
+            data, self._want = self._slab, 0
+            if len(self._large) > KEPT_BYTES_MAX:
+                self._large = memoryview(b"")
+        if left and (data is not self._data or self._start):
+            data[:left] = bytes(rest)
+        self._data, self._start, self._end = data, 0, left
+
+
+def _ignore(*_: object) -> None:
+    """A callback of a closed connection."""
