@@ -182,6 +182,14 @@ class BrokerConfig(Settings):
     log_cleaner_io_buffer_size: int = integer(512 * 1024, "Bytes read at a time, of all together; a process reads 8 MiB at least.", at_least=0, dynamic=True)
     log_cleaner_io_max_bytes_per_second: float = double(sys.float_info.max, "Bytes per second that all together may read and write.", at_least=1, dynamic=True)
 
+    _leaders = section("Leaders")
+    auto_leader_rebalance_enable: bool = boolean(True, "Let the first replica of a partition lead again after it was away.")
+    leader_imbalance_check_interval_seconds: int = long(300, "How often the controller looks for brokers that lead too little.", at_least=1)
+    leader_imbalance_per_broker_percentage: int = integer(10, "Share of the partitions that a broker should lead, up to which others may lead them.")
+    controlled_shutdown_enable: bool = boolean(True, "Hand over leadership before a stop.")
+    controlled_shutdown_max_retries: int = integer(3, "Pauses for which a stop waits until others lead.", at_least=0)
+    controlled_shutdown_retry_backoff_ms: int = long(5_000, "Length of such a pause; the stop goes on as soon as others lead.", at_least=0)
+
     _fetch = section("Fetching")
     fetch_max_bytes: int = integer(55 * _MIB, "Largest answer to a fetch.", at_least=1024)
     max_incremental_fetch_session_cache_slots: int = integer(1000, "Fetch sessions that are remembered.", at_least=0)
@@ -212,7 +220,7 @@ class BrokerConfig(Settings):
     offsets_retention_minutes: int = integer(10_080, "How long the offsets of a group without members are kept.", at_least=1)
     offsets_retention_check_interval_ms: int = long(600_000, "How often to look for offsets that are too old.", at_least=1)
     offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", at_least=1)
-    offsets_topic_replication_factor: int = short(1, "Replicas of __consumer_offsets (Kafka's default: 3).", at_least=1)
+    offsets_topic_replication_factor: int = short(3, "Replicas of __consumer_offsets; unset, no more than there are brokers when it is created.", at_least=1)
     offsets_topic_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __consumer_offsets ends.", at_least=1)
     offsets_topic_compression_codec: int = integer(0, "Codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", at_least=0, at_most=4)
 
@@ -227,8 +235,8 @@ class BrokerConfig(Settings):
     transactional_id_expiration_ms: int = integer(7 * _DAY_MS, "How long an unused transactional id is remembered.", at_least=1)
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(3_600_000, "How often to look for such ids.", at_least=1)
     transaction_state_log_num_partitions: int = integer(50, "Partitions of __transaction_state.", at_least=1)
-    transaction_state_log_replication_factor: int = short(1, "Replicas of __transaction_state (Kafka's default: 3).", at_least=1)
-    transaction_state_log_min_isr: int = integer(1, "In-sync replicas that an append to it needs (Kafka's default: 2).", at_least=1)
+    transaction_state_log_replication_factor: int = short(3, "Replicas of __transaction_state; unset, no more than there are brokers when it is created.", at_least=1)
+    transaction_state_log_min_isr: int = integer(2, "In-sync replicas that an append to it needs; unset, no more than it has replicas.", at_least=1)
     transaction_state_log_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __transaction_state ends.", at_least=1)
     transaction_state_log_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when transactions are loaded.", at_least=1)
 

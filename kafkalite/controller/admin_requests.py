@@ -1,8 +1,9 @@
 """The controller's work besides topics: /feature, notifications that are out of date, and requests of old tools.
 
 Tools of before 2.4 write a request below /admin and wait until the node is gone. An election of preferred leaders is
-performed where the first replica lives and is in sync. A reassignment is refused, with a line in the log: brokers do
-not copy records, so replicas cannot move.
+performed where the first replica lives and is in sync. The partitions of a reassignment leave its node one by one, when
+they have reached their target, when they cannot, or when a client has named another target; then the node goes. A
+refusal is a line in the log. As long as brokers do not copy records, every reassignment is refused.
 
 Notifications of changed in-sync replicas and of failed log directories have no reader here: every broker watches the
 states, and the leader of a partition on a failed disk says so to clients. Kafka's controller reads them before it
@@ -17,9 +18,14 @@ from __future__ import annotations
 
 import logging
 
+from collections.abc import Collection, Iterator, Mapping
+
 from kafkalite.common.clock import Clock
-from kafkalite.controller import pending_changes
+from kafkalite.common.names import TopicPartition
+from kafkalite.controller import admin_checks, pending_changes, reassignment_steps
 from kafkalite.controller.controller_store import ControllerStore, Step, removals
+from kafkalite.controller.pending_changes import ElectionContext, StateChange
+from kafkalite.controller.reassignment import assignment_of
 from kafkalite.zk.client.operations import Create, Delete, Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -36,6 +42,7 @@ class AdminRequests:
         self._view = view
         self._clock = clock
         self._known_since_ms: dict[str, int] = {}  # each notification of a changed setting, on the monotonic clock
+        self.is_reassigning = False  # there was a request for reassignments when `process` looked last
 
     async def clean_up(self, store: ControllerStore) -> None:
         """Bring /feature up to date and remove old notifications. A refused step is left for the next time."""
@@ -52,38 +59,108 @@ class AdminRequests:
         steps += removals(path for path, since in self._known_since_ms.items() if now_ms - since > _CONFIG_CHANGE_MS)
         await store.write(steps)
 
-    async def process(self, store: ControllerStore) -> bool:
+    async def process(self, store: ControllerStore, context: ElectionContext) -> bool:
         """Perform or refuse the requests of old tools, and remove them. False if that has to be tried again."""
         reassignment, election = await store.read(
             [znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION]
         )
-        done: list[Step] = []
-        if reassignment is not None:
-            self._refuse(reassignment)
-            done.append(Step((Delete(znode_paths.REASSIGN_PARTITIONS, reassignment.version),)))
+        self.is_reassigning = reassignment is not None
+        is_done = reassignment is None or await self._reassign(reassignment, store, context)
         if election is not None:
-            if await store.write(self._elect_preferred(election, store.epoch)):
+            changes = self._elect_preferred(election, context)
+            if await store.write([change.step for change in changes]):
                 return False
-            done.append(Step((Delete(znode_paths.PREFERRED_REPLICA_ELECTION, election.version),)))
-        return not await store.write(done)
+            removal = Step((Delete(znode_paths.PREFERRED_REPLICA_ELECTION, election.version),))
+            is_done = not await store.write([removal]) and is_done
+        return is_done
 
-    def _refuse(self, request: Node) -> None:
+    async def _reassign(self, request: Node, store: ControllerStore, context: ElectionContext) -> bool:
+        """Begin with what is new in the request, and take out what is done, and what cannot be done."""
         try:
             wanted = znode_data.parse_reassignment(request.data)
         except ValueError as fault:
             logger.warning("%s is not understood and is removed: %s", znode_paths.REASSIGN_PARTITIONS, fault)
-            return
-        for reason in pending_changes.reassignment_refusals(self._view, wanted):
+            return not await store.write([Step((Delete(znode_paths.REASSIGN_PARTITIONS, request.version),))])
+        for reason in reassignment_refusals(self._view, wanted, context):
             logger.warning("reassignment refused: %s", reason)
+        new: dict[str, dict[int, tuple[int, ...]]] = {}
+        under_way = set()
+        for key, target in wanted.items():
+            state = _progress(self._view, key, target, context)
+            if state is not _DONE:
+                under_way.add(key)
+            if state is _NEW:
+                new.setdefault(key[0], {})[key[1]] = target
+        steps = []
+        for name, targets in new.items():
+            moves, refused = reassignment_steps.beginnings(self._view, name, targets, context)
+            steps += [move.step for move in moves]
+            for number, fault in refused.items():
+                logger.warning("reassignment refused: %s", fault)
+                under_way.discard((name, number))
+        if steps:
+            logger.info("reassignment of %d partitions begins", sum(map(len, new.values())))
+        if await store.write(steps):
+            return False
+        return not await store.write(without_entries(request, wanted.keys() - under_way))
 
-    def _elect_preferred(self, request: Node, controller_epoch: int) -> list[Step]:
+    def _elect_preferred(self, request: Node, context: ElectionContext) -> list[StateChange]:
         try:
             wanted = znode_data.parse_partitions(request.data)
         except ValueError as fault:
             logger.warning("%s is not understood and is removed: %s", znode_paths.PREFERRED_REPLICA_ELECTION, fault)
             return []
-        live = pending_changes.live_brokers(self._view)
-        found = [pending_changes.preferred_change(self._view, *each, live, controller_epoch) for each in wanted]
-        steps = [change.step for change in found if change is not None]
-        logger.info("election of preferred leaders: %d of %d partitions get another one", len(steps), len(wanted))
-        return steps
+        found = [pending_changes.preferred_change(self._view, *each, context) for each in wanted]
+        changes = [change for change in found if change is not None]
+        logger.info("election of preferred leaders: %d of %d partitions get another one", len(changes), len(wanted))
+        return changes
+
+
+def without_entries(request: Node, keys: Collection[TopicPartition]) -> list[Step]:
+    """The step that takes partitions out of /admin/reassign_partitions, and with the last one the node; none if it has
+    none of them."""
+    path = znode_paths.REASSIGN_PARTITIONS
+    try:
+        wanted = znode_data.parse_reassignment(request.data)
+    except ValueError:
+        return []
+    left = {key: target for key, target in wanted.items() if key not in keys}
+    if not left:
+        return [Step((Delete(path, request.version),))]
+    if len(left) == len(wanted):
+        return []
+    return [Step((SetData(path, znode_data.reassignment_json(left), request.version),))]
+
+
+_NEW, _UNDER_WAY, _DONE = "new", "under way", "done or refused"
+
+
+def _progress(view: ClusterView, key: TopicPartition, target: tuple[int, ...], context: ElectionContext) -> str:
+    if _refusal(view, key, target, context) is not None:
+        return _DONE
+    assignment = assignment_of(view.assignments[key[0]].value, key[1])
+    if assignment.target != target:
+        return _NEW
+    return _UNDER_WAY if assignment.is_being_reassigned else _DONE
+
+
+def _refusal(view: ClusterView, key: TopicPartition, target: tuple[int, ...], context: ElectionContext) -> str | None:
+    name, number = key
+    known = view.assignments.get(name)
+    current = known.value.partitions.get(number) if known is not None and name not in view.deletions else None
+    if current is None:
+        return f"{name}-{number} does not exist"
+    if not context.elections.moves_replicas:
+        stays = f"{name}-{number} stays on {list(current)}, for kafkalite cannot copy it to {list(target)}"
+        return None if current == target else stays
+    fault = admin_checks.reassignment_refusal(current, target, context.brokers.live, is_reassigned=False)
+    return None if fault is None else f"{name}-{number}: {fault}"
+
+
+def reassignment_refusals(
+    view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]], context: ElectionContext
+) -> Iterator[str]:
+    """The reasons for refusing reassignments, as lines for the log; a reassignment without a change is not refused."""
+    for key, target in wanted.items():
+        if (reason := _refusal(view, key, target, context)) is not None:
+            yield reason

@@ -6,7 +6,8 @@ are collected (`_changed_topics`) and checked in one go afterwards, so that 3,33
 handful of transactions. It decides from a view that has seen its own last write (`pending_changes`), and writes with
 `controller_store`; a change that is refused, because others wrote meanwhile, is checked again after a pause.
 
-    woken -> elected? -> view up to date -> topic ids -> states -> deletions -> requests of clients, of old tools
+    woken -> elected? -> view up to date -> topic ids -> states -> reassignments that end -> deletions
+          -> requests of clients, of old tools -> leaders back to the preferred replicas
 
 Only `stop` ends the task: an error is logged, and everything is checked again after a pause. A controller resigns when
 its session is gone, or when it finds another controller's epoch; after that it writes nothing.
@@ -29,11 +30,14 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.controller import pending_changes
+from kafkalite.controller import elections, pending_changes, reassignment_steps
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.client_requests import ClientRequests
+from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
-from kafkalite.controller.pending_changes import NewState, StateChange, state_json
+from kafkalite.controller.elections import Elections
+from kafkalite.controller.leader_balance import preferred_changes
+from kafkalite.controller.pending_changes import ElectionContext, NewState, StateChange, state_json
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
 from kafkalite.metadata.partition_admin import PartitionAdmin
 from kafkalite.metadata.registration_state import RegistrationState
@@ -49,15 +53,19 @@ _CHECK_INTERVAL_MS = 30_000  # everything is checked again, in case a change was
 _PAUSE_MS, _PAUSE_MAX_MS = 50, 5_000  # before a retry; doubled as long as it fails
 _CHECKED_PER_TURN = 500  # partitions in one turn of the loop: about 2 ms
 _WRITTEN_PER_TURN = 500  # partitions whose states are prepared in one turn: about 10 ms
-_UNCLEAN = "unclean.leader.election.enable"
-_MIN_ISR = "min.insync.replicas"
+_FIRST_BALANCE_MS = 5_000  # after the election of the controller: brokers that start with it have time to come
 
 
 class Controller:
-    """Takes part in elections from `start` to `stop`. `config` may be replaced when settings change."""
+    """Takes part in elections from `start` to `stop`. `rules` are those of leaders' elections, by default the ones that
+    the switch chooses."""
 
-    def __init__(self, metadata: ZooKeeperMetadata, clock: Clock, config: BrokerConfig) -> None:
-        self.config = config
+    def __init__(
+        self, metadata: ZooKeeperMetadata, clock: Clock, config: BrokerConfig, rules: Elections | None = None
+    ) -> None:
+        self.stats = ControllerStats()
+        self._config = config
+        self._rules = rules or elections.chosen()
         self._metadata = metadata
         self._view = metadata.view
         self._clock = clock
@@ -69,13 +77,19 @@ class Controller:
         self._admin_is_due = True  # check nodes outside of topics: notifications, requests of old tools
         self._admin_requests = AdminRequests(metadata.view, clock)
         self._client_requests = ClientRequests(
-            metadata.view, lambda: self._store is not None and self._task is not None, self._woken.set
+            metadata.view,
+            self._context,
+            lambda: self._store is not None and self._task is not None,
+            self._woken.set,
+            self.stats.count,
         )
         self._without_id_since_ms: dict[str, float] = {}  # by topic
         self._ineligible: list[str] = []  # topics that cannot be deleted yet
         self._pause_ms = 0.0
         self._retry: Timer | None = None
         self._next_check: Timer | None = None
+        self._balance_is_due = False
+        self._next_balance: Timer | None = None  # while elected
         self._task: asyncio.Task[None] | None = None
         self._unlisten: list[Callable[[], None]] = []
 
@@ -88,6 +102,12 @@ class Controller:
     def partition_admin(self) -> PartitionAdmin:
         """Takes requests of clients for the controller; refuses them while this broker is not the controller."""
         return self._client_requests
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Settings of the broker have changed, and with them perhaps the leaders that may be elected."""
+        self._config = config
+        self._check_everything()
+        self._woken.set()
 
     def start(self) -> None:
         self._unlisten = [self._metadata.listen(self._on_change), self._metadata.listen_paths(self._on_paths)]
@@ -202,6 +222,7 @@ class Controller:
             logger.info("broker %d is the controller, epoch %d", me, store.epoch)
             self._all_changed = self._admin_is_due = True
             self._admin_requests = AdminRequests(self._view, self._clock)
+            self._balance_after(_FIRST_BALANCE_MS)
         self._store = store
         return store
 
@@ -209,6 +230,9 @@ class Controller:
         if self._store is not None:
             logger.log(level, "no longer the controller of epoch %d: %s", self._store.epoch, reason)
         self._store = None
+        self._balance_is_due = False
+        if self._next_balance is not None:
+            self._next_balance.cancel()
         self._client_requests.refuse(ErrorCode.NOT_CONTROLLER, "This broker is not the controller any more.")
 
     async def _process(self, store: ControllerStore) -> bool:
@@ -217,6 +241,7 @@ class Controller:
         names = self._take_changed_topics()
         refused = await store.write(list(self._topic_id_steps(names)))
         refused += await self._write_states(store, names)
+        refused += await self._end_reassignments(store, names)
         refused += await self._delete_topics(store)
         self._changed_topics |= dict.fromkeys(reversed(_topics_of(refused)))  # first the ones that were not even tried
         await self._client_requests.perform(store, self._metadata.catch_up)
@@ -224,7 +249,10 @@ class Controller:
             self._admin_is_due = False
             await self._metadata.catch_up()
             await self._admin_requests.clean_up(store)
-            self._admin_is_due |= not await self._admin_requests.process(store)
+            self._admin_is_due |= not await self._admin_requests.process(store, self._context(store))
+        if self._balance_is_due:
+            self._balance_is_due = False
+            await self._balance_leaders(store)
         return not refused and not self._admin_is_due
 
     def _take_changed_topics(self) -> list[str]:
@@ -233,12 +261,12 @@ class Controller:
         else:
             names = [name for name in self._changed_topics if name in self._view.assignments]
         self._all_changed, self._changed_topics = False, {}
-        if self.config.delete_topic_enable:
+        if self._config.delete_topic_enable:
             names = [name for name in names if name not in self._view.deletions]
         return names
 
     def _topic_id_steps(self, names: Iterable[str]) -> Iterator[Step]:
-        now_ms, live = self._clock.monotonic_ms(), pending_changes.live_brokers(self._view)
+        now_ms, live = self._clock.monotonic_ms(), self._view.brokers.keys()
         since_ms = {name: self._without_id_since_ms.get(name, now_ms) for name in self._view.without_id}
         self._without_id_since_ms = since_ms
         for name in names:
@@ -248,29 +276,30 @@ class Controller:
 
     async def _write_states(self, store: ControllerStore, names: Sequence[str]) -> list[Step]:
         """First states and new leaders for these topics, some hundred at a time. Returns the refused steps."""
-        live = pending_changes.live_brokers(self._view)
+        context = self._context(store)
         pending: list[NewState | StateChange] = []
         refused: list[Step] = []
-        checked = created = led = offline = 0
+        checked = created = led = offline = shrunk = 0
 
         async def write() -> None:
-            nonlocal live, created, led, offline
+            nonlocal context, created, led, offline, shrunk
             changes = [each for each in pending if isinstance(each, StateChange)]
             new = [each for each in pending if isinstance(each, NewState)]
             pending.clear()
             created += len(new)
-            offline += sum(change.state.leader == NO_LEADER for change in changes)
-            led += sum(change.state.leader != NO_LEADER for change in changes)
-            refused.extend(await store.write([change.step for change in changes]))
+            shrunk += sum(not change.elects for change in changes)
+            offline += sum(change.elects and change.state.leader == NO_LEADER for change in changes)
+            led += sum(change.elects and change.state.leader != NO_LEADER for change in changes)
+            refused_changes = await store.write([change.step for change in changes])
+            refused.extend(refused_changes)
+            self.stats.count([change for change in changes if change.step not in refused_changes])
             states = {(each.topic, each.partition): state_json(each.state, store.epoch) for each in new}
             refused.extend(await store.write(await store.creations(states)))
             # when all brokers start side by side, the others come while the first of them writes
-            live = pending_changes.live_brokers(self._view)
+            context = self._context(store)
 
         for name in names:
-            for change in pending_changes.state_changes(
-                self._view, name, live, self._unclean(name), store.epoch, self._min_isr(name)
-            ):
+            for change in pending_changes.state_changes(self._view, name, context):
                 checked += 1
                 if change is not None:
                     pending.append(change)
@@ -279,21 +308,64 @@ class Controller:
                 elif checked % _CHECKED_PER_TURN == 0:
                     await asyncio.sleep(0)  # let others have the loop
         await write()
-        if created or led or offline:
+        if created or led or offline or shrunk:
+            only_isr = f", {shrunk} with a smaller ISR" if shrunk else ""
             logger.info(
-                "live brokers %s: %d new partitions, %d with another leader, %d that nobody can lead now",
-                *(sorted(live), created, led, offline),
+                "live brokers %s: %d new partitions, %d with another leader, %d that nobody can lead now%s",
+                *(sorted(context.brokers.live), created, led, offline, only_isr),
             )
         return refused
+
+    async def _end_reassignments(self, store: ControllerStore, names: Sequence[str]) -> list[Step]:
+        """Returns the refused steps."""
+        assignments = self._view.assignments
+        moving = [name for name in names if (known := assignments.get(name)) and known.value.is_being_reassigned]
+        if not moving:
+            return []
+        await self._metadata.catch_up()
+        context = self._context(store)
+        moves = [move for name in moving for move in reassignment_steps.endings(self._view, name, context)]
+        refused = await store.write([move.step for move in moves])
+        ended = sum(len(move.assignments) for move in moves if move.step not in refused)
+        if ended:
+            logger.info("reassignment of %d partitions has ended", ended)
+            self._admin_is_due |= self._admin_requests.is_reassigning
+        return refused
+
+    async def _balance_leaders(self, store: ControllerStore) -> None:
+        """Have partitions led by their preferred replicas again. What is refused now is left for the next time."""
+        interval_ms = 1_000 * self._config.leader_imbalance_check_interval_seconds
+        self._balance_after(interval_ms)
+        if not self._config.auto_leader_rebalance_enable or not self._rules.moves_replicas:
+            return
+        await self._metadata.catch_up()
+        changes = await preferred_changes(self._view, self._context(store))
+        refused = await store.write([change.step for change in changes])
+        if changes:
+            self.stats.count([change for change in changes if change.step not in refused])
+            count = len(changes) - len(refused)
+            logger.info("leader imbalance: %d partitions are led by their preferred replicas again", count)
+
+    def _balance_after(self, delay_ms: float) -> None:
+        def wake() -> None:
+            self._balance_is_due = True
+            self._woken.set()
+
+        if self._next_balance is not None:
+            self._next_balance.cancel()
+        self._next_balance = self._clock.call_later(delay_ms, wake)
+
+    def _context(self, store: ControllerStore) -> ElectionContext:
+        return ElectionContext(self._rules, pending_changes.brokers_of(self._view), self._config, store.epoch)
 
     async def _delete_topics(self, store: ControllerStore) -> list[Step]:
         wanted = sorted(self._view.deletions)
         if not wanted:
             return []
-        if not self.config.delete_topic_enable:
+        if not self._config.delete_topic_enable:
             logger.warning("delete.topic.enable is false: %s stay", ", ".join(wanted))
             return await store.write(removals(znode_paths.delete_topic(name) for name in wanted))
-        live = pending_changes.live_brokers(self._view)
+        live = self._view.brokers.keys()
         ready = [name for name in wanted if pending_changes.is_deletable(self._view, name, live)]
         ineligible = sorted(set(wanted) - set(ready))
         if ineligible and ineligible != self._ineligible:
@@ -303,16 +375,6 @@ class Controller:
             return []
         logger.info("deleting %s", ", ".join(ready))
         return await store.write(await store.deletions(ready))
-
-    def _min_isr(self, name: str) -> int:
-        topic = self._view.topics.get(name)
-        own = topic.config.get(_MIN_ISR, "") if topic is not None else ""
-        return int(own) if own.strip().isdecimal() else self.config.min_insync_replicas
-
-    def _unclean(self, name: str) -> bool:
-        topic = self._view.topics.get(name)
-        own = topic.config.get(_UNCLEAN) if topic is not None else None
-        return self.config.unclean_leader_election_enable if own is None else own.strip().lower() == "true"
 
 
 def _topics_of(steps: Iterable[Step]) -> list[str]:

@@ -24,7 +24,7 @@ KafkaController.checkAndTriggerAutoLeaderRebalance; KIP-380, KIP-841.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
@@ -112,12 +112,6 @@ def preferred_leader(
     preferred = replicas[0] if replicas else NO_LEADER
     ready = members(replicas, state, written_by, live, stopping).ready
     return None if preferred == state.leader or preferred not in ready else _elected(preferred, state, ready)
-
-
-def led_when_stopping(states: Iterable[tuple[Sequence[int], LeaderAndIsr]], broker_id: int) -> int:
-    """The number of partitions for which a broker that is about to stop waits: those with several replicas that it
-    leads, by the replicas and the state of each partition."""
-    return sum(state.leader == broker_id and len(replicas) > 1 for replicas, state in states)
 
 
 def imbalanced(

@@ -16,18 +16,23 @@ fetchTopicDeletionsInProgress), TopicDeletionManager.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalite.common.names import TopicPartition, random_uuid
+from kafkalite.common.names import random_uuid
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.elections import ELECTIONS
-from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
+from kafkalite.controller.elections import Brokers, Elections, is_unclean
+from kafkalite.controller.leader_election import LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.partition_admin import Reassignment
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
+
+
+_UNCLEAN = "unclean.leader.election.enable"
+_MIN_ISR = "min.insync.replicas"
 
 
 class NewState(NamedTuple):
@@ -39,16 +44,33 @@ class NewState(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """The next state of a partition, and the step that writes it."""
+    """The next state of a partition, and the step that writes it. `elects`: the leader, or its epoch, is another one.
+    `is_unclean`: the new leader may lack committed records."""
 
     topic: str
     partition: int
     state: LeaderAndIsr
     step: Step
+    elects: bool
+    is_unclean: bool
 
 
-def live_brokers(view: ClusterView) -> LiveBrokers:
-    return {broker_id: broker.epoch for broker_id, broker in view.brokers.items()}
+class ElectionContext(NamedTuple):
+    """All that an election looks at besides the partition."""
+
+    elections: Elections
+    brokers: Brokers
+    config: BrokerConfig
+    controller_epoch: int
+
+
+def brokers_of(view: ClusterView) -> Brokers:
+    known = view.brokers.values()
+    return Brokers(
+        {broker.broker_id: broker.epoch for broker in known},
+        frozenset(broker.broker_id for broker in known if broker.stopping),
+        frozenset(broker.broker_id for broker in known if broker.intact),
+    )
 
 
 def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdue: bool) -> Step | None:
@@ -66,47 +88,62 @@ def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdu
 
 
 def state_changes(
-    view: ClusterView, name: str, live: LiveBrokers, unclean: bool, controller_epoch: int, min_isr: int = 1
+    view: ClusterView, name: str, context: ElectionContext
 ) -> Iterator[NewState | StateChange | None]:
-    """One by one the partitions of a topic; None for one that may stay as it is. `min_isr` is its
-    min.insync.replicas."""
+    """One by one the partitions of a topic; None for one that may stay as it is."""
     known = view.assignments.get(name)
     if known is None:
         return
+    elections, brokers = context.elections, context.brokers
+    least, unclean = min_isr(view, name, context.config), may_be_unclean(view, name, context.config)
+    states, adding = view.states.get(name, {}), known.value.adding
     for number, replicas in known.value.partitions.items():
-        node = view.states.get(name, {}).get(number)
+        node = states.get(number)
         if node is None:
-            state = ELECTIONS.initial(replicas, live, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            state = elections.initial(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
+        elif _is_settled(replicas, node, brokers):
+            yield None
         else:
-            state = ELECTIONS.next(replicas, _leader_and_isr(node), node.node.mzxid, live, unclean, min_isr)
-            yield None if state is None else _change(name, number, state, node, controller_epoch)
+            of_origin = effective_min_isr(least, len(replicas) - len(adding.get(number, ())))
+            state = elections.next(replicas, leader_and_isr(node), node.node.mzxid, brokers, unclean, of_origin)
+            yield None if state is None else _change(name, number, state, node, context)
 
 
-def preferred_change(
-    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
-) -> StateChange | None:
+def _is_settled(replicas: Sequence[int], node: Known[znode_data.StateNode], brokers: Brokers) -> bool:
+    """Whether all rules leave the state as it is, because all of its ISR are there: the usual case, in a tenth of the
+    time that the rules take."""
+    live, stopping, written_by = brokers.live, brokers.stopping, node.node.mzxid
+    if node.value.leader not in node.value.isr:
+        return False
+    for one in node.value.isr:
+        if live.get(one, written_by) >= written_by or one in stopping or one not in replicas:
+            return False
+    return True
+
+
+def preferred_change(view: ClusterView, name: str, number: int, context: ElectionContext) -> StateChange | None:
     """Makes the first replica of a partition its leader, if that can be and is not so yet."""
     found = _replicas_and_state(view, name, number)
     if found is None:
         return None
     replicas, node = found
-    state = ELECTIONS.preferred(replicas, _leader_and_isr(node), node.node.mzxid, live, min_isr)
-    return None if state is None else _change(name, number, state, node, controller_epoch)
+    least = _min_isr_of_origin(view, name, number, context.config)
+    state = context.elections.preferred(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, least)
+    return None if state is None else _change(name, number, state, node, context)
 
 
-def unclean_change(
-    view: ClusterView, name: str, number: int, live: LiveBrokers, controller_epoch: int, min_isr: int = 1
-) -> StateChange | None:
+def unclean_change(view: ClusterView, name: str, number: int, context: ElectionContext) -> StateChange | None:
     """Elects a live replica, in sync or not, for a partition that nobody leads, if one lives."""
     found = _replicas_and_state(view, name, number)
     if found is None:
         return None
     replicas, node = found
-    state = ELECTIONS.next(replicas, _leader_and_isr(node), node.node.mzxid, live, True, min_isr)
+    least = _min_isr_of_origin(view, name, number, context.config)
+    state = context.elections.next(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, True, least)
     if state is None or state.leader == NO_LEADER:
         return None
-    return _change(name, number, state, node, controller_epoch)
+    return _change(name, number, state, node, context)
 
 
 def _replicas_and_state(
@@ -116,6 +153,28 @@ def _replicas_and_state(
     if known is None or node is None or number not in known.value.partitions:
         return None
     return known.value.partitions[number], node
+
+
+def min_isr(view: ClusterView, name: str, config: BrokerConfig) -> int:
+    """min.insync.replicas of a topic."""
+    topic = view.topics.get(name)
+    own = topic.config.get(_MIN_ISR, "") if topic is not None else ""
+    return int(own) if own.strip().isdecimal() else config.min_insync_replicas
+
+
+def _min_isr_of_origin(view: ClusterView, name: str, number: int, config: BrokerConfig) -> int:
+    """While a reassignment is under way, as many replicas count as there were before it.
+    Source: kafka.cluster.OngoingReassignmentState.replicationFactor."""
+    topic = view.assignments[name].value
+    replica_count = len(topic.partitions[number]) - len(topic.adding.get(number, ()))
+    return effective_min_isr(min_isr(view, name, config), replica_count)
+
+
+def may_be_unclean(view: ClusterView, name: str, config: BrokerConfig) -> bool:
+    """unclean.leader.election.enable of a topic."""
+    topic = view.topics.get(name)
+    own = topic.config.get(_UNCLEAN) if topic is not None else None
+    return config.unclean_leader_election_enable if own is None else own.strip().lower() == "true"
 
 
 def state_json(state: LeaderAndIsr, controller_epoch: int) -> bytes:
@@ -131,35 +190,6 @@ def is_deletable(view: ClusterView, name: str, live: Collection[int]) -> bool:
     return known is None or all(set(replicas) <= set(live) for replicas in known.value.partitions.values())
 
 
-def is_reassigned(view: ClusterView, key: TopicPartition) -> bool:
-    known = view.assignments.get(key[0])
-    return known is not None and (key[1] in known.value.adding or key[1] in known.value.removing)
-
-
-def reassignments(view: ClusterView) -> dict[TopicPartition, Reassignment]:
-    """The reassignments under way, by the topics' nodes."""
-    return {
-        (name, number): Reassignment(
-            known.value.partitions[number], known.value.adding.get(number, ()), known.value.removing.get(number, ())
-        )
-        for name, known in view.assignments.items()
-        for number in known.value.adding.keys() | known.value.removing.keys()
-        if number in known.value.partitions
-    }
-
-
-def reassignment_refusals(view: ClusterView, wanted: Mapping[TopicPartition, tuple[int, ...]]) -> Iterator[str]:
-    """The reasons for refusing reassignments, as lines for the log; a reassignment without a change is not refused.
-    Replicas cannot move, because brokers do not copy records."""
-    for (name, number), target in wanted.items():
-        known = view.assignments.get(name)
-        current = known.value.partitions.get(number) if known is not None else None
-        if current is None:
-            yield f"{name}-{number} does not exist"
-        elif current != target:
-            yield f"{name}-{number} stays on {list(current)}, for kafkalite cannot copy it to {list(target)}"
-
-
 def pending_feature(data: bytes | None) -> bytes | None:
     """The new content of /feature instead of `data` (None: there is no such node), or None if it may stay. In ZooKeeper
     mode no feature is finalized; a cluster that has some keeps them, unless features were switched off there."""
@@ -173,13 +203,22 @@ def pending_feature(data: bytes | None) -> bytes | None:
         return None  # of a later version: not for this one to mend
 
 
-def _leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
+def leader_and_isr(node: Known[znode_data.StateNode]) -> LeaderAndIsr:
     value = node.value
     return LeaderAndIsr(value.leader, value.leader_epoch, value.isr, value.recovery, value.elr)
 
 
-def _change(
+def state_write(
     name: str, number: int, state: LeaderAndIsr, node: Known[znode_data.StateNode], controller_epoch: int
+) -> SetData:
+    """Writes the next state of a partition in place of the one in `node`."""
+    return SetData(znode_paths.state(name, number), state_json(state, controller_epoch), node.node.version)
+
+
+def _change(
+    name: str, number: int, state: LeaderAndIsr, node: Known[znode_data.StateNode], context: ElectionContext
 ) -> StateChange:
-    write = SetData(znode_paths.state(name, number), state_json(state, controller_epoch), node.node.version)
-    return StateChange(name, number, state, Step((write,)))
+    write = state_write(name, number, state, node, context.controller_epoch)
+    before = leader_and_isr(node)
+    elects = state.leader_epoch != before.leader_epoch
+    return StateChange(name, number, state, Step((write,)), elects, is_unclean(before, state.leader))

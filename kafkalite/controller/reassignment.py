@@ -16,7 +16,7 @@ updateCurrentReassignment), org.apache.kafka.controller.PartitionReassignmentRev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.controller.eligible_election import next_state
@@ -54,14 +54,14 @@ def assignment_of(topic: TopicNode, number: int) -> Assignment:
     return Assignment(topic.partitions[number], topic.adding.get(number, ()), topic.removing.get(number, ()))
 
 
-def with_assignment(topic: TopicNode, number: int, assignment: Assignment) -> TopicNode:
-    """The node with another assignment of one partition. Only reassigned partitions have adding and removing ones."""
-    adding = {key: brokers for key, brokers in topic.adding.items() if key != number}
-    removing = {key: brokers for key, brokers in topic.removing.items() if key != number}
+def with_assignments(topic: TopicNode, assignments: Mapping[int, Assignment]) -> TopicNode:
+    """The node with other assignments of some partitions. Only reassigned partitions have adding and removing ones."""
+    adding = {number: one.adding for number, one in assignments.items() if one.adding}
+    removing = {number: one.removing for number, one in assignments.items() if one.removing}
     return topic._replace(
-        partitions={**topic.partitions, number: assignment.replicas},
-        adding=adding | ({number: assignment.adding} if assignment.adding else {}),
-        removing=removing | ({number: assignment.removing} if assignment.removing else {}),
+        partitions={**topic.partitions, **{number: one.replicas for number, one in assignments.items()}},
+        adding={key: brokers for key, brokers in topic.adding.items() if key not in assignments} | adding,
+        removing={key: brokers for key, brokers in topic.removing.items() if key not in assignments} | removing,
     )
 
 

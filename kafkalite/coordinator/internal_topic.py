@@ -26,6 +26,7 @@ from kafkalite.common.names import (
 )
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
+from kafkalite.metadata import replica_assignment
 from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _INTERNAL_PRODUCE_VERSION = 9
+TRANSACTION_MIN_ISR = "transaction.state.log.min.isr"
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
 TURN_BYTES = 64 * 1024
@@ -78,11 +80,24 @@ class PartitionedStore(Protocol[L_contra]):
 
 
 class TopicSettings(NamedTuple):
-    """How the topic is created; an existing one stays as it is."""
+    """How the topic is created; an existing one stays as it is. `explicit` are the broker's settings that an operator
+    has set: others adapt to the number of brokers. `min_isr` None: the default of all topics."""
 
     name: str
     partition_count: int
     overrides: Mapping[str, str]
+    factor_setting: str
+    replication_factor: int
+    min_isr: int | None
+    explicit: AbstractSet[str]
+
+    def with_replicas(self, replication_factor: int) -> dict[str, str]:
+        """The topic's own settings if it gets so many replicas."""
+        if self.min_isr is None:
+            return dict(self.overrides)
+        is_set = TRANSACTION_MIN_ISR in self.explicit
+        least = self.min_isr if is_set else min(self.min_isr, replication_factor)
+        return {**self.overrides, "min.insync.replicas": str(least)}
 
 
 def consumer_offsets(config: BrokerConfig) -> TopicSettings:
@@ -91,7 +106,15 @@ def consumer_offsets(config: BrokerConfig) -> TopicSettings:
         "compression.type": "producer",
         "segment.bytes": str(config.offsets_topic_segment_bytes),
     }
-    return TopicSettings(GROUP_METADATA_TOPIC, config.offsets_topic_num_partitions, overrides)
+    return TopicSettings(
+        GROUP_METADATA_TOPIC,
+        config.offsets_topic_num_partitions,
+        overrides,
+        "offsets.topic.replication.factor",
+        config.offsets_topic_replication_factor,
+        None,
+        config.explicit.keys(),
+    )
 
 
 def transaction_state(config: BrokerConfig) -> TopicSettings:
@@ -99,10 +122,17 @@ def transaction_state(config: BrokerConfig) -> TopicSettings:
         **_CLEANUP_POLICY,
         "compression.type": "uncompressed",
         "unclean.leader.election.enable": "false",
-        "min.insync.replicas": str(config.transaction_state_log_min_isr),
         "segment.bytes": str(config.transaction_state_log_segment_bytes),
     }
-    return TopicSettings(TRANSACTION_STATE_TOPIC, config.transaction_state_log_num_partitions, overrides)
+    return TopicSettings(
+        TRANSACTION_STATE_TOPIC,
+        config.transaction_state_log_num_partitions,
+        overrides,
+        "transaction.state.log.replication.factor",
+        config.transaction_state_log_replication_factor,
+        config.transaction_state_log_min_isr,
+        config.explicit.keys(),
+    )
 
 
 class InternalTopic(Generic[L]):
@@ -168,11 +198,25 @@ class InternalTopic(Generic[L]):
                 self._creating = None
 
     async def _create(self) -> None:
-        await self._topic_admin.ensure(*self._settings)
+        wanted, admin = self._settings, self._topic_admin
+        factor = admin.possible_factor(wanted.replication_factor, is_explicit=wanted.factor_setting in wanted.explicit)
+        if self.name not in self._replicas.by_name and factor < wanted.replication_factor:
+            self._tell_of_fewer_replicas(factor)
+        await admin.ensure(self.name, wanted.partition_count, wanted.with_replicas(factor), factor)
         topic, store = self._replicas.by_name[self.name], self._store
         assert store is not None
         known = store.owned | store.loading
         await self._load(topic, [each for index, each in topic.partitions.items() if index not in known])
+
+    def _tell_of_fewer_replicas(self, factor: int) -> None:
+        """Not on a broker by itself, which can have no other."""
+        if self._replicas.role.is_alone or not replica_assignment.REPLICATES:
+            return
+        logger.warning(
+            "%s is created with %d of %d replicas, for there are no more brokers now: set %s, or start all brokers "
+            "before the first client; kafka-reassign-partitions adds replicas later",
+            *(self.name, factor, self._settings.replication_factor, self._settings.factor_setting),
+        )
 
     async def load(self) -> None:
         """Load every partition led here. Requests for them get COORDINATOR_LOAD_IN_PROGRESS meanwhile."""

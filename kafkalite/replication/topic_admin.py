@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
+from kafkalite.metadata import replica_assignment
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 
@@ -29,13 +30,14 @@ logger = logging.getLogger(__name__)
 Assignment = Mapping[int, Sequence[int]]
 """The replicas of partitions, the preferred leader first."""
 
-Assign = Callable[[int, Mapping[int, PartitionRecord]], Assignment]
-"""Places so many more partitions, besides the ones that a topic has. Raises KafkaError."""
+Assign = Callable[[int, Mapping[int, PartitionRecord], int], Assignment]
+"""Places so many more partitions, besides the ones that a topic has: with as many replicas as those, or as the last
+argument says for a new topic. Raises KafkaError."""
 
 
 class TopicAdmin:
     """Changes the topics of `metadata`, and waits until `applier` has them in `replicas`. `assign` places new
-    partitions; without it all of them come to this broker."""
+    partitions; without it all of them come to this broker. `default_factor` is default.replication.factor."""
 
     def __init__(
         self,
@@ -43,12 +45,26 @@ class TopicAdmin:
         replicas: ReplicaManager,
         applier: MetadataApplier,
         assign: Assign | None = None,
+        default_factor: Callable[[], int] = lambda: 1,
     ) -> None:
         self._metadata = metadata
         self._replicas = replicas
         self._applier = applier
         self._assign = assign or self._all_here
+        self._default_factor = default_factor
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def default_replication_factor(self) -> int:
+        return self._default_factor()
+
+    def possible_factor(self, wanted: int, *, is_explicit: bool) -> int:
+        """The replicas of a new internal topic, which is created when it is needed first. What an operator has set is
+        enforced in a cluster, as in Kafka; otherwise there are no more replicas than live brokers."""
+        if is_explicit and self._metadata.is_shared and replica_assignment.REPLICATES:
+            return wanted
+        live_count = len(self._metadata.brokers) if self._metadata.is_shared else 1
+        return min(wanted, max(live_count, 1), replica_assignment.replication_factor_max())
 
     async def create(
         self,
@@ -56,21 +72,26 @@ class TopicAdmin:
         partition_count: int,
         overrides: Mapping[str, str],
         *,
+        replication_factor: int | None = None,
         assignment: Assignment | None = None,
         validate_only: bool = False,
     ) -> Topic | None:
         """Create a topic; the partitions that this broker leads are open when this returns.
 
+        `replication_factor` None is default.replication.factor; an `assignment` says both count and replicas.
         Raises KafkaError: 17 bad name, 36 exists, 37 bad count, 38 too few brokers, 40 bad setting. None if
         `validate_only`.
         """
         async with self._turn_of(name):
             self._check_new(name, partition_count, overrides)
-            assignment = assignment or self._assign(partition_count, {})
+            assignment = assignment or self._placed(partition_count, replication_factor)
             return None if validate_only else await self._create(name, assignment, overrides)
 
-    async def ensure(self, name: str, partition_count: int, overrides: Mapping[str, str]) -> Topic:
-        """The topic of that name, created if need be; two callers at once create one topic."""
+    async def ensure(
+        self, name: str, partition_count: int, overrides: Mapping[str, str], replication_factor: int | None = None
+    ) -> Topic:
+        """The topic of that name, created if need be; two callers at once create one topic. Raises KafkaError, as
+        `create`."""
         async with self._turn_of(name):
             found = self._replicas.by_name.get(name)
             if found is not None:
@@ -78,7 +99,7 @@ class TopicAdmin:
             if name not in self._taken_names():
                 self._check_new(name, partition_count, overrides)
                 try:
-                    return await self._create(name, self._assign(partition_count, {}), overrides)
+                    return await self._create(name, self._placed(partition_count, replication_factor), overrides)
                 except KafkaError as error:
                     if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another broker was faster
                         raise
@@ -150,7 +171,7 @@ class TopicAdmin:
             if replicas is not None:
                 added: Assignment = dict(enumerate(replicas, start=len(states)))
             else:
-                added = self._assign(total_count - len(states), states)
+                added = self._assign(total_count - len(states), states, len(states[0].replicas))
             if not validate_only:
                 await self._metadata.add_partitions(name, _first_states(added))
                 await self._applier.reconcile(name)
@@ -184,7 +205,13 @@ class TopicAdmin:
             raise KafkaError(*missing)
         return topic
 
-    def _all_here(self, partition_count: int, states: Mapping[int, PartitionRecord]) -> Assignment:
+    def _placed(self, partition_count: int, replication_factor: int | None) -> Assignment:
+        factor = self._default_factor() if replication_factor is None else replication_factor
+        return self._assign(partition_count, {}, factor)
+
+    def _all_here(
+        self, partition_count: int, states: Mapping[int, PartitionRecord], replication_factor: int
+    ) -> Assignment:
         return dict.fromkeys(range(len(states), len(states) + partition_count), (self._replicas.role.broker_id,))
 
 

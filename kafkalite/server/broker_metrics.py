@@ -24,9 +24,11 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.manager.status import CleanerTotals, PartitionCleaning
+    from kafkalite.controller.controller_stats import ControllerStats
     from kafkalite.coordinator.group_coordinator import GroupCoordinator
     from kafkalite.coordinator.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.directories.log_manager import LogManager
+    from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.network.socket_server import SocketServer
     from kafkalite.replication.replica_manager import ReplicaManager
 
@@ -52,7 +54,13 @@ _BROKER_COLUMNS = (
     Column("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions of this broker."),
     Column("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this broker leads."),
     Column("kafka_server_replicamanager_offlinereplicacount", GAUGE, "Partitions in directories that have failed."),
+    Column("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, "1 if this broker is the controller."),
     Column("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, "Partitions that nobody leads."),
+    Column(
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+        GAUGE,
+        "Partitions that are not led by their first replica.",
+    ),
     Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
     Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
 )
@@ -110,12 +118,15 @@ def broker_metrics(
     wall_ms: Callable[[], int],
     transaction_timeout_max_ms: Callable[[], int],
     is_controller: Callable[[], bool] = lambda: True,
+    controller_stats: ControllerStats | None = None,
 ) -> Metrics:
     """All metrics. Metrics of the whole cluster are 0 except on its controller, as in Kafka, so that the sum over all
     brokers counts them once."""
     metrics = Metrics()
     _add_process_metrics(metrics)
     metrics.table(_BROKER_COLUMNS, (), partial(_broker, replica_manager, is_controller))
+    if controller_stats is not None:
+        _add_controller_stats(metrics, controller_stats)
     directories = logs.directories
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
@@ -182,7 +193,7 @@ def _resident_bytes() -> int | None:
 
 
 def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
-    here = offline = since_pause = of_all = leaderless = 0
+    here = offline = since_pause = of_all = leaderless = imbalanced = 0
     names = list(replica_manager)
     for topic in names:
         led, states = topic.partitions, topic.states
@@ -191,12 +202,33 @@ def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) 
         here += len(led)
         of_all += len(states)
         leaderless += broken + sum([state.leader == NO_LEADER and index not in led for index, state in states.items()])
+        imbalanced += sum([not _has_preferred_leader(state) for state in states.values()])
         since_pause += 1 + len(states)
         if since_pause >= _PER_PAUSE:
             since_pause = 0
             yield None
-    of_cluster = (leaderless, len(names), of_all) if is_controller() else (0, 0, 0)
+    of_cluster = (1, leaderless, imbalanced, len(names), of_all) if is_controller() else (0, 0, 0, 0, 0)
     yield Row((), (here, here - offline, offline, *of_cluster))
+
+
+def _has_preferred_leader(state: PartitionRecord) -> bool:
+    """A replica that a reassignment adds need not lead before it is in sync.
+    Source: kafka.controller.ControllerContext.hasPreferredLeader."""
+    preferred = state.replicas[0]
+    return state.leader == preferred or (preferred in state.adding and preferred not in state.isr)
+
+
+def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
+    metrics.counter(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        "Leaders that may lack committed records, elected while this broker was the controller.",
+        lambda: stats.unclean_elections,
+    )
+    metrics.counter(
+        "kafkalite_controller_leader_elections_total",
+        "Partitions that got another leader, or a new epoch, while this broker was the controller.",
+        lambda: stats.elections,
+    )
 
 
 def _processors(server: SocketServer) -> Iterator[Row]:

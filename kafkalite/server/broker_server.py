@@ -129,7 +129,14 @@ class BrokerServer:
     async def _load_logs(self) -> None:
         self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
         self._applier = MetadataApplier(self.metadata, self.replica_manager)
-        self.topic_admin = TopicAdmin(self.metadata, self.replica_manager, self._applier, self._member.assign)
+        member = self._member
+        self.topic_admin = TopicAdmin(
+            self.metadata,
+            self.replica_manager,
+            self._applier,
+            member.assign,
+            lambda: member.default_replication_factor,
+        )
         self.logs.on_offline = self._on_offline_logs
         await self.logs.load(
             self.metadata.cluster_id,
@@ -247,6 +254,7 @@ class BrokerServer:
             self.clock.wall_ms,
             lambda: self.config.transaction_max_timeout_ms,
             lambda: self.metadata.controller_id == self.broker_id,
+            self._member.controller_stats,
         )
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)

@@ -16,7 +16,7 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
-from kafkalite.metadata.replica_assignment import check_replication_factor
+from kafkalite.metadata import replica_assignment
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -122,17 +122,28 @@ async def _create(services: Services, wanted: CreatableTopic, validate_only: boo
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be numbered from 0 on")
         for broker_ids in assigned.values():
             _check_replicas(services, broker_ids)
-        partition_count = len(assigned)
+        partition_count, factor = len(assigned), len(assigned[0])
+        if any(len(broker_ids) != factor for broker_ids in assigned.values()):
+            message = "All partitions should have the same number of replicas"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
     else:
         partition_count = services.config.num_partitions if wanted.num_partitions == DEFAULT else wanted.num_partitions
-        _check_replication_factor(services, wanted.replication_factor)
+        factor = wanted.replication_factor
+        if factor == DEFAULT:
+            factor = services.topic_admin.default_replication_factor
+        _check_replication_factor(services, factor)
     topic = await services.topic_admin.create(
-        wanted.name, partition_count, overrides, assignment=assigned, validate_only=validate_only
+        wanted.name,
+        partition_count,
+        overrides,
+        replication_factor=factor,
+        assignment=assigned,
+        validate_only=validate_only,
     )
     result = CreatableTopicResult(
         name=wanted.name,
         num_partitions=partition_count,
-        replication_factor=1,
+        replication_factor=factor,
         configs=[
             CreatableTopicConfigs(
                 name=entry.name,
@@ -159,7 +170,7 @@ def _overrides(wanted: CreatableTopic) -> dict[str, str]:
 
 
 def _check_replication_factor(services: Services, factor: int) -> None:
-    if factor == 0 or factor < DEFAULT:
+    if factor <= 0:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
     broker_count = len(services.metadata.brokers) if services.metadata.is_shared else 1
     if factor > broker_count:
@@ -167,7 +178,7 @@ def _check_replication_factor(services: Services, factor: int) -> None:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor: {factor} larger than available brokers: {broker_count}.",
         )
-    check_replication_factor(factor)
+    replica_assignment.check_replication_factor(factor)
 
 
 def _check_replicas(services: Services, broker_ids: list[int]) -> None:
@@ -187,7 +198,7 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
         )
     if not broker_ids or len(set(broker_ids)) < len(broker_ids):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {broker_ids}: each broker once, at least one")
-    check_replication_factor(len(broker_ids))
+    replica_assignment.check_replication_factor(len(broker_ids))
 
 
 async def delete_topics(
@@ -275,6 +286,9 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
     """The requested replicas of each new partition; None if the broker is to assign them."""
     if wanted.name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{wanted.name} is internal: a group would change its partition")
+    if any(name == wanted.name for name, _ in services.partition_admin.reassignments()):
+        message = f"A partition reassignment is in progress for the topic '{wanted.name}'."
+        raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
     if wanted.assignments is None:
         return None
     topic = services.replica_manager.by_name.get(wanted.name)
@@ -286,7 +300,20 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
         )
     for assignment in wanted.assignments:
         _check_replicas(services, list(assignment.broker_ids))
-    return [list(assignment.broker_ids) for assignment in wanted.assignments]
+    replicas = [list(assignment.broker_ids) for assignment in wanted.assignments]
+    if topic is not None:
+        _check_same_factor(len(topic.states[0].replicas), replicas, first=len(topic.states))
+    return replicas
+
+
+def _check_same_factor(factor: int, added: list[list[int]], *, first: int) -> None:
+    bad = {number: len(replicas) for number, replicas in enumerate(added, start=first) if len(replicas) != factor}
+    if bad and replica_assignment.REPLICATES:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "
+            f"{list(bad)} have replication factors {list(bad.values())}, respectively.",
+        )
 
 
 async def delete_records(

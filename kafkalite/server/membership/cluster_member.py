@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
+from kafkalite.metadata import replica_assignment
 from kafkalite.server.membership.adoption import Adopted, adopt
+from kafkalite.server.membership.controlled_shutdown import hand_over
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
 from kafkalite.server.membership.inter_broker_requests import InterBrokerRequests
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -89,19 +90,28 @@ class ClusterMember:
         )
         self._controller = Controller(self.metadata, clock, config)
         self.partition_admin = self._controller.partition_admin
+        self.controller_stats = self._controller.stats
 
     @property
     def broker_id(self) -> int:
         """The start of `metadata` generates one if none is configured."""
         return self.metadata.broker_id
 
-    def assign(self, partition_count: int, states: Mapping[int, PartitionRecord]) -> dict[int, tuple[int, ...]]:
-        """The replicas of `partition_count` additional partitions of a topic with `states`. Each gets one replica,
-        because brokers do not copy records. Raises KafkaError."""
+    @property
+    def default_replication_factor(self) -> int:
+        return min(self._config.default_replication_factor, replica_assignment.replication_factor_max())
+
+    def assign(
+        self, partition_count: int, states: Mapping[int, PartitionRecord], replication_factor: int
+    ) -> dict[int, tuple[int, ...]]:
+        """The replicas of `partition_count` partitions of a new topic, or additional ones of a topic with `states`:
+        these get as many replicas as partition 0 has. Raises KafkaError."""
         racks = {broker.broker_id: broker.rack for broker in self.metadata.brokers.values()}
         if not states:
-            return assign_replicas(racks, partition_count, 1)
-        return assign_added_partitions(racks, {i: state.replicas[:1] for i, state in states.items()}, partition_count)
+            return replica_assignment.assign_replicas(racks, partition_count, replication_factor)
+        kept = replica_assignment.replication_factor_max()
+        existing = {index: state.replicas[:kept] for index, state in states.items()}
+        return replica_assignment.assign_added_partitions(racks, existing, partition_count)
 
     def inter_broker_requests(self) -> InterBrokerRequests:
         return InterBrokerRequests(self.metadata, self.broker_id, self._config.inter_broker_listener_name, self._clock)
@@ -110,7 +120,8 @@ class ClusterMember:
         return LegacyOffsets(self.metadata.session)
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        self._controller.config = config
+        self._config = config
+        self._controller.reconfigure(config)
 
     async def claim(self) -> None:
         """Before the directories are marked as belonging to this cluster: check that no other broker has this one's id,
@@ -158,7 +169,11 @@ class ClusterMember:
             )
 
     async def leave(self) -> None:
-        """Unregister from the cluster. When this returns, this broker leads no partition."""
+        """Unregister from the cluster. When this returns, this broker leads no partition. Waits before until others
+        lead the partitions that have several replicas, if the controller finds others that can."""
+        if self._config.controlled_shutdown_enable and replica_assignment.REPLICATES:
+            pauses_ms = self._config.controlled_shutdown_max_retries * self._config.controlled_shutdown_retry_backoff_ms
+            await hand_over(self.metadata, self.broker_id, self._clock, pauses_ms)
         await self._fencing.stop()
         await self._controller.stop()  # another one elects new leaders of the partitions that were led here
         await self.metadata.unregister()

@@ -24,6 +24,8 @@ class SingleBroker:
     """`adopted` says after the start of `metadata` which topics were taken over from another broker; None if none."""
 
     assign = None  # every new partition comes here
+    default_replication_factor = 1
+    controller_stats = None  # it elects no leaders
 
     def __init__(self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool) -> None:
         """Raises ConfigError if the directories belong to a member of a cluster and `adopts` is false."""

@@ -48,6 +48,10 @@ class TopicNode(NamedTuple):
     adding: Mapping[int, tuple[int, ...]] = {}
     removing: Mapping[int, tuple[int, ...]] = {}
 
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
 
 class StateNode(NamedTuple):
     """/brokers/topics/T/partitions/P/state; the node's version is the partition epoch. `elr` are replicas besides the

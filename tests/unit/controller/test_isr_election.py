@@ -10,7 +10,6 @@ from kafkalite.controller import isr_election
 from kafkalite.controller.isr_election import (
     imbalanced,
     initial_leader,
-    led_when_stopping,
     next_leader,
     preferred_leader,
 )
@@ -101,11 +100,6 @@ def test_a_broker_that_is_about_to_stop_leads_while_nobody_else_can() -> None:
     returned = next_leader(REPLICAS, written(1, 1, 2, 3), AT, without(1, b3=120), stopping={2})
     assert returned == LeaderAndIsr(2, 6, (2,))  # has all of it, and 3 perhaps not
     assert next_leader(REPLICAS, written(1, 1), AT, without(b1=120), stopping={1}) == LeaderAndIsr(1, 6, (1,))
-
-
-def test_a_broker_stops_when_it_leads_nothing_that_others_could() -> None:
-    states = [((1, 2), written(1, 1, 2)), ((1,), written(1, 1)), ((1, 2), written(2, 2)), ((2, 1), written(1, 1))]
-    assert led_when_stopping(states, 1) == 2
 
 
 def test_the_preferred_replica_leads_if_it_is_in_sync_and_was_not_away() -> None:

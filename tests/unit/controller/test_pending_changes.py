@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 
 from kafkalite.common.names import random_uuid
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
+from kafkalite.controller.elections import IN_SYNC_REPLICAS, ONE_REPLICA, Brokers
 from kafkalite.controller.leader_election import LeaderAndIsr
+from kafkalite.controller.pending_changes import ElectionContext, StateChange
+from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.zk.client.operations import Node, SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 TOPIC_ID = random_uuid()
+ONE = ElectionContext(ONE_REPLICA, Brokers({1: 50}), BrokerConfig(), 3)
+THREE = ElectionContext(IN_SYNC_REPLICAS, Brokers({1: 50, 2: 50, 3: 50}), BrokerConfig(), 3)
 
 
 def node(data: bytes, version: int = 0, mzxid: int = 100) -> Node:
@@ -35,7 +41,7 @@ def view_of(states: dict[int, tuple[znode_data.StateNode, int]], *replicas: tupl
 def test_each_partition_gets_what_it_lacks() -> None:
     written = {0: (znode_data.StateNode(1, 5, (1,), 2), 7), 1: (znode_data.StateNode(2, 5, (2,), 2), 9)}
     view = view_of(written, (1,), (2,), (1,), (9,))
-    fine, lost, new, nobody = pending_changes.state_changes(view, "orders", {1: 50}, False, 3)
+    fine, lost, new, nobody = pending_changes.state_changes(view, "orders", ONE)
     assert fine is None and nobody is None
     assert new == pending_changes.NewState("orders", 2, LeaderAndIsr(1, 0, (1,)))
     assert isinstance(lost, pending_changes.StateChange)
@@ -47,9 +53,9 @@ def test_each_partition_gets_what_it_lacks() -> None:
 
 def test_a_topic_that_nobody_knows_has_no_pending_changes() -> None:
     view = view_of({})
-    assert list(pending_changes.state_changes(view, "another", {1: 50}, False, 3)) == []
+    assert list(pending_changes.state_changes(view, "another", ONE)) == []
     assert pending_changes.topic_id_step(view, "another", {1: 50}, True) is None
-    assert pending_changes.preferred_change(view, "another", 0, {1: 50}, 3) is None
+    assert pending_changes.preferred_change(view, "another", 0, ONE) is None
 
 
 def test_an_id_is_given_once_and_loses_nothing() -> None:
@@ -98,14 +104,55 @@ def test_a_topic_is_deleted_when_all_who_have_it_see_it() -> None:
     assert pending_changes.is_deletable(view, "another", set())
 
 
-def test_why_replicas_do_not_move() -> None:
-    view = view_of({}, (1,), (2, 3))
-    wanted = {("orders", 0): (2,), ("orders", 1): (2, 3), ("orders", 9): (1,), ("another", 0): (1,)}
-    assert list(pending_changes.reassignment_refusals(view, wanted)) == [
-        "orders-0 stays on [1], for kafkalite cannot copy it to [2]",
-        "orders-9 does not exist",
-        "another-0 does not exist",
-    ]
+def test_a_topics_own_settings_decide_its_elections() -> None:
+    lost = {0: (znode_data.StateNode(2, 5, (2, 3), 2), 7)}
+    view = view_of(lost, (2, 3, 1))
+    config = {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}
+    without = THREE._replace(brokers=Brokers({1: 50, 3: 50}))
+    (change,) = pending_changes.state_changes(view, "orders", without)
+    assert isinstance(change, StateChange) and change.state == LeaderAndIsr(3, 6, (3,))
+    path = znode_paths.config(znode_paths.CONFIG_TOPICS, "orders")
+    view.apply([(path, node(znode_data.config_json(config)))])
+    (change,) = pending_changes.state_changes(view, "orders", without)
+    assert isinstance(change, StateChange) and change.state == LeaderAndIsr(3, 6, (3,), elr=(2,))
+    assert change.elects and not change.is_unclean
+    nobody = THREE._replace(brokers=Brokers({1: 50}))
+    (change,) = pending_changes.state_changes(view, "orders", nobody)
+    assert isinstance(change, StateChange) and change.state.leader == 1 and change.is_unclean
+
+
+def test_a_follower_that_dies_leaves_the_isr_without_an_election() -> None:
+    view = view_of({0: (znode_data.StateNode(2, 5, (2, 3), 2), 7)}, (2, 3))
+    (change,) = pending_changes.state_changes(view, "orders", THREE._replace(brokers=Brokers({1: 50, 2: 50})))
+    assert isinstance(change, StateChange) and change.state == LeaderAndIsr(2, 5, (2,))
+    assert not change.elects
+    assert list(pending_changes.state_changes(view, "orders", THREE)) == [None]
+
+
+def test_replicas_that_are_on_their_way_do_not_raise_the_number_that_is_needed() -> None:
+    view = ClusterView()
+    moving = znode_data.TopicNode({0: (2, 3, 1)}, TOPIC_ID, adding={0: (2, 3)}, removing={0: (1,)})
+    config = znode_data.config_json({"min.insync.replicas": "2"})
+    state = znode_data.StateNode(1, 5, (1, 2), 2)
+    view.apply(
+        [
+            (znode_paths.config(znode_paths.CONFIG_TOPICS, "orders"), node(config)),
+            (znode_paths.topic("orders"), node(znode_data.topic_json(moving))),
+            (znode_paths.state("orders", 0), node(znode_data.state_json(state), 7)),
+        ]
+    )
+    (change,) = pending_changes.state_changes(view, "orders", THREE._replace(brokers=Brokers({1: 50, 3: 50})))
+    assert isinstance(change, StateChange) and change.state == LeaderAndIsr(1, 5, (1,))  # and no ELR
+
+
+def test_the_brokers_of_a_view_are_sorted_by_what_they_say() -> None:
+    view = ClusterView()
+    view.brokers = {
+        1: BrokerRecord(1, (), epoch=10),
+        2: BrokerRecord(2, (), epoch=20, stopping=True),
+        3: BrokerRecord(3, (), epoch=30, intact=False),
+    }
+    assert pending_changes.brokers_of(view) == Brokers({1: 10, 2: 20, 3: 30}, frozenset({2}), frozenset({1, 2}))
 
 
 def test_features_are_switched_on_and_otherwise_left_alone() -> None:

@@ -14,7 +14,7 @@ from kafkalite.controller.reassignment import (
     cancel,
     finish,
     keeps_the_records,
-    with_assignment,
+    with_assignments,
     without_dropped,
 )
 from kafkalite.metadata.cluster_metadata import NO_LEADER
@@ -81,11 +81,11 @@ def test_a_cancellation_needs_somebody_who_has_the_records() -> None:
 def test_the_topics_node_tells_of_reassigned_partitions_only() -> None:
     topic = TopicNode({0: (1, 2), 1: (2,)}, None, {1: (2,)}, {})
     moving = begin(assignment_of(topic, 0), (3, 2))
-    node = with_assignment(topic, 0, moving)
+    node = with_assignments(topic, {0: moving})
     assert node == TopicNode({0: (3, 2, 1), 1: (2,)}, None, {0: (3,), 1: (2,)}, {0: (1,)})
     assert assignment_of(node, 0) == moving
-    assert with_assignment(node, 0, cancel(moving)) == topic._replace(partitions={0: (2, 1), 1: (2,)})
-    assert with_assignment(node, 0, Assignment(moving.target)).removing == {}
+    assert with_assignments(node, {0: cancel(moving)}) == topic._replace(partitions={0: (2, 1), 1: (2,)})
+    assert with_assignments(node, {0: Assignment(moving.target)}).removing == {}
 
 
 brokers = st.integers(1, 6)
