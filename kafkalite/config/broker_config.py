@@ -287,7 +287,8 @@ class BrokerConfig(Settings):
                 raise ConfigError(f"{name}={quoted(text)} {fault}") from None
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
-        warnings += _one_copy(values)
+        if values.get("zookeeper_connect") is None:
+            warnings += one_copy(values)
         _settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
@@ -368,8 +369,9 @@ class BrokerConfig(Settings):
 _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig.settings if len(s.broker) > 1)
 
 
-def _one_copy(values: Mapping[str, Any]) -> list[str]:
-    """Warnings for settings that ask for more than one replica; they are common, so they do not prevent a start."""
+def one_copy(values: Mapping[str, Any]) -> list[str]:
+    """Warnings for settings that ask for more than one replica, where there can be only one; they are common, so they
+    do not prevent a start."""
     found = []
     for name, what in (
         ("default.replication.factor", "new topics"),
@@ -378,13 +380,12 @@ def _one_copy(values: Mapping[str, Any]) -> list[str]:
     ):
         if (factor := values.get(name.replace(".", "_"), 1)) > 1:
             found.append(
-                f"{name}={factor} has no effect: kafkalite keeps one copy of each partition, and {what} will have "
-                "1 replica"
+                f"{name}={factor} has no effect: there is one copy of each partition, and {what} will have 1 replica"
             )
     if (replicas := values.get("min_insync_replicas", 1)) > 1:
         found.append(
-            f"min.insync.replicas={replicas} asks for more copies than the one that kafkalite keeps: a topic with "
-            "1 replica takes acks=all with that one, as in Apache Kafka"
+            f"min.insync.replicas={replicas} asks for more copies than the one that there is: a topic with 1 replica "
+            "takes acks=all with that one, as in Apache Kafka"
         )
     return found
 

@@ -17,7 +17,6 @@ processReplicaLeaderElection, processIsrChangeNotification), kafka.common.ZkNode
 from __future__ import annotations
 
 import logging
-
 from collections.abc import Collection, Iterator, Mapping
 
 from kafkalite.common.clock import Clock
@@ -95,8 +94,8 @@ class AdminRequests:
         for name, targets in new.items():
             moves, refused = reassignment_steps.beginnings(self._view, name, targets, context)
             steps += [move.step for move in moves]
-            for number, fault in refused.items():
-                logger.warning("reassignment refused: %s", fault)
+            for number, refusal in refused.items():
+                logger.warning("reassignment refused: %s", refusal)
                 under_way.discard((name, number))
         if steps:
             logger.info("reassignment of %d partitions begins", sum(map(len, new.values())))

@@ -130,9 +130,7 @@ class ClientRequests(PartitionAdmin):
             logger.info("%s election: %d of %d partitions get another leader", kind, elected, len(partitions))
         return [outcome[key] for key in partitions]
 
-    def _election(
-        self, key: TopicPartition, election: Election, context: ElectionContext
-    ) -> StateChange | KafkaError:
+    def _election(self, key: TopicPartition, election: Election, context: ElectionContext) -> StateChange | KafkaError:
         partition, is_being_deleted = self._partition(key), key[0] in self._view.deletions
         refusal = admin_checks.election_refusal(
             partition, election, context.brokers.live, is_being_deleted=is_being_deleted
@@ -202,9 +200,7 @@ class ClientRequests(PartitionAdmin):
             refused |= {(name, number): fault for number, fault in faults.items()}
         return moves, refused
 
-    def _reassignment_refusal(
-        self, key: TopicPartition, target: Target, context: ElectionContext
-    ) -> KafkaError | None:
+    def _reassignment_refusal(self, key: TopicPartition, target: Target, context: ElectionContext) -> KafkaError | None:
         partition = self._partition(key) if key[0] not in self._view.deletions else None
         replicas = partition.replicas if partition is not None else None
         is_moving = reassignment_steps.is_moving(self._view, key)

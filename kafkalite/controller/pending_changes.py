@@ -30,7 +30,6 @@ from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, Known
 from kafkalite.zk.znodes import json_object, znode_data, znode_paths
 
-
 _UNCLEAN = "unclean.leader.election.enable"
 _MIN_ISR = "min.insync.replicas"
 
@@ -87,9 +86,7 @@ def topic_id_step(view: ClusterView, name: str, live: Collection[int], is_overdu
     return Step((SetData(znode_paths.topic(name), data, known.node.version),))
 
 
-def state_changes(
-    view: ClusterView, name: str, context: ElectionContext
-) -> Iterator[NewState | StateChange | None]:
+def state_changes(view: ClusterView, name: str, context: ElectionContext) -> Iterator[NewState | StateChange | None]:
     """One by one the partitions of a topic; None for one that may stay as it is."""
     known = view.assignments.get(name)
     if known is None:

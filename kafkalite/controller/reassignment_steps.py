@@ -92,9 +92,7 @@ def _without_dropped(
     if not keeps_the_records(after, state, written_by, live, stopping):
         return None
     least = effective_min_isr(least, len(after.origin))
-    return leader_and_isr(
-        without_dropped(after, state, written_by, live, least, stopping), before, after.replicas
-    )
+    return leader_and_isr(without_dropped(after, state, written_by, live, least, stopping), before, after.replicas)
 
 
 def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move]:
@@ -151,5 +149,5 @@ def _would_lose_records(key: TopicPartition, after: Assignment) -> KafkaError:
     topic, index = key
     return KafkaError(
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-        f"None of the replicas {list(after.replicas)} of {topic}-{index} is alive and in sync, so records would be lost.",
+        f"None of the replicas {list(after.replicas)} of {topic}-{index} is alive and in sync: records would be lost.",
     )

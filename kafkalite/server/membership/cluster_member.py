@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import one_copy
 from kafkalite.controller.controller import Controller
 from kafkalite.metadata import replica_assignment
 from kafkalite.server.membership.adoption import Adopted, adopt
@@ -65,6 +66,11 @@ class ClusterMember:
 
     def __init__(self, config: BrokerConfig, clock: Clock, directories: LogDirectories, *, adopts: bool) -> None:
         """Raises ConfigError for settings that do not go together."""
+        if not replica_assignment.REPLICATES:
+            settings = config.values().items()
+            given = {name: value for name, value in settings if name.replace("_", ".") in config.explicit}
+            for warning in one_copy(given):
+                logger.warning("%s", warning)
         broker_id = config.broker_id
         if broker_id < 0 and directories.stored_broker_id is not None:
             broker_id = directories.stored_broker_id

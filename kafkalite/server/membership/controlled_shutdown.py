@@ -67,9 +67,7 @@ def _is_led_until_another_is(metadata: ClusterMetadata, key: TopicPartition, bro
     if state is None or state.leader != broker_id:
         return False
     brokers = metadata.brokers
-    return any(
-        one in brokers and not brokers[one].stopping for one in state.replicas if one != broker_id
-    )
+    return any(one in brokers and not brokers[one].stopping for one in state.replicas if one != broker_id)
 
 
 def _is_member(metadata: ClusterMetadata) -> bool:

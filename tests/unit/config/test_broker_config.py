@@ -334,7 +334,8 @@ def test_a_password_is_shown_to_nobody():
 def test_more_replicas_than_there_can_be_are_told_and_do_not_keep_it_from_starting(name: str) -> None:
     config = BrokerConfig.load({name: "3"})
     (warning,) = config.warnings
-    assert warning.startswith(f"{name}=3 has no effect: kafkalite keeps one copy of each partition")
+    assert warning.startswith(f"{name}=3 has no effect: there is one copy of each partition")
+    assert BrokerConfig.load({name: "3", "zookeeper.connect": "localhost"}).warnings == ()
     assert BrokerConfig.load({name: "1", "min.insync.replicas": "1"}).warnings == ()
 
 

@@ -28,7 +28,9 @@ def test_members_keep_their_places_and_eligible_ones_are_written() -> None:
     )
     after = IN_SYNC_REPLICAS.next(REPLICAS, before, AT, Brokers({2: 50, 3: 60}), False, 9)
     assert after == LeaderAndIsr(2, 6, (3, 2), RECOVERING, (1,))
-    assert IN_SYNC_REPLICAS.next(REPLICAS, after, AT, Brokers({1: 50}), False, 9) == LeaderAndIsr(1, 7, (1,), RECOVERING, (3, 2))
+    assert IN_SYNC_REPLICAS.next(REPLICAS, after, AT, Brokers({1: 50}), False, 9) == LeaderAndIsr(
+        1, 7, (1,), RECOVERING, (3, 2)
+    )
 
 
 def test_only_who_was_on_neither_list_has_to_recover() -> None:

@@ -126,7 +126,7 @@ def test_a_reassignment_without_copies_ends_at_once(tell: Tell) -> None:
 
 def test_a_reassignment_may_be_cancelled_or_get_another_target(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, _):
+        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, *_):
             await one.session.write(topic("orders", [(1,), (2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
             admin, key = one.controller.partition_admin, ("orders", 0)
@@ -149,7 +149,7 @@ def test_a_reassignment_may_be_cancelled_or_get_another_target(tell: Tell) -> No
 
 def test_a_cancellation_that_would_lose_records_is_refused(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, three):
+        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, _):
             await one.session.write(topic("orders", [(2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 2}, "a leader")
             admin, key = one.controller.partition_admin, ("orders", 0)
@@ -256,16 +256,17 @@ def test_leaders_return_to_their_preferred_replicas(tell: Tell, enabled: bool) -
         await two.metadata.register(ENDPOINTS, None)
         await one.session.write(topic("orders", [(2, 1), (2, 1)]))
         await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2}, "leaders")
-        for round, pause_ms in enumerate((5_000, 60_000)):
+        for number, pause_ms in ((1, 5_000), (2, 60_000)):
+            later = f"later-{number}"
             state = one.view.states["orders"][0]
-            moved = state.value._replace(leader=1, leader_epoch=10 + round)
+            moved = state.value._replace(leader=1, leader_epoch=10 * number)
             await one.session.write([SetData(znode_paths.state("orders", 0), znode_data.state_json(moved))])
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "another leader")
             clock.advance(pause_ms)
             if enabled:
                 await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2}, "the preferred leader")
-            await one.session.write(topic(f"later-{round}", [(1,)]))
-            await one.until(lambda: one.leaders(f"later-{round}") == {0: 1}, "others to be seen to")
+            await one.session.write(topic(later, [(1,)]))
+            await one.until(lambda later=later: one.view.states.get(later), "others to be seen to")
             assert one.leaders("orders") == {0: 2 if enabled else 1, 1: 2}
         await one.stop()
         await two.metadata.stop()
