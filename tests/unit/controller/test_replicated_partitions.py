@@ -101,10 +101,10 @@ def test_a_reassignment_goes_on_as_the_isr_grows(tell: Tell) -> None:
             }
             await one.write_isr("orders", 1, 1, 2)
             await one.until(lambda: admin.reassignments().keys() == {key}, "the end of the second")
-            assert (one.leaders("orders")[1], one.epochs("orders")[1]) == (1, 0), "who leads goes on"
+            assert (one.leaders("orders")[1], one.epochs("orders")[1]) == (1, 0), "the leader stays"
             await one.write_isr("orders", 0, 1, 2, 3)
-            await one.until(lambda: not admin.reassignments(), "the end of the first")
-            assert (replicas(one), one.isr("orders")) == ({0: (3, 2), 1: (2, 1)}, {2, 3})
+            await one.until(lambda: not admin.reassignments() and one.isr("orders") == {2, 3}, "the end of the first")
+            assert replicas(one) == {0: (3, 2), 1: (2, 1)}
             assert (one.leaders("orders")[0], one.epochs("orders")[0]) == (3, 1)
 
     tell(story)
@@ -118,7 +118,7 @@ def test_a_reassignment_without_copies_ends_at_once(tell: Tell) -> None:
             admin = one.controller.partition_admin
             assert codes(await admin.reassign([(("orders", 0), (2, 1)), (("orders", 1), (2,))])) == [0, 0]
             await one.until(lambda: not admin.reassignments() and replicas(one) == {0: (2, 1), 1: (2,)}, "the end")
-            assert one.leaders("orders") == {0: 1, 1: 2}
+            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "the leaders")
             assert (one.isr("orders", 0), one.isr("orders", 1)) == ({1, 2}, {2})
 
     tell(story)
@@ -138,7 +138,7 @@ def test_a_reassignment_may_be_cancelled_or_get_another_target(tell: Tell) -> No
             await one.until(lambda: replicas(one)[0] == (3,), "the end")
             assert codes(await admin.reassign([(key, (1, 3)), (("orders", 1), (2, 1))])) == [0, 0]
             await one.write_isr("orders", 1, 2, 1)
-            await one.until(lambda: replicas(one)[1] == (2, 1), "the other one's end")
+            await one.until(lambda: admin.reassignments().keys() == {key}, "the other one's end")
             version = one.view.states["orders"][0].node.version
             assert codes(await admin.reassign([(key, None), (("orders", 1), None)])) == [0, 85]
             assert (replicas(one)[0], admin.reassignments()) == ((3,), {})
