@@ -145,7 +145,7 @@ class Controller:
                 self._is_election_known = False
             elif self._store is None:
                 continue  # a controller that is elected checks everything
-            elif znode_paths.broker_of(path) is not None:
+            elif znode_paths.broker_of(path) is not None or znode_paths.registration_of(path) is not None:
                 self._all_changed = True
             elif path == znode_paths.REASSIGN_PARTITIONS or path == znode_paths.PREFERRED_REPLICA_ELECTION:
                 self._admin_is_due = True
