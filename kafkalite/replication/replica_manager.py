@@ -17,6 +17,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import INTERNAL_TOPICS, TopicPartition
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.segment.segment import NEVER
 from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.partition import OfflinePartition, Partition
@@ -234,6 +235,7 @@ class ReplicaManager:
         if key in self._truncated:
             self._truncated.discard(key)
             epoch += 1
+        log.replicated_offset = NEVER  # there is no other replica to wait for
         return Partition(*key, log, epoch)
 
     def resign(self, topic: Topic, index: int) -> None:

@@ -140,7 +140,7 @@ def _limit(log: LogFacts, dirty: Sequence[PlannedSegment], now_ms: int) -> tuple
                 break
     if log.last_stable_offset < limit_offset:
         limit_offset = log.last_stable_offset
-        why = "a transaction is open, or records wait to be flushed"
+        why = "a transaction is open, or records wait to be committed"
     return limit_offset, why
 
 

@@ -130,7 +130,7 @@ class CleanerState:
         log = self.log
         try:
             config = log.config
-            stable_offset = min(log.flusher.ack_offset, log.producers.first_unstable_offset)
+            stable_offset = min(log.committed_offset, log.producers.first_unstable_offset)
             if durable_offset is not None:
                 stable_offset = min(stable_offset, durable_offset)
             facts = (log.segments, log.start_offset, log.end_offset, stable_offset, cleaned_to, config)

@@ -7,10 +7,9 @@ Source: kafka.log.LogManager (checkpointLogRecoveryOffsets, checkpointLogStartOf
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from kafkalite.common.clock import TimerGroup
-from kafkalite.common.names import TopicPartition
 from kafkalite.log.directories.log_directory import LogDirectory
 
 logger = logging.getLogger(__name__)
@@ -26,14 +25,9 @@ class CheckpointWriter:
         self._due: set[str] = set()  # paths of the directories that `write_soon` was called for
         self._waiting: dict[str, list[Done]] = {}  # callers for the next write, by path, while one is under way
 
-    def write(
-        self,
-        directory: LogDirectory,
-        high_watermarks: Mapping[TopicPartition, int] | None = None,
-        done: Done = lambda: None,
-    ) -> None:
-        """`high_watermarks` of None: every record of every log is committed. `done` is called after a failure, too."""
-        offsets = directory.offsets(directory.recovery_points(), high_watermarks)
+    def write(self, directory: LogDirectory, done: Done = lambda: None) -> None:
+        """Writes the offsets that the directory's logs have now. `done` is called after a failure, too."""
+        offsets = directory.offsets(directory.recovery_points())
         job, written = directory.checkpoints.write_later(offsets)
 
         def finish(error: Exception | None) -> None:

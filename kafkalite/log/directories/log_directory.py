@@ -18,7 +18,6 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Mapping
 from enum import Enum, auto
 
 from kafkalite.common.errors import ConfigError, StorageError
@@ -185,15 +184,43 @@ class LogDirectory:
     def recovery_points(self) -> dict[TopicPartition, int]:
         return {key: log.flusher.kept_recovery_point for key, log in self.logs.items()}
 
-    def offsets(
-        self, recovery_points: dict[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int] | None = None
-    ) -> LogOffsets:
-        """The next content of the checkpoints. `high_watermarks` has those that are not the ends of their logs."""
+    def offsets(self, recovery_points: dict[TopicPartition, int]) -> LogOffsets:
+        """The next content of the checkpoints. Every record of a log that waits for no other replica is committed."""
         logs = self.logs
         starts = {key: log.start_offset for key, log in logs.items() if log.start_offset > log.segments[0].base_offset}
-        ends = {key: log.end_offset for key, log in logs.items()}
-        known = {key: offset for key, offset in (high_watermarks or {}).items() if key in ends}
-        return LogOffsets(recovery_points, starts, ends | known)
+        high_watermarks = {key: min(log.end_offset, log.replicated_offset) for key, log in logs.items()}
+        return LogOffsets(recovery_points, starts, high_watermarks)
+
+    def checkpoint_truncation(self, key: TopicPartition, start_offset: int, end_offset: int) -> None:
+        """Writes checkpoints in which the log is no more than these offsets, if those of now may say otherwise. Raises
+        OSError.
+
+        A log that is to begin behind its end is written down as well: if the broker dies in between, the next start
+        finds a log that ends before its start, and begins it anew there.
+        """
+        log, checkpoints = self.logs[key], self.checkpoints
+        if checkpoints.cleaner_offsets.get(key, 0) > end_offset:
+            job, written = checkpoints.write_cleaner_offset_later(key, end_offset)
+            job()
+            written(None)
+        high_watermark = min(log.end_offset, log.replicated_offset)
+        if (
+            log.flusher.recovery_point <= end_offset
+            and log.start_offset <= start_offset
+            and high_watermark <= end_offset
+            and (start_offset <= log.start_offset or not log.size_bytes)
+        ):
+            return
+        points = self.recovery_points()
+        points[key] = min(points[key], end_offset)
+        offsets = self.offsets(points)
+        checkpoints.write(
+            LogOffsets(
+                points,
+                {**offsets.log_starts, key: start_offset},
+                {**offsets.high_watermarks, key: max(start_offset, min(high_watermark, end_offset))},
+            )
+        )
 
     # compaction
 

@@ -13,7 +13,7 @@ import logging
 import os
 import resource
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from kafkalite.log.directories.startup_loading import (
     logs_to_load,
 )
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
@@ -62,10 +63,9 @@ ENTERED_FROM = {
 
 
 class LogManager:
-    """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `high_watermarks`
-    has those that were checkpointed before the start, `directories` are in the order of log.dirs; `was_clean` says
-    whether the last shutdown of every directory was clean. `on_log_removed` is called for each log that is no longer
-    served, for any reason."""
+    """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `directories` are
+    in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. `on_log_removed`
+    is called for each log that is no longer served, for any reason."""
 
     def __init__(
         self,
@@ -79,7 +79,6 @@ class LogManager:
         """Creates missing directories and locks all. `wake` is called on another thread when `run_completions`
         has something to do. Raises ConfigError with one line for the operator."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
         self.on_offline: OnOffline = lambda keys, failure: None
         self.on_log_removed: Callable[[TopicPartition], object] = lambda key: None
         self._config = config
@@ -103,6 +102,7 @@ class LogManager:
             self.run_completions,
             verification=self.verification,
         )
+        self._context.before_truncation = self._before_truncation
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 
@@ -151,10 +151,6 @@ class LogManager:
                 delay_ms = self._config.log_segment_delete_delay_ms
                 self._deletion.remove_later(directory, directory.path_of(name), delay_ms)
         found = logs_to_load(stored, topic_config_for, takes_over=takes_over)
-        for key, directory in stored.directories.items():
-            high_watermark = stored.checkpoints[directory.path].high_watermarks.get(key)
-            if high_watermark is not None:
-                self.high_watermarks[key] = high_watermark
         threads = self._config.num_recovery_threads_per_data_dir
         mark_offline = self.directories.mark_offline
         await StartupLoading(found, stored, self._context, threads, mark_offline, progress_interval_s).run()
@@ -217,7 +213,7 @@ class LogManager:
         if os.path.lexists(path):
             logger.warning("%s is left of an earlier log; deleting it", path)
             self._deletion.delete(directory, key, config.file_delete_delay_ms)
-        return PartitionLog.create(*key, path, topic_id, config, self._context)
+        return create_log(*key, path, topic_id, config, self._context)
 
     def delete(self, topic: str, partition: int) -> None:
         """Deletes a log: its name is free at once, its files go after file.delete.delay.ms. Raises StorageError."""
@@ -246,7 +242,6 @@ class LogManager:
         if log is not None:
             directory = self._directory_of.pop(key)
             del directory.logs[key]
-            self.high_watermarks.pop(key, None)
             log.abandon()
             self.on_log_removed(key)
             if directory.checkpoints.may_name(key):
@@ -255,14 +250,17 @@ class LogManager:
 
     # checkpoints and flushes
 
-    def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Writes recovery points, start offsets and high watermarks in the background.
-
-        `high_watermarks` of None: every record of every log is committed.
-        """
+    def checkpoint(self) -> None:
+        """Writes recovery points, start offsets and high watermarks in the background."""
         self.run_completions()
         for directory in self.online:
-            self._checkpoints.write(directory, high_watermarks)
+            self._checkpoints.write(directory)
+
+    def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int) -> None:
+        """Raises OSError."""
+        directory = self._directory_of.get(key)
+        if directory is not None:
+            directory.checkpoint_truncation(key, start_offset, end_offset)
 
     def write_start_offsets(self, keys: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Calls `done` when the start offsets that these logs have now survive a kill, or could not be written, which
@@ -307,7 +305,6 @@ class LogManager:
         keys = list(directory.logs)
         for key in keys:
             del self.logs[key], self._directory_of[key]
-            self.high_watermarks.pop(key, None)
         directory.close()
         for key in keys:
             self.on_log_removed(key)

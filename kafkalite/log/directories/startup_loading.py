@@ -53,11 +53,12 @@ def logs_to_load(
     for key, directory in stored.directories.items():
         if key[0] not in configs:
             configs[key[0]] = topic_config_for(key[0])
-        points, starts, _ = stored.checkpoints[directory.path]
+        points, starts, high_watermarks = stored.checkpoints[directory.path]
         options = LoadOptions(
             directory.last_shutdown.clean,
             points.get(key, 0),
             starts.get(key, 0),
+            high_watermarks.get(key, 0),
             may_have_gaps=takes_over or not directory.checkpoints.has_recovery_points,
         )
         found.append(LogToLoad(directory, key, configs[key[0]], options))

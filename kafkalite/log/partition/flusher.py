@@ -10,7 +10,7 @@
     flush          fsyncs everything before it returns
 
 After a failed fsync the content of the disk is unknown: the log takes no more records until a start has recovered it.
-A truncation invalidates the flushes that are under way (`truncate_to`).
+A truncation invalidates the flushes that are under way (`lower_to`).
 Source: kafka.log.UnifiedLog (flush, maybeFlush), org.apache.kafka.storage.internals.log.LocalLog (recoveryPoint,
 markFlushed).
 """
@@ -107,15 +107,38 @@ class Flusher:
         if self.failure is not None:
             raise StorageError(self.failure)
 
-    def truncate_to(self, end_offset: int) -> None:
-        """Lowers all offsets to `end_offset` at most, and invalidates the flushes that are under way."""
+    def on_append(self, end_offset: int) -> None:
+        """The log ends at `end_offset` now: moves the ack offset, or flushes first. Raises StorageError."""
+        if end_offset > self.flush_at:
+            self.flush_soon()
+        else:
+            self.ack_offset = end_offset
+
+    def lower_to(self, end_offset: int) -> None:
+        """The log is being truncated: lowers all offsets to `end_offset` at most, and invalidates the flushes that are
+        under way. Afterwards the owner of the log calls `on_ack(None)`."""
         self._start_round()
         self.recovery_point = min(self.recovery_point, end_offset)
         self._sealed_point = min(self._sealed_point, end_offset)
         self.named_point = min(self.named_point, end_offset)
         self.ack_offset = min(self.ack_offset, end_offset)
         self._schedule_next()
-        self.on_ack(None)
+
+    def restart_at(self, offset: int) -> None:
+        """As `lower_to`: the log is empty now, on the disk as well, and begins at `offset`."""
+        self._start_round()
+        self.recovery_point = self.ack_offset = self.named_point = self._sealed_point = offset
+        self._schedule_next()
+
+    def stop(self, fault: StorageError) -> StorageError:
+        """Makes the log refuse records until the next start has recovered it, because memory and disk do not agree.
+        Returns the error for the caller to raise."""
+        if self.failure is None:
+            self.failure = f"{fault}; it takes no more records until the broker is started again"
+            logger.error("%s", self.failure)
+            self.on_failure()
+        self._start_round()
+        return StorageError(self.failure)
 
     def unflushed(self, segments: Sequence[Segment]) -> Sequence[Segment]:
         """The sealed segments with offsets at or past the recovery point."""
@@ -297,13 +320,8 @@ class Flusher:
     def _fail(self, error: SyncFailed) -> None:
         """Makes the log refuse records from now on: the kernel may have dropped the pages that it could not write, and
         a later fsync does not report that."""
-        if self.failure is None:
-            fault = self._location.refusal(f"cannot flush {self._location.name}", error)
-            self.failure = f"{fault}; it takes no more records until the broker is started again"
-            logger.error("%s", self.failure)
-            remember_failed_sync(self._location.files, self._location.directory)
-            self.on_failure()
-        self._start_round()
+        remember_failed_sync(self._location.files, self._location.directory)
+        self.stop(self._location.refusal(f"cannot flush {self._location.name}", error))
 
 
 def remember_failed_sync(files: Files, directory: str) -> None:

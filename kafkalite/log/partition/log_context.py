@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkalite.common.clock import Clock
+from kafkalite.common.names import TopicPartition
 from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.files import Background, Files, run_inline
+
+BeforeTruncation = Callable[[TopicPartition, int, int], None]
 
 
 class LogContext:
     """Fields: `serial_queue` makes a background queue whose jobs run in order. `counting` is the queue of the jobs that
     count records, one log after another. `run_completions` runs the completions of background jobs that have ended.
-    `verification` says whether transactions must be verified, and may change.
+    `verification` says whether transactions must be verified, and may change. `before_truncation` is called with a log
+    and its next start and end offset, and does not return before no checkpoint is above them; it raises OSError.
     """
 
     __slots__ = (
-        "clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue", "verification",
+        "before_truncation", "clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue",
+        "verification",
     )  # fmt: skip
 
     def __init__(
@@ -29,6 +34,7 @@ class LogContext:
         run_completions: Callable[[], None] = lambda: None,
         verification: VerificationSetting | None = None,
     ) -> None:
+        self.before_truncation: BeforeTruncation = lambda key, start_offset, end_offset: None
         self.clock = clock
         self.serial_queue = serial_queue
         self.counting = serial_queue()

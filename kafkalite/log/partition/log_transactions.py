@@ -56,14 +56,24 @@ class LogTransactions:
                 raise self._location.refusal(f"cannot index an abort in {self._location.name}", error) from error
         self._producers.end_transaction(header, marker, acknowledged=acknowledged)
 
-    def reload(self, start_offset: int, end_offset: int) -> None:
-        """Builds the producers' state again after a truncation to `end_offset`. Raises OSError, StorageError."""
+    def reload(self, start_offset: int, end_offset: int, committed_offset: int) -> None:
+        """Builds the producers' state again after a truncation to `end_offset`; markers at or past `committed_offset`
+        are not acknowledged. Raises OSError, StorageError."""
         producers, context = self._producers, self._segments.context
-        producers.forget_markers_from(end_offset)
         self.last_aborted_offset = NEVER
         covered = producers.restore(start_offset, end_offset, context.clock.wall_ms(), context.producer_expiration_ms)
+        producers.forget_markers_from(covered)
         for batch in self._segments.batches(covered, end_offset) if covered < end_offset else ():
-            producers.apply(parse_header(batch), batch)
+            header = parse_header(batch)
+            producers.apply(header, batch, acknowledged=header.last_offset < committed_offset)
+
+    def forget(self) -> None:
+        """The log is emptied: drops all producers and their snapshots. Raises OSError."""
+        self.last_aborted_offset = NEVER
+        self._producers.clear()
+        self._producers.forget_markers_from(0)
+        for offset in self._producers.snapshots.copy():
+            self._producers.drop_snapshot(offset)
 
     def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [fetch_offset, upper_bound), in the order of their markers. Raises

@@ -3,6 +3,9 @@
     append: validate -> duplicate? -> roll if needed -> stamp offset and epoch -> one write -> index -> advance
     read:   segment by bisect -> sparse index -> iterate headers -> a region of the file, sent with sendfile
 
+A follower's log takes its leader's batches as they are (`replica_append`), and is truncated where it has others
+(`log_truncation`).
+
 Memory follows the disk: offsets, indexes and producers move only after the write, so a failed append changes nothing.
 The event loop owns the log; threads only fsync or unlink the paths that they are given. An append touches a fixed
 number of objects, independent of the number of segments and partitions.
@@ -12,7 +15,6 @@ Source: kafka.log.UnifiedLog, org.apache.kafka.storage.internals.log.LocalLog.
 from __future__ import annotations
 
 import logging
-import os
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -23,22 +25,26 @@ from kafkalite.common.region import FileRegion
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.flusher import Flusher, remember_failed_sync
 from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.log_epochs import LogEpochs
 from kafkalite.log.partition.log_location import LogLocation
 from kafkalite.log.partition.log_transactions import LogTransactions
+from kafkalite.log.partition.log_truncation import LogTruncation
 from kafkalite.log.partition.partition_metadata import PartitionMetadata
+from kafkalite.log.partition.replica_append import ReplicaAppend
 from kafkalite.log.partition.retention_policy import SEGMENTS_PER_TURN, Reason
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.recovery.log_loader import LoadedLog, LoadOptions, load
 from kafkalite.log.segment.record_counting import Tally
 from kafkalite.log.segment.record_counts import LogCounts, RecordCounts
-from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.segment.timestamp_lookup import TimeLookup, first_at_or_after, latest
 from kafkalite.log.state.producer import AppendedBatch
 from kafkalite.log.state.transaction_verification import VerificationGuard
 from kafkalite.log.storage.files import storage_error
 from kafkalite.record.batch import CONTROL, TRANSACTIONAL, parse_header, stamp
 from kafkalite.record.validation.batch_validation import Rules, rewrite, validate
+from kafkalite.record.validation.replica_validation import EPOCH_MAX, check_batches
 
 logger = logging.getLogger(__name__)
 
@@ -58,14 +64,17 @@ class AppendResult(NamedTuple):
 class PartitionLog:
     """Fields: `start_offset` is the first offset that may be read, `end_offset` that of the next record. `on_new_start`
     is called when `start_offset` increases. `lost_bytes` is the number of bytes that recovery cut off at the start.
+    Other replicas have everything below `replicated_offset`; NEVER: the log waits for none. It begins at
+    `checkpointed_high_watermark` until the partition has decided.
 
-    Invariant: start_offset <= end_offset; the first segment's base offset is <= start_offset.
+    Invariant: base offset of the first segment <= start_offset <= end_offset, replicated_offset.
     """
 
     __slots__ = (
-        "_config", "_context", "_location", "_rules", "_segment_bytes", "directory", "end_offset", "epochs",
-        "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers", "record_counts",
-        "segment_list", "start_offset", "swap", "topic", "transactions",
+        "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation",
+        "checkpointed_high_watermark", "directory", "end_offset", "epochs", "files", "flusher", "lost_bytes",
+        "metadata", "on_new_start", "partition", "producers", "record_counts", "replicated_offset", "segment_list",
+        "start_offset", "swap", "topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +88,8 @@ class PartitionLog:
         self.epochs = loaded.epochs
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
+        self.replicated_offset = loaded.high_watermark
+        self.checkpointed_high_watermark = min(loaded.high_watermark, loaded.end_offset)
         self.lost_bytes = loaded.lost_bytes
         self.on_new_start: Callable[[], None] = lambda: None
         self._context = context
@@ -95,6 +106,10 @@ class PartitionLog:
         )  # fmt: skip
         self.swap = SegmentSwap(self.segment_list)
         self.transactions = LogTransactions(self._location, self.segment_list, self.producers)
+        self._log_epochs = LogEpochs(self._location, self.epochs, self.flusher)
+        self._truncation = LogTruncation(
+            (topic, partition), self._location, self.segment_list, self.swap, self.epochs, self.transactions
+        )
         self.flusher.on_failure = self.segment_list.close_writer
         self.config = config
 
@@ -109,33 +124,6 @@ class PartitionLog:
         except OSError as error:
             raise storage_error(f"cannot load {topic}-{partition}", directory, error) from error
         return cls(topic, partition, directory, config, loaded, context)
-
-    @classmethod
-    def create(
-        cls, topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, context: LogContext
-    ) -> PartitionLog:
-        """A new log in a new directory. Raises StorageError; then the directory does not exist."""
-        try:
-            context.files.mkdir(directory)
-        except OSError as error:
-            raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
-        log = None
-        try:
-            log = cls.open(topic, partition, directory, config, LoadOptions(clean=True), context)
-            log.metadata.set_topic_id(topic_id)
-        except BaseException:
-            if log is not None:
-                log.abandon()
-            try:
-                context.files.remove_directory(directory)
-            except OSError as error:
-                logger.warning("cannot remove %s, which was not finished: %s", directory, error)
-            raise
-        flusher = log.flusher
-        flusher.mark_dirty(os.path.dirname(directory), directory)
-        # it comes first: a crash must not leave a directory without its topic id
-        flusher.dirty_paths = {log.metadata.path: None} | flusher.dirty_paths
-        return log
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.start_offset}..{self.end_offset})"
@@ -183,7 +171,7 @@ class PartitionLog:
             ) and segment.size_bytes:
                 segment = self.segment_list.roll(base_offset, now_ms)
             if leader_epoch != self.epochs.latest and leader_epoch >= 0:
-                self._begin_epoch(leader_epoch)
+                self._log_epochs.begin(leader_epoch, base_offset)
             stamp(records, base_offset, leader_epoch)
             segment.append(records, size, base_offset, last_offset, max_timestamp_ms, now_ms)
         except OSError as error:
@@ -192,7 +180,8 @@ class PartitionLog:
         if trusted and (attributes & CONTROL or count != delta + 1):
             segment.tally.add_unusual(header)
             if attributes & CONTROL:
-                self.transactions.end(records, acknowledged=last_offset < flusher.flush_at)
+                acknowledged = last_offset < min(flusher.flush_at, self.replicated_offset)
+                self.transactions.end(records, acknowledged=acknowledged)
                 producer_id = -1
         if producer_id >= 0:
             self.producers.update(producer_id, epoch, sequence, last_offset, delta, max_timestamp_ms, is_transactional)
@@ -202,14 +191,31 @@ class PartitionLog:
             flusher.ack_offset = last_offset + 1
         return _result(AppendResult, (base_offset, last_offset, now_ms if rules.log_append_time else -1, False))
 
+    def append_as_follower(self, records: memoryview, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
+        """Appends the batches that a leader of `leader_epoch` has sent, as they are; returns the end offset. A batch
+        that is cut off at the end is ignored. The ack offset follows the disk as in `append`.
+
+        Raises KafkaError(CORRUPT_MESSAGE) if any batch is, or if offsets or epochs cannot be the leader's; then nothing
+        is appended. Raises StorageError when the disk refuses: then batches of earlier segments may be appended.
+        """
+        batches = check_batches(records, self.end_offset, leader_epoch)
+        flusher = self.flusher
+        rest = ReplicaAppend(records, batches, self.end_offset, self.segment_list, flusher)
+        while not rest.is_over:
+            self.end_offset = rest.write(self.epochs, self._segment_bytes, now_ms)
+            rest.apply(self.producers, self.transactions, min(flusher.flush_at, self.replicated_offset))
+            flusher.on_append(self.end_offset)
+        return self.end_offset
+
     def _duplicate(self, earlier: AppendedBatch) -> AppendResult:
         if earlier.last_offset >= self.flusher.ack_offset:
             self.flusher.flush_soon()  # it is under way, or has failed; then this raises again
         return AppendResult(earlier.first_offset, earlier.last_offset, earlier.timestamp_ms, True)
 
-    def _begin_epoch(self, leader_epoch: int) -> None:
-        self.epochs.assign(leader_epoch, self.end_offset)
-        self.flusher.mark_dirty(self.epochs.path, self.directory)
+    def assign_epoch(self, leader_epoch: int) -> None:
+        """Begins an epoch at the end of the log, whose leader was elected here. It is on the disk when this returns:
+        followers must learn of it even if nothing is written (KIP-279). Raises StorageError."""
+        self._log_epochs.elect(leader_epoch, self.end_offset)
 
     def read(self, offset: int, max_bytes: int, limit_offset: int, min_one: bool = True) -> FileRegion | None:
         """The batches from the one that holds `offset` up to `limit_offset`; None if no batch remains.
@@ -272,6 +278,12 @@ class PartitionLog:
     @property
     def size_bytes(self) -> int:
         return self.segment_list.size_bytes
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything below is committed, as far as the log knows: the other replicas have it, and so has the disk if
+        flush.messages asks for it. Nothing above is deleted or compacted."""
+        return min(self.replicated_offset, self.flusher.ack_offset)
 
     @property
     def failure(self) -> str | None:
@@ -345,6 +357,7 @@ class PartitionLog:
         if offset <= self.start_offset:
             return
         self.start_offset = offset
+        self.replicated_offset = max(self.replicated_offset, offset)  # a follower may learn of the deletion first
         try:
             self.segment_list.remove_first(min(self.segment_list.index_of(offset), SEGMENTS_PER_TURN))
         except OSError as error:
@@ -358,47 +371,48 @@ class PartitionLog:
         If all are selected, the log rolls first, and the former active segment is removed, too. Raises StorageError
         for segments that could not be removed; the others are removed nevertheless.
         """
-        listed = self.segment_list
-        start_offset = self.start_offset
+        listed, start_offset = self.segment_list, self.start_offset
         try:
-            reasons, fault = listed.remove_old(start_offset, self.flusher.ack_offset, self.end_offset, now_ms, most)
+            reasons, fault = listed.remove_old(start_offset, self.committed_offset, self.end_offset, now_ms, most)
         except OSError as error:
             raise self._location.refusal(f"cannot delete from {self._location.name}", error) from error
         finally:
             if listed.bases[0] > start_offset:
-                self.start_offset = max(start_offset, listed.bases[0])
+                self.start_offset = listed.bases[0]
                 self._start_moved()
         if fault is not None:
             raise self._location.refusal(f"cannot begin a new segment of {self._location.name}", fault) from fault
         return reasons
 
     def _start_moved(self) -> None:
-        try:
-            self.epochs.truncate_from_start(self.start_offset)
-            self.flusher.mark_dirty(self.epochs.path, self.directory)
-        except OSError as error:  # the next start truncates the epochs again
-            logger.warning("cannot write %s: %s", self.epochs.path, error)
+        self._log_epochs.drop_before(self.start_offset)
         self.on_new_start()
 
     def truncate_to(self, offset: int) -> None:
-        """Drops everything at or past `offset`. Raises StorageError."""
+        """Drops everything at or past `offset`, and the leader epochs that begin there, even if the log ends there.
+        Raises StorageError; the log may take no more records then (`failure`)."""
         if offset >= self.end_offset:
-            return
-        listed = self.segment_list
-        try:
-            self.swap.cancel_for_truncation(offset)
-            self.record_counts.count_appended(listed.active, self.end_offset)
-            self.record_counts.cut()
-            listed.cut(offset)
-            self.end_offset = self.record_counts.counted_to = offset
-            listed.secure_end(offset)
-            self.start_offset = min(self.start_offset, offset)
-            self.epochs.truncate_from_end(offset)
-            self.transactions.reload(self.start_offset, offset)
-        except OSError as error:
-            raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
-        self.flusher.mark_dirty(self.epochs.path, self.directory)
-        self.flusher.truncate_to(offset)
+            self._log_epochs.drop_from(self.end_offset)
+        elif offset < self.segment_list.bases[0]:
+            self.restart_at(offset)
+        else:
+            self._truncation.cut(offset, self.start_offset, self.end_offset, self.committed_offset)
+            self._end_moved(min(self.start_offset, offset), offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drops all records, leader epochs and producers: the log is empty and begins at `offset`. Raises StorageError;
+        the log may take no more records then (`failure`)."""
+        self._truncation.restart(offset)
+        self.flusher.restart_at(offset)
+        self._end_moved(offset, offset)
+        self.on_new_start()
+
+    def _end_moved(self, start_offset: int, end_offset: int) -> None:
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+        if self.replicated_offset < NEVER:
+            self.replicated_offset = max(start_offset, min(self.replicated_offset, end_offset))
+        self.flusher.on_ack(None)
 
     # the end
 
@@ -407,28 +421,15 @@ class PartitionLog:
 
         Raises StorageError, also if an fsync failed before. The log is closed afterwards in any case.
         """
-        flusher, active = self.flusher, self.segment_list.active
         try:
             self.swap.settle()
-            flusher.refuse_if_failed()
-            touched = self.end_offset > flusher.recovery_point or bool(flusher.dirty_paths)
-            paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files()]
-            if active.is_touched or self.end_offset > flusher.recovery_point:
-                touched = True
-                paths += active.files()
-            if touched:
-                snapshot = self.producers.take_snapshot(self.end_offset)
-                if snapshot is not None:
-                    flusher.mark_dirty(snapshot)
-                flusher.mark_dirty(self.directory)
-            active.seal()
-            self.record_counts.count_appended(active, self.end_offset)
-            self.record_counts.note(self.segments, all_are_sealed=True)
+            self.flusher.refuse_if_failed()
+            paths = self.segment_list.seal_all(self.end_offset)
         except OSError as error:
             raise self._location.refusal(f"cannot close {self._location.name}", error) from error
         finally:
             self.abandon()
-        return [*paths, *flusher.dirty_paths]
+        return [*paths, *self.flusher.dirty_paths]
 
     def close(self) -> None:
         """As `shut`, and fsyncs everything. Raises StorageError."""

@@ -3,6 +3,7 @@
     roll           begins a new segment at the end; the previous one is sealed and fsynced in the background
     remove_first   retention: removes the oldest segments
     cut            truncation: removes everything at or past an offset, the last segment first
+    restart        puts one empty segment in the place of all
 
 The files of removed segments are renamed to .deleted at once and unlinked after file.delete.delay.ms. A segment is
 removed only when the directory entry of the next segment is fsynced, so a crash leaves no gap. Readers keep the
@@ -189,7 +190,7 @@ class SegmentList:
     # removal
 
     def remove_old(
-        self, start_offset: int, ack_offset: int, end_offset: int, now_ms: int, most: int
+        self, start_offset: int, committed_offset: int, end_offset: int, now_ms: int, most: int
     ) -> tuple[list[Reason], OSError | None]:
         """Removes the oldest segments that retention selects, at most `most`. Returns the reason for each of them, and
         the error of a failed roll. Raises OSError, StorageError for segments that could not be removed."""
@@ -199,7 +200,7 @@ class SegmentList:
             for segment, end in zip(self.segments, ends, strict=True)
         )
         count = len(self.segments)
-        reasons = deletable(facts, count, self.size_bytes, start_offset, ack_offset, self._config, now_ms, most)
+        reasons = deletable(facts, count, self.size_bytes, start_offset, committed_offset, self._config, now_ms, most)
         fault: OSError | None = None
         if len(reasons) == count and self.flusher.failure is None:
             try:
@@ -233,7 +234,7 @@ class SegmentList:
         """Removes `segments`, the first or the last ones of the log, in the given order. Raises OSError; then the
         segments before the one that could not be renamed are removed."""
         renamed: list[str] = []
-        removed: set[int] = set()
+        removed: set[Segment] = set()
         files = self.location.files
         try:
             for segment in segments:
@@ -242,13 +243,13 @@ class SegmentList:
                     with contextlib.suppress(FileNotFoundError):
                         files.rename(path, path + DELETED)
                         renamed.append(path + DELETED)
-                    removed.add(segment.base_offset)
+                    removed.add(segment)
         finally:
             for segment in self.segments:
-                if segment.base_offset in removed:
+                if segment in removed:
                     segment.abandon()
                     self.producers.forget_snapshot(segment.base_offset)
-            self._set([segment for segment in self.segments if segment.base_offset not in removed])
+            self._set([segment for segment in self.segments if segment not in removed])
             if renamed:
                 self.flusher.mark_dirty(self.location.directory)
                 self._unlink_later(renamed)
@@ -292,13 +293,8 @@ class SegmentList:
     # truncation
 
     def cut(self, offset: int) -> None:
-        """Removes everything at or past `offset`; `secure_end` completes the truncation. Raises OSError."""
-        if offset < self.bases[0]:
-            self.remove_unwanted()
-            old = self.segments
-            self._set((self._create(offset), *old))
-            self.remove(old[::-1])
-            return
+        """Removes everything at or past `offset`, which is not before the first segment; `secure_end` completes the
+        truncation. Raises OSError."""
         keep = bisect_right(self.bases, offset)
         if keep < len(self.segments):
             # last segment first, and fsynced before the cut: in a compacted log a start accepts gaps between segments
@@ -328,6 +324,24 @@ class SegmentList:
             location.files.sync_all([*last.files(), *new.files(), location.directory])
         self.active.set_roll_age(self._roll_age_ms)
 
+    def restart(self, offset: int) -> None:
+        """Removes all segments, the last one first, then begins an empty one at `offset`. In between a crash leaves
+        fewer of the old segments, or none. Raises OSError; then some are removed, and nothing may be appended."""
+        self.remove_unwanted()
+        location, old = self.location, self.segments
+        new = self.new_segment(offset, self.context.clock.wall_ms())
+        self.segments = (*old, new)
+        try:
+            self.remove(old[::-1])
+            location.files.sync(location.directory)
+            new.make_files(self._config)
+            location.files.sync_all([*new.files(), location.directory])
+        except OSError:
+            if len(self.segments) > 1:
+                self._set(self.segments[:-1])
+            raise
+        new.set_roll_age(self._roll_age_ms)
+
     def _create(self, base_offset: int) -> Segment:
         location = self.location
         return Segment.create(
@@ -335,6 +349,25 @@ class SegmentList:
         )
 
     # end
+
+    def seal_all(self, end_offset: int) -> list[str]:
+        """Completes all files for a clean stop, without an fsync; returns the paths of segments that it must fsync
+        beside the dirty ones. Raises OSError."""
+        flusher, active = self.flusher, self.active
+        paths = [path for segment in flusher.unflushed(self.segments) for path in segment.files()]
+        is_dirty = bool(flusher.dirty_paths)
+        if active.is_touched or end_offset > flusher.recovery_point:
+            is_dirty = True
+            paths += active.files()
+        if is_dirty:
+            snapshot = self.producers.take_snapshot(end_offset)
+            if snapshot is not None:
+                flusher.mark_dirty(snapshot)
+            flusher.mark_dirty(self.location.directory)
+        active.seal()
+        self.counts.count_appended(active, end_offset)
+        self.counts.note(self.segments, all_are_sealed=True)
+        return paths
 
     def close(self) -> None:
         """Closes descriptors and cancels timers; the files stay as they are, as after a crash."""

@@ -41,7 +41,7 @@ from kafkalite.log.storage.file_names import (
     parse_segment_file,
     segment_stem,
 )
-from kafkalite.log.storage.files import Done
+from kafkalite.log.storage.files import Done, Files
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class SegmentReplacement:
 
     def _rename_sources(self, most: int) -> None:
         for segment in self._remaining[:most]:
-            self._renamed += segment.rename("", DELETED)
+            self._renamed += rename_segment(self._files, segment, "", DELETED)
             if segment.base_offset != self.base_offset:
                 snapshot = f"{self._location.directory}/{segment_stem(segment.base_offset)}{SNAPSHOT}"
                 with contextlib.suppress(FileNotFoundError):
@@ -196,7 +196,7 @@ class SegmentReplacement:
 
     def _go_live(self) -> None:
         assert self._new is not None and not self._remaining
-        self._new.rename(SWAP, "")
+        rename_segment(self._files, self._new, SWAP, "")
         self.is_stuck = False
         self._enter(LIVE)
         self._segments.retire(self._sources, self._renamed)
@@ -290,6 +290,21 @@ class SegmentReplacement:
         except FileNotFoundError:
             if suffix != TXN_INDEX:  # only segments with aborted transactions have one
                 raise
+
+
+def rename_segment(files: Files, segment: Segment, before: str, after: str) -> list[str]:
+    """Replaces the suffix `before` of a segment's files by `after`; returns the new paths. Raises OSError; files that
+    are renamed already keep their new names, and a second call continues from there."""
+    renamed = []
+    for part in (segment, segment.offset_index, segment.time_index, segment.txn_index):
+        if not part.path.endswith(before) or (after and part.path.endswith(after)):
+            continue  # renamed by an earlier try
+        path = part.path.removesuffix(before) + after
+        with contextlib.suppress(FileNotFoundError):
+            files.rename(part.path, path)
+            renamed.append(path)
+        part.path = path
+    return renamed
 
 
 def find_fault(cleaned: CleanedSegment, segments: Sequence[Segment], sources: Sequence[Segment], directory: str) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.recovery.log_recovery import LogRecovery
-from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.state.producer_state import ProducerState
 from kafkalite.log.storage.file_names import (
@@ -40,18 +40,20 @@ def _ignore(size_bytes: int) -> None:
 class LoadOptions(NamedTuple):
     """How to load a log, by the checkpoints and the last shutdown. `clean`: the last shutdown was clean, so the files
     are not checked. `on_segment_read` gets the size of each segment that was checked; it may raise to end the recovery.
-    `may_have_gaps`: another broker may have compacted the log, or the recovery point is unknown."""
+    `may_have_gaps`: another broker may have compacted the log, or the recovery point is unknown. `high_watermark`:
+    NEVER for a log that waits for no other replica."""
 
     clean: bool
     recovery_point: int = 0
     start_offset: int = 0
+    high_watermark: int = NEVER
     on_segment_read: Callable[[int], None] = _ignore
     may_have_gaps: bool = False
 
 
 class LoadedLog(NamedTuple):
     """The parts of a log. `lost_bytes` were torn or damaged, and cut off. `rewritten` has the paths that must be
-    fsynced before the log can be called cleanly shut down."""
+    fsynced before the log can be called cleanly shut down. `high_watermark` lies between start and end, or is NEVER."""
 
     segments: list[Segment]
     producers: ProducerState
@@ -61,6 +63,7 @@ class LoadedLog(NamedTuple):
     recovery_point: int
     lost_bytes: int
     rewritten: list[str]
+    high_watermark: int = NEVER
 
 
 class _Listing(NamedTuple):
@@ -87,6 +90,7 @@ def load(
             segment.txn_index.size_bytes = 0
     recovery = LogRecovery(
         directory, segments, producers, epochs, options.start_offset, now_ms, expiration_ms, files,
+        high_watermark=options.high_watermark,
         has_gaps=options.may_have_gaps or "compact" in config.cleanup_policy, on_segment_read=options.on_segment_read,
     )  # fmt: skip
     if segments and options.clean:
@@ -116,21 +120,25 @@ def load(
     if len(producers.snapshots) > 1 or not options.clean:
         producers.keep_useful_snapshots([segment.base_offset for segment in segments])
     epochs_before = epochs.entries()
-    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_end(end_offset, keeps_one=True)
     epochs.truncate_from_start(start_offset)
     if epochs.entries() != epochs_before:
         recovery.rewritten += [epochs.path, directory]
     if not options.clean:
         recovery.complete_epochs(start_offset, end_offset)
-        epochs.truncate_from_end(end_offset)
+        epochs.truncate_from_end(end_offset, keeps_one=True)
         # directories, too: a killed broker may have created names that are not fsynced
         metadata = f"{directory}/{PARTITION_METADATA}"
         recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
     is_intact = options.clean and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
+    high_watermark = options.high_watermark
+    if high_watermark < NEVER:
+        high_watermark = max(start_offset, min(high_watermark, end_offset))
     return LoadedLog(
-        segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten
-    )
+        segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
+        high_watermark,
+    )  # fmt: skip
 
 
 def _list(directory: str, files: Files) -> _Listing:

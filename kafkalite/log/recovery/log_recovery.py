@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 class LogRecovery:
     """Recovery of one log, which changes `segments`, `producers` and `epochs` in place. Methods raise OSError.
 
-    `has_gaps`: offsets may be missing between segments, as compaction leaves them. `on_segment_read` gets the size of
+    Markers at or past `high_watermark` are not acknowledged. `has_gaps`: offsets may be missing between segments, as
+    compaction leaves them. `on_segment_read` gets the size of
     each segment that was read; it may raise to end the recovery. `end_offset` is known after `open_clean` or
     `recover_unclean`; `lost_bytes` counts the bytes that were cut off, `rewritten` has the paths of files that were
     built again.
@@ -38,7 +39,7 @@ class LogRecovery:
 
     def __init__(
         self, directory: str, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochCache,
-        start_offset: int, now_ms: int, expiration_ms: int, files: Files, *, has_gaps: bool,
+        start_offset: int, now_ms: int, expiration_ms: int, files: Files, *, high_watermark: int, has_gaps: bool,
         on_segment_read: Callable[[int], None],
     ) -> None:  # fmt: skip
         self._directory = directory
@@ -49,6 +50,7 @@ class LogRecovery:
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
         self._files = files
+        self._high_watermark = high_watermark
         self._has_gaps = has_gaps
         self._on_segment_read = on_segment_read
         self._recovery_point = -1
@@ -103,7 +105,8 @@ class LogRecovery:
         # log was never written (its first batch begins the file of epochs): no old bytes can reappear after a power
         # cut.
         was_never_written = not self._epochs.was_begun and not any(one.size_bytes for one in segments)
-        self._epochs.truncate_from_end(base)  # epochs are rebuilt from the batches; the file is not trusted
+        # epochs are rebuilt from the batches; the file is not trusted
+        self._epochs.truncate_from_end(base, keeps_one=True)
         self._load_producers(min(max(self._start_offset, segments[0].base_offset), base), base, clean=False)
         self.end_offset = base
         for at in range(first, len(segments)):
@@ -126,7 +129,7 @@ class LogRecovery:
 
     def _recover_segment(self, segment: Segment) -> int:
         """Checks one segment, rebuilds its indexes and moves `end_offset`; returns the bytes that were cut off."""
-        producers, epochs = self._producers, self._epochs
+        producers, epochs, high_watermark = self._producers, self._epochs, self._high_watermark
         size = segment.size_bytes
         good = 0
         next_offset = max(self.end_offset, segment.base_offset)
@@ -140,7 +143,7 @@ class LogRecovery:
                 if not is_intact(header, batch):
                     raise Malformed(f"the checksum of the batch at position {position} is wrong")
                 rebuild.add(position, header)
-                aborted = producers.apply(header, batch)
+                aborted = producers.apply(header, batch, acknowledged=header.last_offset < high_watermark)
                 if aborted is not None:
                     segment.txn_index.append(aborted)
                 if header.leader_epoch > epochs.latest:
@@ -245,7 +248,7 @@ class LogRecovery:
                 for _, header, batch in segment.iter_batches(found[0]) if found is not None else ():
                     if header.base_offset >= end_offset:
                         break
-                    producers.apply(header, batch)
+                    producers.apply(header, batch, acknowledged=header.last_offset < self._high_watermark)
             except Malformed as error:
                 logger.warning("%s: %s; producers behind it are not remembered", segment.path, error)
             segment.close_writer()

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 
 from kafkalite.common.errors import Malformed
+from kafkalite.log.storage.files import Files
 from kafkalite.record import message_set
 from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
 
@@ -36,6 +37,15 @@ def first_timestamp_ms(fd: int, size_bytes: int) -> int:
     except Malformed:
         return -1
     return header.max_timestamp
+
+
+def first_timestamp_of(files: Files, path: str, size_bytes: int) -> int:
+    """As `first_timestamp_ms`, of a closed file: it is not worth a place in the descriptor cache. Raises OSError."""
+    fd = files.open(path, os.O_RDONLY)
+    try:
+        return first_timestamp_ms(fd, size_bytes)
+    finally:
+        files.close(fd)
 
 
 def iter_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
@@ -65,6 +75,23 @@ def iter_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, int, i
             raise Malformed(f"no batch at position {position}")
         yield position, base_offset, last_offset, size
         position += size
+
+
+def find_header(fd: int, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
+    """(position, base offset, size) of the first batch in [position, end) whose last offset is at or past `offset`;
+    None if no batch reaches it. Raises Malformed, OSError."""
+    for at, base_offset, last_offset, size in iter_headers(fd, position, end):
+        if last_offset >= offset:
+            return at, base_offset, size
+    return None
+
+
+def end_offset(fd: int, position: int, end: int) -> int:
+    """The offset behind the last batch in [position, end), which must hold one. Raises Malformed, OSError."""
+    last = -1
+    for _, _, last, _ in iter_headers(fd, position, end):  # noqa: B007
+        pass
+    return last + 1
 
 
 def iter_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:

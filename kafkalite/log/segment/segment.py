@@ -12,12 +12,11 @@ Source: org.apache.kafka.storage.internals.log.LogSegment, org.apache.kafka.comm
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kafkalite.common.errors import Malformed
 from kafkalite.common.region import OpenFile
@@ -25,12 +24,12 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.index.offset_index import OffsetIndex
 from kafkalite.log.index.time_index import TimeIndex
 from kafkalite.log.index.transaction_index import TransactionIndex
-from kafkalite.log.segment.file_batches import first_timestamp_ms, iter_batches, iter_headers
+from kafkalite.log.segment import file_batches
 from kafkalite.log.segment.record_count_file import identity_of
 from kafkalite.log.segment.segment_tally import SegmentTally
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, segment_stem
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import PREFIX_BYTES, BatchHeader
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +158,34 @@ class Segment:
             self.created_ms = now_ms
             self.set_roll_age(self._roll_age_ms)
 
+    def append_run(self, records: memoryview, headers: Sequence[BatchHeader], now_ms: int) -> None:
+        """As `append`, for several batches with one write; the indexes have room for them. Raises OSError."""
+        start = position = self.size_bytes
+        try:
+            written = self._pwrite(self.fd, records, position)
+            if written != len(records):
+                raise OSError(errno.ENOSPC, f"{written} of {len(records)} bytes were written")
+        except OSError:
+            self._cut_back()
+            raise
+        ends, positions = self._tail_ends, self._tail_positions
+        if not ends:
+            self.tail_from = headers[0][0]
+        for header in headers:
+            self.index_batch(position, header)
+            ends.append(header[0] + header[6])
+            positions.append(position)
+            position += header[1] + PREFIX_BYTES
+        if len(ends) > _TAIL_MAX:
+            forgotten = len(ends) - _TAIL_MAX // 2
+            self.tail_from = ends[forgotten - 1] + 1
+            del ends[:forgotten], positions[:forgotten]
+        self.size_bytes = position
+        if not start:
+            self._first_timestamp_ms = headers[0].max_timestamp
+            self.created_ms = now_ms
+            self.set_roll_age(self._roll_age_ms)
+
     def _add_entries(self, last_offset: int, position: int) -> bool:
         if self.roll_offset < 0:
             return False
@@ -203,7 +230,7 @@ class Segment:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         self._indexed_timestamp_ms = self.time_index.last()[0]
         if self._first_timestamp_ms == -2:
-            self._first_timestamp_ms = first_timestamp_ms(file.fd, self.size_bytes)
+            self._first_timestamp_ms = file_batches.first_timestamp_ms(file.fd, self.size_bytes)
         self._check_index_room()
         self.set_roll_age(self._roll_age_ms)
         self.file = file
@@ -291,23 +318,18 @@ class Segment:
             try:
                 if position >= self.size_bytes:
                     raise Malformed("an index entry behind the end")
-                for at, base_offset, last_offset, size in iter_headers(fd, position, self.size_bytes):
-                    if last_offset >= offset:
-                        if at == position and base_offset > offset:
-                            break  # an entry never points past its offset
-                        return at, size
-                else:
-                    return None
+                found = file_batches.find_header(fd, position, self.size_bytes, offset)
+                # an entry never points past its offset
+                if found is None or found[0] != position or found[1] <= offset:
+                    return found and (found[0], found[2])
             except Malformed:
                 pass
             logger.warning("%s is wrong about offset %d; reading without it", self.offset_index.path, offset)
         try:
-            for at, _, last_offset, size in iter_headers(fd, 0, self.size_bytes):
-                if last_offset >= offset:
-                    return at, size
+            found = file_batches.find_header(fd, 0, self.size_bytes, offset)
         except Malformed as error:
             raise OSError(errno.EIO, f"{self.path}: {error}") from error
-        return None
+        return found and (found[0], found[2])
 
     def offset_behind(self, position: int) -> int | None:
         """An offset past all batches that begin before `position`, and not far past them: of the batch that the index
@@ -321,19 +343,16 @@ class Segment:
     def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, whole batch) from `position` up to `end` or the segment's. Raises Malformed, OSError."""
         file = self.open_file()  # the iteration keeps it open, even if the segment is closed
-        yield from iter_batches(file.fd, position, self.size_bytes if end is None else end)
+        yield from file_batches.iter_batches(file.fd, position, self.size_bytes if end is None else end)
 
     def next_offset(self) -> int:
         """The offset after the last batch, searched from the last index entry on. Raises Malformed, OSError."""
         if not self.size_bytes:
             return self.base_offset
         position = self.offset_index.last()[1]
-        last = self.base_offset - 1
         if position >= self.size_bytes:
             position = 0
-        for _, _, last, _ in iter_headers(self.open_file().fd, position, self.size_bytes):  # noqa: B007
-            pass
-        return last + 1
+        return file_batches.end_offset(self.open_file().fd, position, self.size_bytes)
 
     def largest_timestamp_ms(self) -> int:
         """The largest timestamp of any record; without timestamps, the file's mtime. Raises OSError."""
@@ -345,11 +364,7 @@ class Segment:
     def first_timestamp_ms(self) -> int:
         """The largest timestamp of the first batch; -1 without one. Raises OSError."""
         if self._first_timestamp_ms == -2:
-            fd = self._files.open(self.path, os.O_RDONLY)  # not worth a place in the descriptor cache
-            try:
-                self._first_timestamp_ms = first_timestamp_ms(fd, self.size_bytes)
-            finally:
-                self._files.close(fd)
+            self._first_timestamp_ms = file_batches.first_timestamp_of(self._files, self.path, self.size_bytes)
         return self._first_timestamp_ms
 
     def latest(self) -> tuple[int, int]:
@@ -375,11 +390,11 @@ class Segment:
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
         """Indexes a batch that is in the file at `position`, by the rule of an append."""
-        if header.max_timestamp > self.max_timestamp_ms:
+        if header[8] > self.max_timestamp_ms:  # by number: 0.4 us less a batch than by name
             self.max_timestamp_ms, self.max_timestamp_offset = header.max_timestamp, header.last_offset
         if self._unindexed_bytes > self.index_interval_bytes and self._add_entries(header.last_offset, position):
             self._unindexed_bytes = 0
-        self._unindexed_bytes += header.size_bytes
+        self._unindexed_bytes += header[1] + PREFIX_BYTES
 
     def forget_first_timestamp(self) -> None:
         """Makes the next use read the largest timestamp from the file."""
@@ -418,20 +433,6 @@ class Segment:
     def files(self) -> list[str]:
         """The paths of its files; the .txnindex may not exist."""
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
-
-    def rename(self, before: str, after: str) -> list[str]:
-        """Replaces the suffix `before` of the files by `after`; returns the new paths. Raises OSError; files that are
-        renamed already keep their new names, and a second call continues from there."""
-        renamed = []
-        for part in (self, self.offset_index, self.time_index, self.txn_index):
-            if not part.path.endswith(before) or (after and part.path.endswith(after)):
-                continue  # renamed by an earlier try
-            path = part.path.removesuffix(before) + after
-            with contextlib.suppress(FileNotFoundError):
-                self._files.rename(part.path, path)
-                renamed.append(path)
-            part.path = path
-        return renamed
 
     @property
     def is_in_place(self) -> bool:

@@ -1,7 +1,8 @@
 """The leader epochs of a log: one (epoch, start offset) per epoch, both ascending.
 
 The first batch of an epoch adds an entry. The file is written then, but fsynced only when there were entries before:
-entries above the recovery point that a crash loses are found again in the batches.
+entries above the recovery point that a crash loses are found again in the batches. The entry of an election, which may
+have no batches yet, is fsynced always (`elect`).
 Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache; KIP-101, KIP-279, KIP-320.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from kafkalite.log.storage.checkpoint_file import decode_entries, encode_entries
 from kafkalite.log.storage.files import Files
@@ -59,12 +61,22 @@ class LeaderEpochCache:
 
         When the file cannot be written, the entries stay as they were.
         """
-        if epoch == self.latest and start_offset >= self._starts[-1]:
-            return
+        self.assign_all([(epoch, start_offset)], durable=bool(self._epochs))
+
+    def elect(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, for an epoch in which nothing is written yet, and on the disk when this returns."""
+        self.assign_all([(epoch, start_offset)], durable=True)
+
+    def assign_all(self, entries: Iterable[tuple[int, int]], *, durable: bool) -> None:
+        """As `assign`, for several (epoch, start offset), with one write of the file."""
         before = self._epochs.copy(), self._starts.copy(), self.latest
-        self._insert(epoch, start_offset)
+        for epoch, start_offset in entries:
+            if epoch != self.latest or start_offset < self._starts[-1]:
+                self._insert(epoch, start_offset)
+        if self._epochs == before[0] and self._starts == before[1]:
+            return
         try:
-            self._write(durable=bool(before[0]))
+            self._write(durable=durable)
         except OSError:
             self._epochs, self._starts, self.latest = before
             raise
@@ -87,16 +99,21 @@ class LeaderEpochCache:
         at = bisect_right(self._epochs, epoch)
         return (self._epochs[at - 1] if at else epoch), self._starts[at]
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now. A log without records keeps its last epoch."""
+    def truncate_from_end(self, end_offset: int, *, keeps_one: bool = False) -> bool:
+        """The log ends at `end_offset` now: drops the epochs that begin there or later. Returns whether there were any.
+
+        `keeps_one`: a log without records keeps its last epoch.
+        """
         keep = len(self._starts)
-        first = 1 if keep and self._starts[0] == end_offset else 0
+        first = 1 if keeps_one and keep and self._starts[0] == end_offset else 0
         while keep > first and self._starts[keep - 1] >= end_offset:
             keep -= 1
-        if keep < len(self._starts):
-            del self._epochs[keep:], self._starts[keep:]
-            self.latest = self._epochs[-1] if keep else -1
-            self._write(durable=False)
+        if keep == len(self._starts):
+            return False
+        del self._epochs[keep:], self._starts[keep:]
+        self.latest = self._epochs[-1] if keep else -1
+        self._write(durable=False)
+        return True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log begins at `start_offset` now, and so does the epoch of that offset."""
@@ -116,22 +133,26 @@ class LeaderEpochCache:
         self.latest = self._epochs[-1]
         self._write(durable=False)
 
-    def clear(self) -> None:
+    def clear(self, *, durable: bool = False) -> None:
         self._epochs.clear()
         self._starts.clear()
         self.latest = -1
-        self._write(durable=False)
+        self._write(durable=durable)
 
     def _insert(self, epoch: int, start_offset: int) -> None:
         epochs, starts = self._epochs, self._starts
         dropped = []
-        while epochs and (epochs[-1] >= epoch or starts[-1] >= start_offset):
+        while starts and starts[-1] >= start_offset:
+            dropped.append((epochs.pop(), starts.pop()))
+        self.latest = epoch
+        if epochs and epochs[-1] == epoch:
+            return  # it goes on: the dropped one was of an election after which nothing was written
+        while epochs and epochs[-1] >= epoch:
             dropped.append((epochs.pop(), starts.pop()))
         if dropped and (len(dropped) > 1 or dropped[0][1] != start_offset):
             logger.warning("epoch %d from offset %d on contradicts %s in %s", epoch, start_offset, dropped, self.path)
         epochs.append(epoch)
         starts.append(start_offset)
-        self.latest = epoch
 
     def _write(self, *, durable: bool) -> None:
         lines = (f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))

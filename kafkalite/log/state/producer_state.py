@@ -231,7 +231,7 @@ class ProducerState:
 
     # recovery
 
-    def apply(self, header: BatchHeader, batch: memoryview) -> AbortedTxn | None:
+    def apply(self, header: BatchHeader, batch: memoryview, *, acknowledged: bool = True) -> AbortedTxn | None:
         """Applies a batch of the log. Returns the transaction that it aborts, if it is an abort marker."""
         producer_id = header.producer_id
         if producer_id < 0:
@@ -241,7 +241,7 @@ class ProducerState:
             if marker is None:
                 return None
             aborted = self.aborted_by(header, marker)
-            self.end_transaction(header, marker)
+            self.end_transaction(header, marker, acknowledged=acknowledged)
             return aborted
         if header.record_count == 0 and header.base_sequence < 0:
             return None
@@ -298,8 +298,9 @@ class ProducerState:
         self._find_first_unstable()
 
     def forget_markers_from(self, offset: int) -> None:
-        """The log is truncated to `offset`; `restore` and `apply` do the rest."""
+        """The log is truncated to `offset`, or its batches are applied again from there."""
         self.unacknowledged = deque(one for one in self.unacknowledged if one[0] < offset)
+        self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
         first_offset = next(iter(self.ongoing), NO_TRANSACTION)

@@ -112,7 +112,7 @@ class TestHowFar:
         assert reach(plan_of(segments(9, 9, 9, 9), stable=20)) == (0, 20)
         assert reach(plan_of(segments(9, 9, 9, 9), stable=29)) == (0, 20), "up to a segment's border"
         found = plan_of(segments(9, 9, 9, 9), stable=9)
-        assert reach(found) == (0, 0) and found.why_not == "a transaction is open, or records wait to be flushed"
+        assert reach(found) == (0, 0) and found.why_not == "a transaction is open, or records wait to be committed"
 
     def test_not_before_the_lag_has_passed(self) -> None:
         ages = [5000, 3000, 1000, 999, 5000]

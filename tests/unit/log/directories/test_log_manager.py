@@ -115,7 +115,7 @@ def test_everything_is_there_after_a_restart(start: Start, clock: ManualClock) -
     log = manager.get("orders", 0)
     assert log is not None
     assert (log.start_offset, log.end_offset, log.flusher.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
-    assert manager.high_watermarks == {("orders", 0): 2}
+    assert log.checkpointed_high_watermark == 2
     assert manager.directories.stored_cluster_id == CLUSTER
     assert manager.get("orders", 1) is None
 
@@ -139,13 +139,14 @@ def test_the_checkpoint_outlives_a_kill(start: Start, tmp_path: Path) -> None:
     log.flusher.flush()
     log.delete_records_before(2)
     write(log, "d")
-    manager.checkpoint({("orders", 0): 1})
+    log.replicated_offset = 3
+    manager.checkpoint()
     kill(manager)
     assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     manager = start()
     log = manager.logs["orders", 0]
     assert (log.start_offset, log.flusher.recovery_point, log.end_offset) == (2, 4, 4)
-    assert manager.high_watermarks == {("orders", 0): 1}
+    assert (log.checkpointed_high_watermark, log.committed_offset) == (3, 3)
 
 
 def test_a_second_broker_on_the_directory_is_refused(start: Start, tmp_path: Path, clock: ManualClock) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
-from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Done, Files, Job, SyncFailed
 from kafkalite.record.batch import NewRecord, build_batch, compute_crc
@@ -471,7 +471,7 @@ def test_the_disk_knows_whose_directory_it_is_before_it_knows_the_directory(tmp_
     files = FaultyFiles(str(tmp_path))
     services = LogContext(ManualClock(T0), files=files)
     config = TopicConfig(segment_index_bytes=480)
-    log = PartitionLog.create("orders", 0, f"{tmp_path}/orders-0", uuid.UUID(int=7), config, services)
+    log = create_log("orders", 0, f"{tmp_path}/orders-0", uuid.UUID(int=7), config, services)
     log.append(memoryview(build_batch([NewRecord(b"k", b"v", (), T0)])), 0, T0)
     log.flusher.flush()
     synced = [path for what, path in files.log if what == "fsync"]

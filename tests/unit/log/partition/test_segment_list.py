@@ -154,11 +154,12 @@ class TestCut:
         assert log.log.segment_list.bases == bases and sizes_add_up(log)
         assert log.log.segment_list.active.next_offset() == offset
 
-    def test_before_the_first_segment_begins_a_new_one_there(self, disk: Disk) -> None:
+    @pytest.mark.parametrize("offset", [1, 6, 7, 10, 500])
+    def test_a_restart_leaves_one_empty_segment(self, disk: Disk, offset: int) -> None:
         log = six_segments(disk)
         log.log.segment_list.remove_first(3)
-        log.log.segment_list.cut(1)
-        assert log.log.segment_list.bases == [1] and sizes_add_up(log)
+        log.log.segment_list.restart(offset)
+        assert log.log.segment_list.bases == [offset] and sizes_add_up(log) and not log.log.size_bytes
 
     def test_into_a_gap_of_compaction_is_secured_by_the_name_of_a_new_segment(self, disk: Disk) -> None:
         log = six_segments(disk)

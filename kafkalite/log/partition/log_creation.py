@@ -1,0 +1,45 @@
+"""Creates the log of a new partition.
+
+Source: kafka.log.LogManager.getOrCreateLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.log.partition.log_context import LogContext
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.storage.files import storage_error
+
+logger = logging.getLogger(__name__)
+
+
+def create_log(
+    topic: str, partition: int, directory: str, topic_id: uuid.UUID, config: TopicConfig, context: LogContext
+) -> PartitionLog:
+    """A new log in a new directory. Raises StorageError; then the directory does not exist."""
+    try:
+        context.files.mkdir(directory)
+    except OSError as error:
+        raise storage_error(f"cannot create {topic}-{partition}", os.path.dirname(directory), error) from error
+    log = None
+    try:
+        log = PartitionLog.open(topic, partition, directory, config, LoadOptions(clean=True), context)
+        log.metadata.set_topic_id(topic_id)
+    except BaseException:
+        if log is not None:
+            log.abandon()
+        try:
+            context.files.remove_directory(directory)
+        except OSError as error:
+            logger.warning("cannot remove %s, which was not finished: %s", directory, error)
+        raise
+    flusher = log.flusher
+    flusher.mark_dirty(os.path.dirname(directory), directory)
+    # it comes first: a crash must not leave a directory without its topic id
+    flusher.dirty_paths = {log.metadata.path: None} | flusher.dirty_paths
+    return log

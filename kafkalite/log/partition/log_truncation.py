@@ -1,0 +1,87 @@
+"""Cuts a log at its end, or empties it and begins it anew elsewhere: for followers whose leader has other records.
+
+The checkpoints of the directory are lowered first (`LogContext.before_truncation`): a recovery point, or a start, that
+lies above the new end would make a start after a crash believe in records that are not checked. Then the disk comes
+first and memory follows. If the disk refuses in between, the two do not agree, and the log is stopped
+(`Flusher.stop`), for records that were appended behind a half-cut log would be lost.
+Source: kafka.log.UnifiedLog (truncateTo, truncateFullyAndStartAt), kafka.log.LogManager (same), KAFKA-6361.
+"""
+
+from __future__ import annotations
+
+from kafkalite.common.errors import StorageError
+from kafkalite.common.names import TopicPartition
+from kafkalite.log.partition.log_location import LogLocation
+from kafkalite.log.partition.log_transactions import LogTransactions
+from kafkalite.log.partition.segment_list import SegmentList
+from kafkalite.log.partition.segment_swap import SegmentSwap
+from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
+
+
+class LogTruncation:
+    """The methods raise StorageError. After `cut` and `restart` the owner takes over the offsets, and tells the
+    flusher."""
+
+    __slots__ = ("_epochs", "_key", "_location", "_segments", "_swap", "_transactions")
+
+    def __init__(
+        self,
+        key: TopicPartition,
+        location: LogLocation,
+        segments: SegmentList,
+        swap: SegmentSwap,
+        epochs: LeaderEpochCache,
+        transactions: LogTransactions,
+    ) -> None:
+        self._key = key
+        self._location = location
+        self._segments = segments
+        self._swap = swap
+        self._epochs = epochs
+        self._transactions = transactions
+
+    def cut(self, offset: int, start_offset: int, end_offset: int, committed_offset: int) -> None:
+        """Removes everything at or past `offset`, which lies below `end_offset` and not before the first segment."""
+        listed = self._segments
+        start_offset = min(start_offset, offset)
+        self._prepare(start_offset, offset, offset)
+        try:
+            listed.counts.count_appended(listed.active, end_offset)
+            listed.counts.cut()
+            listed.flusher.lower_to(offset)
+            listed.cut(offset)
+            listed.counts.counted_to = offset
+            listed.secure_end(offset)
+            self._epochs.truncate_from_end(offset)
+            listed.flusher.mark_dirty(self._epochs.path)
+            self._transactions.reload(start_offset, offset, committed_offset)
+        except (OSError, StorageError) as error:
+            raise self._stop(error) from error
+
+    def restart(self, offset: int) -> None:
+        """Removes all segments, epochs and producers; the log is empty and begins at `offset`."""
+        listed = self._segments
+        self._prepare(offset, offset, 0)
+        try:
+            listed.counts.cut()
+            self._transactions.forget()
+            if self._epochs.latest >= 0:
+                # on the disk before the new segment: a log that begins elsewhere must not have epochs of the old one
+                self._epochs.clear(durable=True)
+            listed.restart(offset)
+            listed.counts.counted_to = offset
+        except (OSError, StorageError) as error:
+            raise self._stop(error) from error
+
+    def _prepare(self, start_offset: int, end_offset: int, first_gone: int) -> None:
+        """The log has not changed when this raises. Segments from `first_gone` on are about to change, or to go."""
+        try:
+            self._swap.cancel_for_truncation(first_gone)
+            self._segments.context.before_truncation(self._key, start_offset, end_offset)
+        except OSError as error:
+            raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
+
+    def _stop(self, error: OSError | StorageError) -> StorageError:
+        if isinstance(error, OSError):
+            error = self._location.refusal(f"cannot truncate {self._location.name}", error)
+        return self._segments.flusher.stop(error)
