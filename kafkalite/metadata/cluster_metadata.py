@@ -173,7 +173,7 @@ class ClusterMetadata(ABC):
 
     async def begin_to_stop(self) -> None:
         """Announce that this broker is about to unregister: from now on it joins no ISR, and the controller hands over
-        what it leads. Does nothing when that cannot be announced."""
+        what it leads. It stays registered. Does nothing if it is not."""
         return
 
     @abstractmethod

@@ -179,6 +179,7 @@ class InMemoryMetadata(ClusterMetadata):
         return numbers[self.broker_id]
 
     async def begin_to_stop(self) -> None:
+        await self._may_write()
         record = self.cluster.brokers[self.broker_id]
         self.cluster.brokers[self.broker_id] = record._replace(registration=self._raise_registration(), stopping=True)
         self.cluster.notify(Change.BROKERS, "")

@@ -129,15 +129,11 @@ class BrokerLifecycle:
         self._registered(node)
 
     async def begin_to_stop(self) -> None:
-        """Mark the registration as about to end, if it can be reached."""
+        """Mark the registration as about to end. Raises Unavailable, OperationFailed."""
         registration = self.registration
-        if registration.endpoints is None:
-            return
-        try:
+        if registration.endpoints is not None:
             await registration.announce_stop()
             await self.reader.refresh(registration.paths)
-        except (Unavailable, OperationFailed) as fault:
-            logger.warning("broker %d cannot announce that it stops: %s", registration.broker_id, fault)
 
     async def unregister(self) -> None:
         registration = self.registration

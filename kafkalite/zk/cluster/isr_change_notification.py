@@ -29,7 +29,7 @@ _NODE_PARTITIONS_MAX = 2_000  # with the longest names that is half of what ZooK
 
 
 class IsrChangeNotification:
-    """The partitions that are yet to be told. `stop` before the session ends."""
+    """The partitions that are yet to be told."""
 
     def __init__(self, session: ZooKeeperSession, clock: Clock) -> None:
         self._session = session

@@ -215,7 +215,8 @@ class ZooKeeperMetadata(ClusterMetadata):  # 34 public methods and properties, o
         await self._lifecycle.register(endpoints, rack)
 
     async def begin_to_stop(self) -> None:
-        await self._lifecycle.begin_to_stop()
+        async with self._writing():
+            await self._lifecycle.begin_to_stop()
 
     async def unregister(self) -> None:
         await self._lifecycle.unregister()
@@ -240,9 +241,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 34 public methods and properties, o
                 await self.session.write([Delete(znode_paths.CLUSTER_ID)])
 
     async def stop(self) -> None:
-        self._isr_change_notification.stop()
         await self._lifecycle.stop()
         await self._isr_writes.stop()
+        self._isr_change_notification.stop()
 
     def _tell(self, change: Change, name: str) -> None:
         for listener in tuple(self._listeners):

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import random_uuid
 from kafkalite.config.listeners import ListenerConfig
-from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata, PartitionRecord, TopicRecord
+from kafkalite.metadata.cluster_metadata import (
+    CLUSTER_DEFAULT,
+    NO_REGISTRATION,
+    Change,
+    ClusterMetadata,
+    PartitionRecord,
+    TopicRecord,
+)
+from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.metadata.standalone_metadata import StandaloneMetadata
 from tests.support.wait import DEADLINE_S
@@ -209,6 +217,33 @@ def test_producer_ids_are_skipped_and_never_go_back(kept):
             await metadata.skip_producer_ids(5)
             await metadata.skip_producer_ids(1 << 63)  # nobody has counted that far
             assert await metadata.next_producer_id_block() == range(13_346, 14_346)
+
+    asyncio.run(story())
+
+
+def test_the_in_sync_replicas_of_a_partition_are_those_of_its_leader_only(kept):
+    """A broker by itself has no others, and is never asked."""
+
+    async def story():
+        async with kept.open() as metadata:
+            await metadata.create_topic(topic("t"))
+            state = metadata.topics["t"].partitions[0]
+            assert (state.isr, state.elr, state.adding, state.removing) == ((ME,), (), (), ())
+            same = WriteIsr(frozenset(state.isr), frozenset(), state.partition_epoch, {})
+            if metadata.is_shared:
+                assert await metadata.read_isr("t", 0) == state.isr_state
+                assert await metadata.write_isr("t", 0, same) is WriteOutcome.WRITTEN
+                assert await metadata.write_isr("t", 0, same) is WriteOutcome.BAD_VERSION
+                assert metadata.topics["t"].partitions[0].partition_epoch == state.partition_epoch + 1
+                assert metadata.registration == metadata.brokers[ME].registration > 0
+            else:
+                for write in (metadata.read_isr("t", 0), metadata.write_isr("t", 0, same)):
+                    with pytest.raises(AssertionError, match="a broker by itself has no followers"):
+                        await write
+                assert metadata.registration == metadata.brokers[ME].registration == NO_REGISTRATION
+            await metadata.begin_to_stop()
+            assert metadata.brokers[ME].stopping is metadata.is_shared
+            assert metadata.registration_state is RegistrationState.MEMBER
 
     asyncio.run(story())
 

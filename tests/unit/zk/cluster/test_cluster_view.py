@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalite.common.names import format_uuid
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change, PartitionRecord
+from kafkalite.metadata.isr_state import IsrState
 from kafkalite.zk.client.operations import Node
 from kafkalite.zk.cluster.cluster_view import NO_EPOCH, ClusterView, is_of_interest
 
@@ -31,6 +32,10 @@ def topic(*replicas, topic_id=ID):
 
 def state(leader, epoch=0, isr=(1,)):
     return {"version": 1, "leader": leader, "leader_epoch": epoch, "isr": list(isr), "controller_epoch": 3}
+
+
+def registration(stopping=False, intact=True):
+    return {"version": 1, "stopping": stopping, "intact": intact}
 
 
 def config(**values):
@@ -169,6 +174,70 @@ def test_brokers_come_go_and_bounce(view):
     assert view.put({"/brokers/ids/3": None}) == []
 
 
+def test_a_broker_is_shown_with_the_number_of_its_registration(view):
+    path = "/kafkalite/registrations/3"
+    assert view.put({path: as_node(registration(), 4, version=7)}) == [], "it is yet to come"
+    assert view.put({"/brokers/ids/3": as_node(broker(), 5)}) == [(Change.BROKERS, "")]
+    assert view.brokers[3][3:] == (5, 7, False, True)
+    assert view.put({path: as_node(registration(stopping=True), 6, version=8)}) == [(Change.BROKERS, "")]
+    assert view.brokers[3][3:] == (5, 8, True, True)
+    assert view.put({path: as_node(b"rotten", 7, version=9)}) == [] and view.take_faults()
+    assert view.put({"/brokers/ids/3": None}) == [(Change.BROKERS, "")]
+    assert view.put({path: as_node(registration(intact=False), 8, version=10)}) == []
+    assert view.put({"/brokers/ids/3": as_node(broker(), 9)}) == [(Change.BROKERS, "")]
+    assert view.brokers[3][3:] == (9, 10, False, False)
+
+
+def test_a_broker_of_apache_kafka_has_no_number_and_vouches_for_nothing(view):
+    view.put({"/brokers/ids/3": broker()})
+    assert (view.brokers[3].registration, view.brokers[3].stopping, view.brokers[3].intact) == (-1, False, False)
+
+
+def test_eligible_replicas_and_reassignments_are_shown(view):
+    moving = topic([1, 2, 3]) | {"adding_replicas": {"0": [3]}, "removing_replicas": {"0": [1]}}
+    view.put({T: moving})
+    assert view.topics["t"].partitions[0][5:] == ((), (3,), (1,))
+    s = f"{T}/partitions/0/state"
+    assert view.put({s: as_node(state(2, 4, (2,)) | {"elr": [1]}, 50, version=8)}) == [(Change.PARTITION_STATE, "t")]
+    assert view.topics["t"].partitions[0] == PartitionRecord((1, 2, 3), 2, 4, (2,), 8, (1,), (3,), (1,))
+    assert view.topics["t"].partitions[0].isr_state == IsrState(2, 4, frozenset({2}), frozenset({1}), 8)
+    assert view.put({s: as_node(state(2, 4, (2,)), 51, version=9)}) == [(Change.PARTITION_STATE, "t")]
+    assert view.put({T: as_node(topic([1, 2, 3]), 60, czxid=1)}) == [(Change.PARTITION_STATE, "t")]
+    assert view.topics["t"].partitions[0][5:] == ((), (), ())
+
+
+def test_a_write_of_our_own_that_comes_back_as_an_event_is_told_once(view):
+    view.put({T: topic([1, 2])})
+    written = {f"{T}/partitions/0/state": as_node(state(1, 0, (1, 2)), 50, version=1)}
+    assert view.put(written) == [(Change.PARTITION_STATE, "t")]
+    assert view.put(written) == []
+
+
+def test_the_change_of_a_state_does_not_touch_the_other_partitions_of_the_topic(view):
+    view.put({T: topic(*([1] for _ in range(100)))})
+    before = view.topics["t"].partitions
+    changed = {f"{T}/partitions/{n}/state": state(1) for n in (7, 70, 100)}  # there is no partition 100
+    assert view.put(changed) == [(Change.PARTITION_STATE, "t")]
+    now = view.topics["t"].partitions
+    assert [n for n in before if before[n] is not now[n]] == [7, 70] and list(now) == list(range(100))
+    assert before[7].leader == NO_LEADER, "records are immutable, and so is a mapping that a caller holds"
+    assert view.put({f"{T}/partitions/7/state": None}) == [(Change.PARTITION_STATE, "t")]
+    assert view.topics["t"].partitions[7] == before[7]
+
+
+def test_a_state_and_the_topic_in_one_go(view):
+    view.put({T: as_node(topic([1]), 10, czxid=10)})
+    told = view.put(
+        {
+            f"{T}/partitions/1/state": state(1),
+            T: as_node(topic([1], [1]), 20, czxid=10),
+            f"{T}/partitions/0/state": state(1),
+        }
+    )
+    assert told == [(Change.PARTITIONS_ADDED, "t"), (Change.PARTITION_STATE, "t")]
+    assert [each.leader for each in view.topics["t"].partitions.values()] == [1, 1]
+
+
 def test_the_controller_and_its_epoch(view):
     assert view.controller_id == NO_CONTROLLER
     told = view.put({"/controller": {"version": 2, "brokerid": 2}, "/controller_epoch": as_node(b"8", 40, version=4)})
@@ -247,11 +316,12 @@ def test_a_topic_made_anew_with_its_id_and_fewer_partitions_is_another_topic():
 
 def test_which_paths_matter():
     matter = [T, f"{T}/partitions/7/state", "/config/topics/t", "/config/brokers/<default>", "/brokers/ids/1"]
-    matter += ["/controller", "/controller_epoch", "/admin/delete_topics/t"]
+    matter += ["/controller", "/controller_epoch", "/admin/delete_topics/t", "/kafkalite/registrations/1"]
     for path in matter:
         assert is_of_interest(path)
     idle = ["/", "/brokers", "/brokers/topics", f"{T}/partitions", f"{T}/partitions/7", f"{T}/partitions/x/state"]
     idle += ["/config/changes/config_change_0", "/config/users/u", "/config/topics", "/admin", "/admin/delete_topics"]
+    idle += ["/kafkalite", "/kafkalite/registrations", "/kafkalite/registrations/x", "/kafkalite/registrations/1/x"]
     idle += ["/brokers/ids", "/brokers/ids/x", "/brokers/seqid", "/controllers"]
     assert not [path for path in idle if is_of_interest(path)]
 
@@ -259,11 +329,12 @@ def test_which_paths_matter():
 VALUES = {
     T: [topic([1]), topic([1], [2]), topic([1], topic_id=OTHER_ID), topic([1], topic_id=None), b"rotten"],
     "/brokers/topics/u": [topic([2]), topic([2], [3])],
-    f"{T}/partitions/0/state": [state(1), state(-1, 1), state(1, 2), b""],
+    f"{T}/partitions/0/state": [state(1), state(-1, 1), state(1, 2), state(1, 2) | {"elr": [2]}, b""],
     f"{T}/partitions/1/state": [state(2)],
     "/config/topics/t": [config(a="1"), config(a="2")],
     "/config/brokers/1": [config(a="1"), config()],
     "/brokers/ids/1": [broker(), broker(2)],
+    "/kafkalite/registrations/1": [registration(), registration(stopping=True)],
     "/controller": [{"version": 2, "brokerid": 1}, {"version": 2, "brokerid": 2}],
     "/admin/delete_topics/t": [b""],
 }

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.zk.znodes import json_object, znode_data
-from kafkalite.zk.znodes.znode_data import BrokerNode, ProducerIdBlockNode, StateNode, TopicNode
+from kafkalite.zk.znodes.znode_data import BrokerNode, ProducerIdBlockNode, RegistrationNode, StateNode, TopicNode
 from tests.support.zk.tool_requests import partitions_json, reassignment_json
 
 INT32 = st.integers(0, (1 << 31) - 1)
@@ -80,6 +80,17 @@ def test_what_is_written_has_kafkas_keys_and_types():
     assert json.loads(znode_data.state_json(StateNode(1, 0, (), 0, 1)))["leader_recovery_state"] == 1
 
 
+def test_the_node_of_a_registration():
+    for value in (RegistrationNode(), RegistrationNode(True, False), RegistrationNode(False, True)):
+        assert znode_data.parse_registration(znode_data.registration_json(value)) == value
+    assert znode_data.registration_json(RegistrationNode(intact=True)) == (
+        b'{"version":1,"stopping":false,"intact":true}'
+    )
+    for nonsense in (b"", b"[]", b'{"stopping":0,"intact":true}', b'{"stopping":false}'):
+        with pytest.raises(ValueError):
+            znode_data.parse_registration(nonsense)
+
+
 @given(BROKERS, TOPICS, STATES, st.dictionaries(TEXTS, TEXTS))
 def test_what_is_written_is_read_again(broker, topic, state, config):
     assert znode_data.parse_broker(znode_data.broker_json(broker)) == broker
@@ -129,6 +140,7 @@ NONSENSE = [
 ]  # fmt: skip
 GOOD = {
     "parse_broker": znode_data.broker_json(BrokerNode((ListenerConfig("A", "h", 1),), "r")),
+    "parse_registration": znode_data.registration_json(RegistrationNode(intact=True)),
     "parse_topic": znode_data.topic_json(TopicNode({0: (1,)}, UUID)),
     "parse_state": znode_data.state_json(StateNode(1, 2, (1,), 3, 1)),
     "parse_config": znode_data.config_json({"a": "b"}),

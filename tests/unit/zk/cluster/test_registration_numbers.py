@@ -1,0 +1,309 @@
+"""The number of a registration: it grows with each life and each session, and fences what an earlier one has sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.metadata.cluster_metadata import NO_REGISTRATION, BrokerRecord, Change
+from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.zk.client.operations import BadVersion, Check, Create, Delete, Operation, SetData, Unavailable
+from kafkalite.zk.cluster import registration_files
+from tests.support.zk.members import Member, apart, contents, endpoints, leads, member, topic
+from tests.support.zk.visits import Visit, visit
+
+NUMBER = "/kafkalite/registrations/1"
+SHORT_MS = 600
+
+
+@asynccontextmanager
+async def registered(connect: str, directory: Path, broker_id: int = 1, **options: object) -> AsyncIterator[Member]:
+    """Without a controller."""
+    async with apart(connect, directory / str(broker_id), broker_id, **options) as one:
+        await one.metadata.register(endpoints(broker_id), None)
+        yield one
+
+
+def record(one: Member) -> BrokerRecord:
+    return one.metadata.brokers[1]
+
+
+def test_each_life_has_another_number_and_the_node_stays(place, tmp_path):
+    async def story():
+        async with registered(place, tmp_path, 2) as other:
+            assert other.metadata.registration == 1
+            for number in (1, 2, 3):
+                async with registered(place, tmp_path) as one:
+                    assert one.metadata.registration == record(one).registration == number
+                    assert not record(one).stopping and record(one).intact is (number > 1)
+                    await other.until(lambda: 1 in other.metadata.brokers)
+                    assert other.metadata.brokers[1] == record(one), "a broker that lives has its number everywhere"
+                await other.until(lambda: 1 not in other.metadata.brokers)
+                (node,) = await other.metadata.session.read([NUMBER])
+                assert (node.version, node.ephemeral_owner) == (number, 0)
+
+    asyncio.run(story())
+
+
+def test_nobody_has_a_number_before_it_registers(place, tmp_path):
+    async def story():
+        async with apart(place, tmp_path) as one:
+            assert one.metadata.registration == NO_REGISTRATION
+
+    asyncio.run(story())
+
+
+def test_another_session_has_another_number(place, chroot, cut, tmp_path):
+    async def story():
+        short = {"session_timeout_ms": SHORT_MS}
+        async with (
+            registered(cut.connect + chroot, tmp_path, session=short) as one,
+            registered(place, tmp_path, 2) as two,
+        ):
+            cut.cut()
+            await two.until(lambda: 1 not in two.metadata.brokers)
+            cut.mend()
+            await two.until(lambda: 1 in two.metadata.brokers)
+            assert record(two).registration == 2 and record(two).intact, "the process has lost nothing"
+            await one.until_state(RegistrationState.MEMBER)
+            assert one.metadata.registration == 2
+
+    asyncio.run(story())
+
+
+def test_the_same_session_keeps_its_number(place, chroot, cut, tmp_path):
+    async def story():
+        async with registered(cut.connect + chroot, tmp_path) as one:
+            cut.cut()
+            await one.until_state(RegistrationState.DISCONNECTED)
+            cut.mend()
+            await one.until_state(RegistrationState.MEMBER)
+            await one.metadata.register(endpoints(1, "elsewhere"), None)
+            assert one.metadata.registration == record(one).registration == 1
+
+    asyncio.run(story())
+
+
+def test_a_number_that_somebody_raised_is_raised_again(place, tmp_path):
+    async def story():
+        async with registered(place, tmp_path) as one, visit(place) as vandal:
+            epoch = record(one).epoch
+            await vandal.session.write([SetData(NUMBER, b'{"version":1,"stopping":true,"intact":false}')])
+            await one.until(lambda: record(one).registration == 3)
+            await one.until(lambda: one.metadata.registration == 3)
+            assert not record(one).stopping and record(one).epoch == epoch
+            assert one.metadata.registration_state is RegistrationState.MEMBER
+
+    asyncio.run(story())
+
+
+def test_a_broker_with_a_taken_id_raises_no_number(place, tmp_path):
+    async def story():
+        async with registered(place, tmp_path) as one, apart(place, tmp_path / "thief") as thief:
+            with pytest.raises(ConfigError, match="is taken"):
+                await thief.metadata.register(endpoints(1, "there"), None)
+            (node,) = await thief.metadata.session.read([NUMBER])
+            assert node.version == one.metadata.registration
+
+    asyncio.run(story())
+
+
+def test_a_broker_that_begins_to_stop_says_so_and_stays_registered(place, tmp_path):
+    async def story():
+        async with registered(place, tmp_path) as one, registered(place, tmp_path, 2) as two:
+            await two.until(lambda: 1 in two.metadata.brokers)
+            before = record(two)
+            one.told.clear()
+            two.told.clear()
+            await one.metadata.begin_to_stop()
+            assert record(one) == before._replace(stopping=True, registration=2)
+            assert one.told == [(Change.BROKERS, "")]
+            assert one.metadata.registration == 1, "its fetches go on under the number that they had"
+            assert one.metadata.registration_state is RegistrationState.MEMBER
+            await two.until(lambda: record(two).stopping)
+            assert two.told == [(Change.BROKERS, "")]
+            await one.metadata.begin_to_stop()
+            assert record(one).registration == 2
+            assert await contents(two.metadata.session, NUMBER) == [{"version": 1, "stopping": True, "intact": False}]
+            await one.metadata.unregister()
+            await one.metadata.register(endpoints(1), None)
+            assert one.metadata.registration == 3 and not record(one).stopping
+
+    asyncio.run(story())
+
+
+def test_a_stop_that_cannot_be_announced_is_an_error_and_an_unregistered_broker_has_none(place, chroot, cut, tmp_path):
+    async def story():
+        async with apart(cut.connect + chroot, tmp_path) as one:
+            await one.metadata.begin_to_stop()
+            assert await one.metadata.session.read([NUMBER]) == [None]
+            await one.metadata.register(endpoints(1), None)
+            cut.cut()
+            await one.until_state(RegistrationState.DISCONNECTED)
+            with pytest.raises(KafkaError) as caught:
+                await one.metadata.begin_to_stop()
+            assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+            cut.mend()
+            await one.until_state(RegistrationState.MEMBER)
+
+    asyncio.run(story())
+
+
+def test_a_session_that_ends_during_the_stop_is_followed_by_one_that_stops(place, chroot, cut, tmp_path):
+    async def story():
+        short = {"session_timeout_ms": SHORT_MS}
+        async with (
+            registered(cut.connect + chroot, tmp_path, session=short) as one,
+            registered(place, tmp_path, 2) as two,
+        ):
+            await one.metadata.begin_to_stop()
+            cut.cut()
+            await two.until(lambda: 1 not in two.metadata.brokers)
+            cut.mend()
+            await two.until(lambda: 1 in two.metadata.brokers)
+            assert record(two).stopping and record(two).registration == 3
+
+    asyncio.run(story())
+
+
+class Post:
+    """The requests of a session that were sent and have yet to arrive; its owner hears that the connection is lost."""
+
+    def __init__(self, one: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.late: list[list[Operation]] = []
+        self._send = one.metadata.session.write
+        monkeypatch.setattr(one.metadata.session, "write", self._hold)
+
+    async def _hold(self, operations: Sequence[Operation]) -> list[str]:
+        if not any(each.path in ("/brokers/ids/1", NUMBER) and not isinstance(each, Check) for each in operations):
+            return await self._send(operations)
+        self.late.append(list(operations))
+        raise Unavailable("the connection is lost")
+
+    async def arrive(self, carrier: Visit) -> None:
+        for operations in self.late:
+            with pytest.raises(BadVersion):
+                await carrier.session.write(operations)
+
+
+@pytest.mark.parametrize("request_of", ["a new life", "a registration", "a stop"])
+def test_requests_of_an_earlier_life_that_arrive_late_change_nothing(place, tmp_path, monkeypatch, request_of):
+    async def story():
+        async with visit(place) as carrier:
+            async with registered(place, tmp_path) as first:
+                if request_of == "a stop":
+                    post = Post(first, monkeypatch)
+                    with pytest.raises(KafkaError):
+                        await first.metadata.begin_to_stop()
+                monkeypatch.undo()
+            if request_of != "a stop":
+                async with apart(place, tmp_path / "1") as first:
+                    post = Post(first, monkeypatch)
+                    if request_of == "a registration":
+                        await _raise_only(first, post, monkeypatch)
+                    with pytest.raises(ConfigError, match="cannot register"):
+                        await first.metadata.register(endpoints(1), None)
+                    monkeypatch.undo()
+            assert len(post.late) == 1
+            async with registered(place, tmp_path) as second:
+                before = await carrier.session.read([NUMBER, "/brokers/ids/1"])
+                await post.arrive(carrier)
+                assert await carrier.session.read([NUMBER, "/brokers/ids/1"]) == before
+                assert second.metadata.registration == before[0].version
+            if request_of == "a registration":  # nor when the second life has gone
+                await post.arrive(carrier)
+                assert await carrier.session.read(["/brokers/ids/1"]) == [None]
+
+    asyncio.run(story())
+
+
+async def _raise_only(one: Member, post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the number be raised, and holds only the registration itself."""
+
+    async def hold(operations: Sequence[Operation]) -> list[str]:
+        if any(isinstance(each, Create) and each.ephemeral for each in operations):
+            return await post._hold(operations)
+        return await post._send(operations)
+
+    monkeypatch.setattr(one.metadata.session, "write", hold)
+
+
+@pytest.mark.parametrize("lost_at", range(4))
+def test_a_registration_whose_answers_are_lost_is_carried_on(place, tmp_path, monkeypatch, lost_at):
+    """ZooKeeper has done it, and the connection breaks before the answer: of the first number, of the next one, of the
+    registration, of the stop."""
+
+    async def story():
+        async with apart(place, tmp_path) as one:
+            session = one.metadata.session
+            send, sent = session.write, 0
+
+            async def lose(operations: Sequence[Operation]) -> list[str]:
+                nonlocal sent
+                done = await send(operations)
+                sent += 1
+                if sent == lost_at + 1:
+                    raise Unavailable("the connection is lost")
+                return done
+
+            monkeypatch.setattr(session, "write", lose)
+            if lost_at < 3:
+                with pytest.raises(ConfigError):
+                    await one.metadata.register(endpoints(1), None)
+            await one.metadata.register(endpoints(1), None)
+            assert one.metadata.registration == record(one).registration
+            if lost_at == 3:
+                with pytest.raises(KafkaError):
+                    await one.metadata.begin_to_stop()
+            await one.metadata.begin_to_stop()
+            await one.until(lambda: record(one).stopping)
+            assert record(one).registration == one.metadata.registration + 1
+            assert one.metadata.registration_state is RegistrationState.MEMBER
+
+    asyncio.run(story())
+
+
+def test_somebody_took_all_numbers_away(place, tmp_path):
+    async def story():
+        async with registered(place, tmp_path) as one, visit(place) as vandal:
+            await vandal.session.write([Delete(NUMBER), Delete("/kafkalite/registrations"), Delete("/brokers/ids/1")])
+            await one.until(lambda: one.told.count((Change.REGISTRATION, "")) >= 3)
+            assert record(one).registration == one.metadata.registration == 1
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("boots", [False, True])
+def test_a_killed_broker_vouches_for_its_log_unless_the_machine_has_booted(place, tmp_path, monkeypatch, boots):
+    async def story():
+        async with registered(place, tmp_path):
+            pass
+        if boots:
+            monkeypatch.setattr(registration_files, "boot_id", lambda: "another boot")
+        async with registered(place, tmp_path) as one:
+            assert record(one).intact is not boots
+        async with registered(place, tmp_path) as one:
+            assert record(one).intact
+        clean = [tmp_path / "1"]
+        monkeypatch.setattr(registration_files, "boot_id", lambda: "a third boot")
+        async with registered(place, tmp_path, clean=clean) as one:
+            assert record(one).intact, "it was shut down cleanly"
+
+    asyncio.run(story())
+
+
+def test_a_leader_by_itself_is_elected_anew_by_the_controller_alone(place, tmp_path, monkeypatch):
+    async def story():
+        async with member(place, tmp_path) as one:
+            await one.metadata.create_topic(topic("t"))
+        monkeypatch.setattr(registration_files, "boot_id", lambda: "another boot")
+        async with member(place, tmp_path) as one:
+            await one.until(lambda: leads(one, "t", 1) and one.metadata.topics["t"].partitions[0].leader_epoch > 0)
+            assert not record(one).intact and one.metadata.topics["t"].partitions[0].leader_epoch == 1
+
+    asyncio.run(story())
