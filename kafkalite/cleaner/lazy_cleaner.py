@@ -60,6 +60,11 @@ class LazyLogCleaner:
             self._timer.cancel()
         await self.cleaner.stop()
 
+    def kill(self) -> None:
+        """Kill the worker processes, without waiting for anything."""
+        if self._cleaner is not None:
+            self._cleaner.kill()
+
     def reconfigure(self, config: BrokerConfig) -> None:
         self._config = config
         if self._cleaner is not None:

@@ -114,6 +114,10 @@ class LogCleaner:
             except TimeoutError:
                 logger.warning("the cleaner did not come to rest within %d s; the broker stops all the same", _STOP_S)
 
+    def kill(self) -> None:
+        """Kill the worker processes, without waiting for anything."""
+        self._workers.kill_all("the broker is killed")
+
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed settings; cleanings that are under way keep the old ones."""
         before_ms, self._config = self._backoff_ms, config

@@ -88,6 +88,16 @@ class SocketServer:
                 Acceptor(listener, sockets, loop, limits, self._clock, quotas, rate_limited_log, turns.__next__)
             )
 
+    def abort(self) -> None:
+        """Close every socket at once, without an answer, as the end of the process would."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._acceptors.clear()
+        for processor in self.processors:
+            processor.close()
+        if self._cold_reads is not None:
+            self._cold_reads.close()
+
     async def stop(self, grace_ms: int) -> None:
         """Let the requests in flight finish for at most `grace_ms`, then leave nothing behind. May be called again.
 

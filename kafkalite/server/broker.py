@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.server.loop_thread import LoopThread
     from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.zk.client.zookeeper_config import Dial
 
 
 class Broker:
@@ -29,7 +30,8 @@ class Broker:
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
     (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
     keeps the metadata. With `adopt` exactly the topics that are found in the directories exist, regardless of
-    earlier metadata. Raises ConfigError when it cannot start.
+    earlier metadata. `dial_zookeeper` makes the connections to ZooKeeper (`kafkalite.testing` has one in this process).
+    Raises ConfigError when it cannot start.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Broker:
         port: int | None = None,
         clock: Clock | None = None,
         adopt: bool = False,
+        dial_zookeeper: Dial | None = None,
         **settings: object,
     ) -> None:
         if config is None:
@@ -52,8 +55,14 @@ class Broker:
         self._adopts = adopt
         self._stopping: asyncio.Future[None] | None = None
         self._clock = clock
+        self._dial_zookeeper = dial_zookeeper
         self._running: BrokerServer | None = None
         self._thread: LoopThread | None = None
+
+    @property
+    def server(self) -> BrokerServer:
+        """Its parts. Valid while the broker runs."""
+        return self._require()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -84,7 +93,7 @@ class Broker:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = BrokerServer(self.config, self._clock, self._adopts)
+        running = BrokerServer(self.config, self._clock, self._adopts, self._dial_zookeeper)
         await running.start()
         self._running = running
         running.failed.add_done_callback(self._on_failure)
@@ -97,6 +106,11 @@ class Broker:
             running.failed.cancel()
         elif self._stopping is not None:
             await self._stopping
+
+    async def kill(self) -> None:
+        """End as after kill -9, for tests; see `BrokerServer.kill`."""
+        running, self._running = self._require(), None
+        await running.kill()
 
     async def failure(self) -> str:
         """Waits until the last data directory has failed, and the broker stops; returns why."""

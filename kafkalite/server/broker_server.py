@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
+    from kafkalite.zk.client.zookeeper_config import Dial
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ _FLUSH_THREADS = 8  # fsyncs that wait together share the disk's journal commits
 _READ_THREADS = 2  # for look-ups by timestamp and down-conversion; more would only contend with the loop
 _NEVER_MS = 1 << 62  # Kafka's default for the flush scheduler is the largest long
 _FIRST_RETENTION_CHECK_MS = 30_000  # Kafka's: a start is busy enough
+_KILL_GRACE_S = 5.0  # for the end of cancelled tasks
 
 
 class BrokerServer:
@@ -60,13 +62,16 @@ class BrokerServer:
 
     metadata: ClusterMetadata
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None, adopts: bool) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock | None, adopts: bool, dial_zookeeper: Dial | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.clock: Clock = clock or SystemClock(self._loop)
         self.config = config
         self.failed: asyncio.Future[str] = self._loop.create_future()
         self.metrics: MetricsEndpoint | None = None
         self._adopts = adopts
+        self._dial_zookeeper = dial_zookeeper
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -91,10 +96,27 @@ class BrokerServer:
         """Undo the stages, the last one first."""
         await self._closing.aclose()
 
+    async def kill(self) -> None:
+        """As after kill -9, for tests of whole clusters: sockets are closed without an answer, and files stay as they
+        are. Afterwards this loop must end, and then `end_threads` be called."""
+        self.server.abort()
+        self.logs.directories.close()
+        self._cleaner.kill()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_KILL_GRACE_S)
+
+    def end_threads(self) -> None:
+        """After `kill`: wait for the threads of this broker, of which some may have been at work."""
+        self._readers.shutdown(cancel_futures=True)
+        self._flush_threads.close()
+
     # The stages of a start. Each registers its end before the next one begins.
 
     def _lock_directories(self) -> None:
-        flush_threads = FlushThreadPool(_FLUSH_THREADS, "kafkalite-flush")
+        self._flush_threads = flush_threads = FlushThreadPool(_FLUSH_THREADS, "kafkalite-flush")
         self._closing.callback(flush_threads.close)
         self.logs = LogManager(
             self.config.data_dirs,
@@ -116,7 +138,9 @@ class BrokerServer:
                 ClusterMember,  # brings kazoo, which most starts do not need
             )
 
-            self._member = ClusterMember(config, self.clock, directories, adopts=self._adopts)
+            self._member = ClusterMember(
+                config, self.clock, directories, adopts=self._adopts, dial_zookeeper=self._dial_zookeeper
+            )
         self.metadata = self._member.metadata
         await self.metadata.start()
         self._closing.push_async_callback(self.metadata.stop)
@@ -172,7 +196,7 @@ class BrokerServer:
 
     async def _open_sockets(self) -> None:
         config = self.config
-        readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
+        self._readers = readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._closing.callback(readers.shutdown, cancel_futures=True)
         self._closing.callback(self.dynamic_config.follow())
         self._services = self._build_services(readers)

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "kafkalite"
 # From top to bottom, a row per folder: a module imports its own folder and folders of later rows, nothing else.
 FOLDERS = [
     "",  # the public face
+    "testing",  # and that for tests
     "cli",
     "server",
     "server/membership",
@@ -76,9 +77,10 @@ FOLDERS = [
     "config",
     "common",
 ]
-ROOMS_MAX = 26  # folders and files directly below the package, and what stands beside it
+PUBLIC = ("__init__", "testing.__init__")  # they import on first use
+ROOMS_MAX = 27  # folders and files directly below the package, and what stands beside it
 FLOORS_MAX = 11
-ARROWS_MAX = 106
+ARROWS_MAX = 110
 
 
 def parsed() -> dict[str, ast.Module]:
@@ -152,7 +154,7 @@ def test_every_folder_has_a_row_and_says_what_it_holds() -> None:
     for module, tree in TREES.items():
         if module.endswith("__init__"):
             assert ast.get_docstring(tree), f"{module} does not say what the folder holds"
-            assert module == "__init__" or not EDGES[module], f"{module} imports: every module below it pays"
+            assert module in PUBLIC or not EDGES[module], f"{module} imports: every module below it pays"
 
 
 @pytest.mark.parametrize("unit", ["files", "folders", "rooms"])

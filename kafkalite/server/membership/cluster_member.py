@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalite.log.directories.log_directories import LogDirectories
     from kafkalite.metadata.cluster_metadata import PartitionRecord
     from kafkalite.replication.metadata_applier import MetadataApplier
+    from kafkalite.zk.client.zookeeper_config import Dial
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +65,15 @@ class ClusterMember:
     `adopted` says after `claim` which topics were brought into the cluster from its directories; None if none.
     """
 
-    def __init__(self, config: BrokerConfig, clock: Clock, directories: LogDirectories, *, adopts: bool) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        directories: LogDirectories,
+        *,
+        adopts: bool,
+        dial_zookeeper: Dial | None = None,
+    ) -> None:
         """Raises ConfigError for settings that do not go together."""
         if not replica_assignment.REPLICATES:
             settings = config.values().items()
@@ -76,7 +85,7 @@ class ClusterMember:
             broker_id = directories.stored_broker_id
         self.adopted: Adopted | None = None
         self.metadata = ZooKeeperMetadata(
-            ZooKeeperConfig.of(config),
+            ZooKeeperConfig.of(config, dial_zookeeper),
             [directory.path for directory in directories.online],
             clock,
             broker_id=broker_id,

@@ -20,8 +20,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.zk.client.connection import Reply
 from kafkalite.zk.client.operations import ConnectionState
-from kafkalite.zk.client.wire_requests import Answer, Request, watch_event
+from kafkalite.zk.client.wire_requests import Request, watch_event
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
 
 logger = logging.getLogger(__name__)
@@ -31,22 +32,6 @@ RETRY_DELAY_MAX_S = 0.5
 _AUTH = 100  # the type of the request that carries credentials
 
 CLOSE_TIMEOUT_S = 2.0  # for the servers' answer to "close this session"; without it they wait for its timeout
-
-
-class Reply:
-    """Passes the answer to one request on: `done(answer, None)` or `done(None, error)`, on the connection thread."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self, done: Callable[[Answer | None, Exception | None], None]) -> None:
-        self._done = done
-
-    def set(self, answer: Any) -> None:
-        data, offset = answer  # kazoo makes a list of the answer to a multi
-        self._done((data, offset), None)
-
-    def set_exception(self, error: Exception) -> None:
-        self._done(None, error)
 
 
 class KazooConnection:

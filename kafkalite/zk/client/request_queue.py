@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from kafkalite.zk.client.kazoo_connection import KazooConnection, Reply
+from kafkalite.zk.client.connection import Connection, Reply
 from kafkalite.zk.client.wire_requests import Answer, Request
 
 _AT_SERVERS_MAX = 100  # upper limit of the setting
@@ -38,11 +38,11 @@ class RequestQueue:
 
     def __init__(self, count_max: int) -> None:
         self._count_max = min(count_max, _AT_SERVERS_MAX)
-        self._connection: KazooConnection | None = None
+        self._connection: Connection | None = None
         self._queue: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
         self._at_servers: dict[asyncio.Future[Answer], None] = {}
 
-    def use(self, connection: KazooConnection) -> None:
+    def use(self, connection: Connection) -> None:
         """Send requests over this connection from now on."""
         self._connection = connection
 

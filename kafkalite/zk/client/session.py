@@ -25,6 +25,7 @@ from typing import Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.zk.client import multi_read
+from kafkalite.zk.client.connection import Connection
 from kafkalite.zk.client.kazoo_connection import KazooConnection
 from kafkalite.zk.client.operations import (
     UNIMPLEMENTED,
@@ -68,7 +69,7 @@ class ZooKeeperSession:
         self._on_change = on_change
         self._on_state = on_state
         self._chroot = settings.chroot
-        self._connection: KazooConnection | None = None
+        self._connection: Connection | None = None
         self._requests = RequestQueue(settings.in_flight_max)
         self._connection_count = 0  # a new number whenever the connection comes or goes
         self._watched: list[str] = []
@@ -216,7 +217,7 @@ class ZooKeeperSession:
     # -- from the connection thread
 
     def _open(self) -> None:
-        connection: KazooConnection
+        connection: Connection
 
         def on_state(state: ConnectionState) -> None:
             self._call_soon(self._state_changed, connection, state)
@@ -230,7 +231,8 @@ class ZooKeeperSession:
         def on_end() -> None:
             self._call_soon(self._ended, connection)
 
-        connection = self._connection = KazooConnection(
+        dial = self.settings.dial or KazooConnection
+        connection = self._connection = dial(
             self.settings, on_state=on_state, on_watch_event=on_watch_event, on_end=on_end
         )
         connection.open()
@@ -254,7 +256,7 @@ class ZooKeeperSession:
             self._on_change(list(paths))
         return bool(paths)
 
-    def _state_changed(self, connection: KazooConnection, state: ConnectionState) -> None:
+    def _state_changed(self, connection: Connection, state: ConnectionState) -> None:
         if connection is not self._connection or self._is_stopping:
             return
         if state is ConnectionState.CONNECTED:
@@ -331,7 +333,7 @@ class ZooKeeperSession:
                 with suppress(NodeExists):  # another broker starts too
                     write.created(await self._ask(write.request, path))
 
-    def _ended(self, connection: KazooConnection) -> None:
+    def _ended(self, connection: Connection) -> None:
         """Opens a new connection after the thread has ended by itself: credentials were refused, or kazoo failed."""
         if connection is not self._connection or self._is_stopping:
             return
@@ -345,7 +347,7 @@ class ZooKeeperSession:
             self._on_state(ConnectionState.EXPIRED)
         self._spawn(self._reopen(connection))
 
-    async def _reopen(self, connection: KazooConnection) -> None:
+    async def _reopen(self, connection: Connection) -> None:
         await asyncio.sleep(REOPEN_DELAY_S)
         await self._closed(connection)
         if not self._is_stopping:
@@ -357,7 +359,7 @@ class ZooKeeperSession:
         self._connection_count += 1
         self._requests.lose()
 
-    async def _closed(self, connection: KazooConnection) -> None:
+    async def _closed(self, connection: Connection) -> None:
         done = asyncio.Event()
 
         def close() -> None:

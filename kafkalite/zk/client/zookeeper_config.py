@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import importlib.util
 import ssl
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.zk.client.connection import Connection
+from kafkalite.zk.client.operations import ConnectionState
 
 
 class TlsConfig(NamedTuple):
@@ -51,8 +54,22 @@ class SaslConfig(NamedTuple):
     password: str | None = None
 
 
+class Dial(Protocol):
+    """Makes a connection, which is not open yet. It calls `on_end` if it gives up, and does not come back then."""
+
+    def __call__(
+        self,
+        settings: ZooKeeperConfig,
+        *,
+        on_state: Callable[[ConnectionState], None],
+        on_watch_event: Callable[[str], None],
+        on_end: Callable[[], None],
+    ) -> Connection: ...
+
+
 class ZooKeeperConfig(NamedTuple):
-    """`connect` is host:port,...[/chroot] as in Kafka; times are milliseconds."""
+    """`connect` is host:port,...[/chroot] as in Kafka; times are milliseconds. `dial`: None for a connection of kazoo's
+    to these servers."""
 
     connect: str
     session_timeout_ms: int = 18_000
@@ -62,6 +79,7 @@ class ZooKeeperConfig(NamedTuple):
     digest: str | None = None  # user:password
     sasl: SaslConfig | None = None
     tls: TlsConfig | None = None
+    dial: Dial | None = None
 
     @property
     def servers(self) -> str:
@@ -75,7 +93,7 @@ class ZooKeeperConfig(NamedTuple):
         return "".join(f"/{part}" for part in parts)
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> ZooKeeperConfig:
+    def of(cls, config: BrokerConfig, dial: Dial | None = None) -> ZooKeeperConfig:
         """The session's settings. Raises ConfigError for settings that exclude each other, and for missing files."""
         assert config.zookeeper_connect is not None
         settings = cls(
@@ -87,6 +105,7 @@ class ZooKeeperConfig(NamedTuple):
             config.zookeeper_digest,
             _sasl(config),
             _tls(config),
+            dial,
         )
         settings.check()
         return settings

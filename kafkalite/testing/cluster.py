@@ -1,0 +1,293 @@
+"""Several brokers and a ZooKeeper in this process: a cluster that a test starts, disturbs and throws away.
+
+    with Cluster(3) as cluster:                     # ready when the block is entered
+        ...                                         # any Kafka client, with cluster.bootstrap_servers
+        cluster.kill(cluster.leader_of("orders", 0))
+        cluster.wait_for_leader("orders", 0)
+
+    async with Cluster(3) as cluster:               # the same, with coroutines
+        await cluster.kill(0)
+
+Each broker has an event loop in a thread of its own and a data directory of its own; they talk over sockets, as
+anywhere. Their ZooKeeper is `InMemoryZooKeeper`. Numbers of brokers are their ids, from 0 on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.metadata.registration_state import MEMBER
+from kafkalite.testing.cluster_broker import ClusterBroker
+from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
+from kafkalite.zk.znodes import znode_data, znode_paths
+
+if TYPE_CHECKING:
+    from kafkalite.metadata.cluster_metadata import PartitionRecord
+
+TIMEOUT_S = 30.0
+_LOOK_AGAIN_S = 0.003
+_SNAPSHOT = "zookeeper.json"
+_MEMORY = Path("/dev/shm")
+
+# A cluster that is thrown away needs neither fifty partitions of an internal topic nor three seconds for a group.
+SETTINGS: dict[str, Any] = {
+    "zookeeper_connect": "in-memory",
+    "zookeeper_session_timeout_ms": 6_000,
+    "group_initial_rebalance_delay_ms": 0,
+    "offsets_topic_num_partitions": 3,
+    "transaction_state_log_num_partitions": 3,
+}
+
+
+class Cluster:
+    """See the module. `settings` are of all brokers, named like the arguments of `kafkalite.Broker`; broker ids,
+    addresses and data directories are the cluster's own.
+
+    With `data_dir` the data stay there, and a later cluster with the same `data_dir` goes on with them; otherwise they
+    are in memory where there is a place for that, and are deleted. `brokers` are all brokers, `zookeeper` is what they
+    share. Methods that name a broker raise IndexError for one that there is not.
+    """
+
+    def __init__(self, count: int = 3, *, data_dir: str | Path | None = None, **settings: Any) -> None:
+        if count < 1:
+            raise ValueError("a cluster has at least one broker")
+        self.zookeeper = InMemoryZooKeeper()
+        self.brokers: tuple[ClusterBroker, ...] = ()
+        self._count = count
+        self._given_dir = Path(data_dir) if data_dir is not None else None
+        self._data_dir = Path()
+        self._settings = {**SETTINGS, **settings}
+        self._pause = threading.Event()  # never set: it paces the waits
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port,... of all brokers, those that do not run included."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    @property
+    def running(self) -> list[int]:
+        """The brokers that run."""
+        return [broker.broker_id for broker in self.brokers if broker.is_running]
+
+    def __enter__(self) -> Cluster:
+        self._data_dir = self._given_dir or _directory_in_memory()
+        self._data_dir.mkdir(parents=True, exist_ok=True)
+        snapshot = self._data_dir / _SNAPSHOT
+        if snapshot.exists():
+            self.zookeeper.tree.load(snapshot.read_text())
+        self.brokers = tuple(
+            ClusterBroker(number, self._data_dir / f"broker{number}", self.zookeeper.line(), self._settings)
+            for number in range(self._count)
+        )
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            _do_all([broker.stop for broker in self.brokers])
+        finally:
+            self.zookeeper.close()
+            if self._given_dir is None:
+                shutil.rmtree(self._data_dir, ignore_errors=True)
+            else:
+                (self._data_dir / _SNAPSHOT).write_text(self.zookeeper.tree.dump())
+
+    async def __aenter__(self) -> AsyncCluster:
+        await asyncio.to_thread(self.__enter__)
+        return AsyncCluster(self)
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.__exit__)
+
+    # -- brokers
+
+    def start(self, number: int) -> None:
+        """Start a broker again, and wait until all that run know it. Raises RuntimeError if it runs."""
+        broker = self.brokers[number]
+        broker.finish_start(broker.begin_start())
+        self._wait_for_members()
+
+    def stop(self, number: int) -> None:
+        """Stop a broker in order: it hands over what it leads. Does nothing when it does not run."""
+        self.brokers[number].stop()
+
+    def kill(self, number: int, *, session_ends: bool = True) -> None:
+        """End a broker as kill -9 would. Its session ends at once, so that the others go on without it; otherwise after
+        zookeeper.session.timeout.ms, as it would be. Does nothing when it does not run."""
+        broker = self.brokers[number]
+        broker.kill()
+        if session_ends:
+            broker.line.expire()
+
+    def lose_session(self, number: int) -> None:
+        """End a broker's session with ZooKeeper on the side of the servers. The broker comes back by itself."""
+        self.brokers[number].line.expire()
+
+    def cut_off(self, number: int) -> None:
+        """Cut a broker off from ZooKeeper. Its session ends after zookeeper.session.timeout.ms, but for `mend`."""
+        self.brokers[number].line.cut()
+
+    def mend(self, number: int) -> None:
+        """The end of `cut_off`."""
+        self.brokers[number].line.mend()
+
+    # -- partitions
+
+    def state(self, topic: str, partition: int) -> znode_data.StateNode | None:
+        """The partition's state in ZooKeeper; None if it has none."""
+        with self.zookeeper.lock:
+            node = self.zookeeper.tree.node(znode_paths.state(topic, partition))
+        return None if node is None else znode_data.parse_state(node.data)
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        """The broker that leads the partition according to ZooKeeper; None if none does."""
+        state = self.state(topic, partition)
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def isr(self, topic: str, partition: int) -> frozenset[int]:
+        """The in-sync replicas according to ZooKeeper; empty for a partition that there is not."""
+        state = self.state(topic, partition)
+        return frozenset() if state is None else frozenset(state.isr)
+
+    def wait_for_leader(
+        self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Wait until a broker leads the partition that runs, knows it, and is known to the others that reach ZooKeeper.
+        Returns it. Raises TimeoutError."""
+
+        def leads() -> bool:
+            leader = self.leader_of(topic, partition)
+            return leader is not None and leader not in other_than and self._is_led_by(leader, topic, partition)
+
+        self.wait_until(leads, lambda: f"a leader of {topic}-{partition}: {self.state(topic, partition)}", timeout_s)
+        leader = self.leader_of(topic, partition)
+        assert leader is not None
+        return leader
+
+    def wait_for_isr(
+        self, topic: str, partition: int, members: Collection[int], *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Wait until these are the in-sync replicas. Raises TimeoutError."""
+        wanted = frozenset(members)
+        self.wait_until(
+            lambda: self.isr(topic, partition) == wanted,
+            lambda: f"the ISR {set(wanted)} of {topic}-{partition}: {self.state(topic, partition)}",
+            timeout_s,
+        )
+
+    def wait_until(self, condition: Callable[[], bool], what: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+        """Look again and again until the condition is true. Raises TimeoutError, which names `what`."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"waited {timeout_s:g} s for {what()}")
+            self._pause.wait(_LOOK_AGAIN_S)
+
+    def _is_led_by(self, leader: int, topic: str, partition: int) -> bool:
+        connected = [broker for broker in self.brokers if broker.is_running and broker.line.is_open]
+        if not self.brokers[leader].is_running or any(
+            (known := self._known(broker, topic, partition)) is None or known.leader != leader for broker in connected
+        ):
+            return False
+        hosted = self.brokers[leader].server.replica_manager.by_name.get(topic)
+        return hosted is not None and partition in hosted.partitions
+
+    def _known(self, broker: ClusterBroker, topic: str, partition: int) -> PartitionRecord | None:
+        record = broker.server.metadata.topics.get(topic)
+        return None if record is None else record.partitions.get(partition)
+
+    # -- starting
+
+    def _start_all(self) -> None:
+        starting = [partial(broker.finish_start, broker.begin_start()) for broker in self.brokers]
+        _do_all(starting)
+        self._wait_for_members()
+
+    def _wait_for_members(self) -> None:
+        """Wait until all that run and reach ZooKeeper know each other and a controller."""
+        connected = [broker for broker in self.brokers if broker.is_running and broker.line.is_open]
+        ids = {broker.broker_id for broker in connected}
+
+        def know_each_other() -> bool:
+            return all(
+                broker.server.metadata.registration_state is MEMBER
+                and ids <= broker.server.metadata.brokers.keys()
+                and broker.server.metadata.controller_id in broker.server.metadata.brokers
+                for broker in connected
+            )
+
+        self.wait_until(know_each_other, lambda: f"brokers {ids} that know each other")
+
+
+class AsyncCluster:
+    """A `Cluster` for coroutines: its methods that wait do so in a thread. `blocking` is the cluster itself."""
+
+    def __init__(self, blocking: Cluster) -> None:
+        self.blocking = blocking
+        self.leader_of = blocking.leader_of
+        self.isr = blocking.isr
+        self.lose_session = blocking.lose_session
+        self.cut_off = blocking.cut_off
+        self.mend = blocking.mend
+
+    @property
+    def brokers(self) -> tuple[ClusterBroker, ...]:
+        return self.blocking.brokers
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.blocking.bootstrap_servers
+
+    async def start(self, number: int) -> None:
+        await asyncio.to_thread(self.blocking.start, number)
+
+    async def stop(self, number: int) -> None:
+        await asyncio.to_thread(self.blocking.stop, number)
+
+    async def kill(self, number: int, *, session_ends: bool = True) -> None:
+        await asyncio.to_thread(self.blocking.kill, number, session_ends=session_ends)
+
+    async def wait_for_leader(
+        self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S
+    ) -> int:
+        return await asyncio.to_thread(
+            self.blocking.wait_for_leader, topic, partition, other_than=other_than, timeout_s=timeout_s
+        )
+
+    async def wait_for_isr(
+        self, topic: str, partition: int, members: Collection[int], *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        await asyncio.to_thread(self.blocking.wait_for_isr, topic, partition, members, timeout_s=timeout_s)
+
+
+def _do_all(actions: Sequence[Callable[[], None]]) -> None:
+    """Do each of them, and then raise the first error if there was one."""
+    faults: list[Exception] = []
+    for action in actions:
+        try:
+            action()
+        except Exception as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]
+
+
+def _directory_in_memory() -> Path:
+    place: str | None = None
+    with suppress(OSError):
+        place = str(_MEMORY) if shutil.disk_usage(_MEMORY).free else None
+    return Path(tempfile.mkdtemp(prefix="kafkalite-cluster-", dir=place))

@@ -1,0 +1,122 @@
+"""One broker of a cluster in this process: an event loop in a thread of its own, which can be killed like a process.
+
+A killed broker says nothing more: its sockets are closed, its files stay as they are, its loop never runs again. All
+that other threads of it were doing is done before the kill returns, so its next life finds a directory at rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.server.broker import Broker
+from kafkalite.server.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker_server import BrokerServer
+    from kafkalite.testing.in_memory_zookeeper import ZooKeeperLine
+
+HOST = "127.0.0.1"
+
+
+class ClusterBroker:
+    """A broker that may run or not. It keeps its port over its lives, if nobody else has taken it in between.
+
+    `line` is its way to ZooKeeper. `settings` are of its next start, named like the arguments of `kafkalite.Broker`.
+    """
+
+    def __init__(self, broker_id: int, data_dir: Path, line: ZooKeeperLine, settings: Mapping[str, Any]) -> None:
+        self.broker_id = broker_id
+        self.data_dir = data_dir
+        self.line = line
+        self.settings = dict(settings)
+        self.port = 0
+        self._broker: Broker | None = None
+        self._thread: LoopThread | None = None
+
+    def __repr__(self) -> str:
+        return f"ClusterBroker({self.broker_id}, {'running' if self.is_running else 'stopped'})"
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port, also while it does not run. Valid after its first start."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def server(self) -> BrokerServer:
+        """The parts of the running broker, which belong to its own thread: others may read them."""
+        if self._broker is None:
+            raise RuntimeError(f"broker {self.broker_id} is not running")
+        return self._broker.server
+
+    def begin_start(self) -> Future[None]:
+        """Start it; the future ends when clients may connect. Follow it with `finish_start`."""
+        if self._thread is not None:
+            raise RuntimeError(f"broker {self.broker_id} is running already")
+        self._thread = LoopThread()
+        return self._thread.begin(self._start)
+
+    def finish_start(self, starting: Future[None]) -> None:
+        """Wait for the end of a start. Raises its error; the broker does not run then."""
+        try:
+            starting.result()
+        except BaseException:
+            self._close()
+            raise
+
+    def stop(self) -> None:
+        """Stop it in order. Does nothing when it does not run."""
+        if self._broker is not None and self._thread is not None:
+            broker, self._broker = self._broker, None
+            try:
+                self._thread.run(broker.stop)
+            finally:
+                self._close()
+
+    def kill(self) -> None:
+        """End it as kill -9 would; its session with ZooKeeper stays until its timeout. Does nothing when it does not
+        run."""
+        if self._broker is not None and self._thread is not None:
+            broker, self._broker = self._broker, None
+            server = broker.server
+            self.line.abandon()
+            try:
+                self._thread.run(broker.kill)
+            finally:
+                self._close()
+                server.end_threads()
+
+    async def _start(self) -> None:
+        broker = self._new_broker(self.port)
+        try:
+            await broker.start()
+        except ConfigError:
+            if not self.port:
+                raise
+            broker = self._new_broker(0)  # the port may be taken
+            await broker.start()
+        self.port = broker.port
+        self._broker = broker
+
+    def _new_broker(self, port: int) -> Broker:
+        return Broker(
+            data_dir=self.data_dir,
+            host=HOST,
+            port=port,
+            dial_zookeeper=self.line.dial,
+            broker_id=self.broker_id,
+            **self.settings,
+        )
+
+    def _close(self) -> None:
+        thread, self._thread = self._thread, None
+        self._broker = None
+        assert thread is not None
+        thread.close()

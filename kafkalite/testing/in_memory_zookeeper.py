@@ -1,0 +1,418 @@
+"""A ZooKeeper in this process, without Java and without sockets, whose clients' lines can be disturbed on command.
+
+    zookeeper = InMemoryZooKeeper()
+    line = zookeeper.line()                                         # of one client
+    session = ZooKeeperSession(settings._replace(dial=line.dial), on_change=..., on_state=...)
+    line.cut(), line.mend(), line.expire(), line.lose_answers(1)    # as if it happened in between
+
+It takes the place of kazoo's connection, not of the session: requests arrive as the bytes that would go to a server,
+and the session's own code sees to watches, notifications and errors. So brokers of any number of event loops are one
+cluster. Nothing is written to a disk.
+
+Each client's requests, and each client's answers and watch events, stay in their order; a change is notified before any
+answer that could show it. A client that is cut off keeps its session for the session timeout.
+
+    cut       connections end, and none can be made                      the client sees it at once
+    silent    nothing passes any more                                    the client sees it after 2/3 of the timeout
+    expired   the session has ended, and its nodes are gone              the client sees it when it is connected next
+    abandon   the client's process is gone, and its session stays        there is no client any more
+
+Source: org.apache.zookeeper.server.ZooKeeperServer, SessionTrackerImpl; org.apache.zookeeper.ClientCnxn (states).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafkalite.testing.thread_clock import ThreadClock
+from kafkalite.testing.znode_tree import Refused, ZnodeTree
+from kafkalite.testing.zookeeper_answers import WRITES
+from kafkalite.testing.zookeeper_sessions import Session, Sessions
+from kafkalite.zk.client.operations import ConnectionState
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock, Timer
+    from kafkalite.zk.client.connection import Reply
+    from kafkalite.zk.client.wire_requests import Request
+    from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
+
+RECONNECT_MS = 5  # after a connection has broken; kazoo takes up to 500
+REQUEST_BYTES_MAX = 0xFFFFF  # jute.maxbuffer; a server closes the connection that exceeds it
+
+_CONNECTION_LOST = Refused(-4)
+
+
+class InMemoryZooKeeper:
+    """The servers. Its methods, and those of its lines, may be called on any thread.
+
+    With a `clock` all timers, of timeouts and of delays, are that clock's, and everything belongs to its owner's
+    thread; without one they run on a thread of their own until `close`. `seed` decides about delays.
+    """
+
+    def __init__(self, clock: Clock | None = None, *, seed: int = 0) -> None:
+        self._own_clock = None if clock is not None else ThreadClock()
+        self.clock: Clock = clock or self._own_clock or ThreadClock()
+        self.lock = threading.RLock()
+        self.random = Random(seed)
+        self.tree = ZnodeTree()
+        self.sessions = Sessions(self.tree, self.clock, self.lock)
+        self.is_serving = True
+        self._lines: list[ZooKeeperLine] = []
+
+    def line(self) -> ZooKeeperLine:
+        """A line for one more client."""
+        with self.lock:
+            self._lines.append(ZooKeeperLine(self))
+            return self._lines[-1]
+
+    def stop(self) -> None:
+        """No client can reach it any more. No session ends meanwhile."""
+        with self.lock:
+            self.is_serving = False
+            self.sessions.freeze()
+            for line in self._lines:
+                line.break_connection()
+
+    def start(self) -> None:
+        """After `stop`: it serves again, with its data; sessions have their whole timeout to come back."""
+        with self.lock:
+            self.is_serving = True
+            self.sessions.thaw()
+            for line in self._lines:
+                line.come_back()
+
+    def close(self) -> None:
+        """End for good, without telling anybody."""
+        with self.lock:
+            self.is_serving = False
+            self.sessions.freeze()
+        if self._own_clock is not None:
+            self._own_clock.close()
+
+
+class ZooKeeperLine:
+    """One client's way to the servers; connection after connection goes over it, also those of the client's next life.
+
+    `delay_ms`: each message takes a random time between these two, in either direction.
+    """
+
+    def __init__(self, zookeeper: InMemoryZooKeeper) -> None:
+        self.delay_ms = (0.0, 0.0)
+        self.zookeeper = zookeeper
+        self.is_silent = False
+        self._is_cut = False
+        self._answers_to_lose = self._requests_to_lose = 0
+        self._connection: InMemoryConnection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a client can connect."""
+        return self.zookeeper.is_serving and not self._is_cut and not self.is_silent
+
+    @property
+    def session_id(self) -> int:
+        """The client's session; 0 if it has none."""
+        return self._connection.session_id if self._connection is not None else 0
+
+    def dial(
+        self,
+        settings: ZooKeeperConfig,
+        *,
+        on_state: Callable[[ConnectionState], None],
+        on_watch_event: Callable[[str], None],
+        on_end: Callable[[], None],
+    ) -> InMemoryConnection:
+        """The `dial` of a ZooKeeperConfig. `on_end` is never called."""
+        with self.zookeeper.lock:
+            assert self._connection is None or self._connection.is_closed, "one client at a time"
+            self._connection = InMemoryConnection(self, settings.session_timeout_ms, on_state, on_watch_event)
+            return self._connection
+
+    def cut(self) -> None:
+        """End the connection, and let none be made."""
+        with self.zookeeper.lock:
+            self._is_cut = True
+            self.break_connection()
+
+    def silence(self) -> None:
+        """Hold back everything, in both directions."""
+        with self.zookeeper.lock:
+            self.is_silent = True
+            if self._connection is not None:
+                self._connection.go_silent()
+
+    def mend(self) -> None:
+        """Connections can be made again; a connection that went silent and was not given up goes on."""
+        with self.zookeeper.lock:
+            self._is_cut = self.is_silent = False
+            if self._connection is not None:
+                self._connection.go_on()
+            self.come_back()
+
+    def expire(self) -> None:
+        """End the client's session on the side of the servers, as if it had not been heard of for too long."""
+        with self.zookeeper.lock:
+            connection = self._connection
+            if connection is not None and connection.session is not None:
+                self.zookeeper.sessions.end(connection.session)
+                if not self.is_silent:
+                    connection.hang_up()
+
+    def break_connection(self) -> None:
+        """End the connection; it comes back unless the line is cut."""
+        with self.zookeeper.lock:
+            if self._connection is not None:
+                self._connection.hang_up()
+
+    def come_back(self) -> None:
+        """Connect the client again, if it is not connected."""
+        with self.zookeeper.lock:
+            if self._connection is not None:
+                self._connection.reconnect()
+
+    def lose_answers(self, count: int) -> None:
+        """Each of the next `count` writes is performed, and its connection ends before the answer."""
+        self._answers_to_lose = count
+
+    def lose_requests(self, count: int) -> None:
+        """Each of the next `count` writes is not performed: its connection ends before that."""
+        self._requests_to_lose = count
+
+    def abandon(self) -> None:
+        """The client's process is gone, without a word. Its session ends after its timeout."""
+        with self.zookeeper.lock:
+            if self._connection is not None:
+                self._connection.vanish()
+
+    # -- for connections
+
+    def delay(self) -> float:
+        least, most = self.delay_ms
+        return self.zookeeper.random.uniform(least, most) if most else 0.0
+
+    def takes_request(self, request: Request) -> bool:
+        if request.type in WRITES and self._requests_to_lose:
+            self._requests_to_lose -= 1
+            return False
+        return len(request.serialize()) <= REQUEST_BYTES_MAX
+
+    def takes_answer(self, request: Request) -> bool:
+        if request.type in WRITES and self._answers_to_lose:
+            self._answers_to_lose -= 1
+            return False
+        return True
+
+
+class _Message:
+    __slots__ = ("deliver", "is_due")
+
+    def __init__(self, deliver: Callable[[], None], is_due: bool) -> None:
+        self.deliver = deliver
+        self.is_due = is_due
+
+
+class _Lane:
+    """One direction of a wire: messages are delivered in their order, each after a delay of its own."""
+
+    def __init__(self, line: ZooKeeperLine) -> None:
+        self._line = line
+        self._messages: deque[_Message] = deque()
+
+    def send(self, deliver: Callable[[], None]) -> None:
+        delay_ms = self._line.delay()
+        message = _Message(deliver, is_due=not delay_ms)
+        self._messages.append(message)
+        if delay_ms:
+            self._line.zookeeper.clock.call_later(delay_ms, partial(self._arrived, message))
+        else:
+            self.deliver_due()
+
+    def deliver_due(self) -> None:
+        while self._messages and self._messages[0].is_due and not self._line.is_silent:
+            self._messages.popleft().deliver()
+
+    def clear(self) -> None:
+        self._messages.clear()
+
+    def _arrived(self, message: _Message) -> None:
+        with self._line.zookeeper.lock:
+            message.is_due = True
+            self.deliver_due()
+
+
+class _Wire:
+    """One connection between a client and a server, from its beginning to its end. `lost` is called when it ends by
+    itself."""
+
+    def __init__(
+        self,
+        line: ZooKeeperLine,
+        session: Session,
+        on_watch_event: Callable[[str], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._line = line
+        self._session = session
+        self._on_watch_event = on_watch_event
+        self._lost = lost
+        self._to_server = _Lane(line)
+        self._to_client = _Lane(line)
+        self._waiting: dict[Reply, None] = {}
+        self._is_over = False
+        line.zookeeper.sessions.attach(session, self._notify)
+
+    def send(self, request: Request, reply: Reply) -> None:
+        self._waiting[reply] = None
+        self._to_server.send(partial(self._serve, request, reply))
+
+    def deliver_due(self) -> None:
+        self._to_server.deliver_due()
+        self._to_client.deliver_due()
+
+    def end(self) -> None:
+        """All that is under way is lost; requests without an answer fail."""
+        self._is_over = True
+        self._to_server.clear()
+        self._to_client.clear()
+        self._line.zookeeper.sessions.detach(self._session)
+        waiting, self._waiting = self._waiting, {}
+        for reply in waiting:
+            reply.set_exception(_CONNECTION_LOST)
+
+    def _notify(self, path: str) -> None:
+        self._to_client.send(partial(self._on_watch_event, path))
+
+    def _serve(self, request: Request, reply: Reply) -> None:
+        sessions = self._line.zookeeper.sessions
+        if self._is_over or not sessions.is_alive(self._session):
+            return
+        if not self._line.takes_request(request):
+            self._lost()
+            return
+        result: bytes | Refused
+        try:
+            result = sessions.serve(self._session, request)
+        except Refused as refusal:
+            result = refusal
+        if self._line.takes_answer(request):
+            self._to_client.send(partial(self._answer, reply, result))
+        else:
+            self._lost()
+
+    def _answer(self, reply: Reply, result: bytes | Refused) -> None:
+        if reply not in self._waiting:
+            return
+        del self._waiting[reply]
+        if isinstance(result, Refused):
+            reply.set_exception(result)
+        else:
+            reply.set((result, 0))
+
+
+class InMemoryConnection:
+    """A client's connection: the `Connection` of a ZooKeeperSession. It comes back as long as the line is open, and
+    with a new session when the old one has ended."""
+
+    last_fault = ""
+
+    def __init__(
+        self,
+        line: ZooKeeperLine,
+        session_timeout_ms: int,
+        on_state: Callable[[ConnectionState], None],
+        on_watch_event: Callable[[str], None],
+    ) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self.session: Session | None = None
+        self.is_closed = False
+        self._on_watch_event = on_watch_event
+        self._line = line
+        self._zookeeper = line.zookeeper
+        self._on_state = on_state
+        self._wire: _Wire | None = None
+        self._silence: Timer | None = None
+
+    @property
+    def session_id(self) -> int:
+        return self.session.number if self.session is not None else 0
+
+    def open(self) -> None:
+        self.reconnect()
+
+    def submit(self, request: Request, reply: Reply) -> bool:
+        with self._zookeeper.lock:
+            if self._wire is None:
+                return False
+            self._wire.send(request, reply)
+            return True
+
+    def close(self) -> None:
+        with self._zookeeper.lock:
+            can_say_so = self._wire is not None and self._line.is_open
+            self.vanish()
+            if can_say_so and self.session is not None:
+                self._zookeeper.sessions.end(self.session)
+
+    # -- for the line
+
+    def reconnect(self) -> None:
+        """Connect if that can be done and is not done."""
+        with self._zookeeper.lock:
+            if self._wire is not None or self.is_closed or not self._line.is_open:
+                return
+            if self.session is not None and not self._zookeeper.sessions.is_alive(self.session):
+                self.session = None
+                self._on_state(ConnectionState.EXPIRED)
+            if self.session is None:
+                self.session = self._zookeeper.sessions.open(self.session_timeout_ms)
+            self._wire = _Wire(self._line, self.session, self._on_watch_event, self.hang_up)
+            self._on_state(ConnectionState.CONNECTED)
+
+    def hang_up(self) -> None:
+        """The connection ends, and both sides see it."""
+        if self._wire is None:
+            return
+        self._end_wire()
+        self._on_state(ConnectionState.SUSPENDED)
+        self._zookeeper.clock.call_later(RECONNECT_MS, self.reconnect)
+
+    def go_silent(self) -> None:
+        if self._wire is not None and self.session is not None and self._silence is None:
+            self._zookeeper.sessions.expire_later(self.session)
+            self._silence = self._zookeeper.clock.call_later(self.session_timeout_ms * 2 / 3, self._give_up)
+
+    def go_on(self) -> None:
+        """The line is not silent any more."""
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if self._wire is not None and self.session is not None:
+            if not self._zookeeper.sessions.is_alive(self.session):
+                self.hang_up()
+                return
+            self._zookeeper.sessions.keep(self.session)
+            self._wire.deliver_due()
+
+    def vanish(self) -> None:
+        """The client is gone, and hears nothing any more."""
+        self.is_closed = True
+        if self._wire is not None:
+            self._end_wire()
+
+    def _give_up(self) -> None:
+        with self._zookeeper.lock:
+            self._silence = None
+            self.hang_up()
+
+    def _end_wire(self) -> None:
+        wire, self._wire = self._wire, None
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        assert wire is not None
+        wire.end()

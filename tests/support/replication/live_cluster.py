@@ -1,0 +1,122 @@
+"""What tests of a whole cluster do with stock clients: topics, records in, records out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalite.testing.cluster import Cluster
+from tests.support.wait import DEADLINE_S
+
+_LOG = logging.getLogger("librdkafka")
+_LOG.addHandler(logging.NullHandler())
+_LOG.propagate = False
+
+QUICK = {  # a client that notices a change of leaders at once
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+    "topic.metadata.refresh.interval.ms": 500,
+    "topic.metadata.refresh.fast.interval.ms": 20,
+}
+
+
+def create_topic(
+    cluster: Cluster,
+    name: str,
+    partitions: int = 1,
+    replicas: int = 1,
+    *,
+    placed_on: Sequence[Sequence[int]] | None = None,
+    **config: object,
+) -> None:
+    """A topic that all brokers know and that is led. `placed_on`: the replicas of each partition."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}, logger=_LOG)
+    settings = {key.replace("_", "."): str(value).lower() for key, value in config.items()}
+    wanted = (
+        NewTopic(name, partitions, replicas, config=settings)
+        if placed_on is None
+        else NewTopic(name, len(placed_on), replica_assignment=[list(each) for each in placed_on], config=settings)
+    )
+    admin.create_topics([wanted], request_timeout=DEADLINE_S)[name].result(DEADLINE_S)
+    for index in range(partitions if placed_on is None else len(placed_on)):
+        cluster.wait_for_leader(name, index)
+
+
+class Writer:
+    """A producer, idempotent with acks=all unless `options` say otherwise. `acknowledged`: (partition, offset, value)
+    of each record that was, in the order of the answers; `failures` the others."""
+
+    def __init__(self, cluster: Cluster, **options: Any) -> None:
+        named = {key.replace("_", "."): value for key, value in options.items()}
+        self.acknowledged: list[tuple[int, int, bytes]] = []
+        self.failures: list[confluent_kafka.KafkaError] = []
+        self.client = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "message.timeout.ms": int(DEADLINE_S * 1000),
+                **QUICK,
+                **named,
+            },
+            logger=_LOG,
+        )
+
+    def write(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
+        """Give them to the client, and return at once."""
+        for value in values:
+            self.client.produce(topic, value, partition=partition, on_delivery=self._delivered)
+            self.client.poll(0)
+
+    def flush(self) -> None:
+        assert self.client.flush(2 * DEADLINE_S) == 0, "some records have no answer"
+
+    def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        if error is not None:
+            self.failures.append(error)
+        else:
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None and offset is not None and isinstance(value, bytes)
+            self.acknowledged.append((partition, offset, value))
+
+
+def read_all(cluster: Cluster, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
+    """The values below the end of a partition, by their offsets."""
+    named = {key.replace("_", "."): value for key, value in options.items()}
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            **QUICK,
+            **named,
+        },
+        logger=_LOG,
+    )
+    try:
+        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
+        consumer.assign([TopicPartition(topic, partition, first)])
+        found: dict[int, bytes] = {}
+        while True:
+            message = consumer.poll(DEADLINE_S)
+            assert message is not None, f"{topic}-{partition} gives nothing after {len(found)} records"
+            error = message.error()
+            if error is not None and error.code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                return found
+            if error is not None and not error.retriable():
+                raise confluent_kafka.KafkaException(error)
+            if error is None:
+                offset, value = message.offset(), message.value()
+                assert offset is not None and isinstance(value, bytes)
+                found[offset] = value
+    finally:
+        consumer.close()
