@@ -117,7 +117,7 @@ async def play(world: World, steps: Sequence[Step]) -> list[Any]:
             each.forget()
         outcome = await take(world, step)
         for each in world.visits:
-            await each.session.sync()  # a change is notified before an answer that is later
+            await each.session.read(["/"])  # a change is notified before a read that is later
         ordered = not isinstance(step, Expiring)
         heard = [list(dict.fromkeys(path for batch in each.heard for path in batch)) for each in world.visits]
         seen.append((step, outcome, heard if ordered else [sorted(each) for each in heard], await tree(world)))
