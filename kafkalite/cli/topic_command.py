@@ -1,8 +1,9 @@
-"""`kafkalite topic describe`: exactly how many records and bytes topics, partitions and segments hold.
+"""`kafkalite topic describe`: exactly how many records and bytes topics, partitions and segments hold, and where.
 
 A running broker answers DescribeLogDirs with tagged fields of ours; while it is still counting, it is asked again. Each
 broker of a cluster is asked for the partitions that it leads. A data directory of a stopped broker is counted as by
-`kafkalite log count`. The partitions are printed as one table, or as one JSON object a line.
+`kafkalite log count`. The partitions are printed as one table, or as one JSON object a line. If one of them has several
+replicas, the leaders, the replicas and which of them are in sync are shown, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
-from kafkalite.client.cluster_client import ClusterClient, require_topics
+from kafkalite.client.cluster_client import ClusterClient, PartitionPlace, require_topics
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.log_dirs import COUNTING, COUNTS, COUNTS_OF_SEGMENTS, PartitionRecordCounts
@@ -41,7 +42,10 @@ class RecordCounts(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """`leader_epoch` is -1 where it is not known. `segments` by base offset, empty unless they were asked for."""
+    """`leader_epoch` is -1 where it is not known. `segments` by base offset, empty unless they were asked for.
+
+    `elr` are the replicas besides the ISR that may be elected. `place` is None for the files of a stopped broker.
+    """
 
     topic: str
     index: int
@@ -51,6 +55,12 @@ class PartitionCounts:
     counts: RecordCounts
     is_counting: bool = False
     segments: dict[int, RecordCounts] = field(default_factory=dict)
+    elr: tuple[int, ...] = ()
+    place: PartitionPlace | None = None
+
+    @property
+    def has_replicas(self) -> bool:
+        return self.place is not None and len(self.place.replicas) > 1
 
 
 class Description:
@@ -113,6 +123,8 @@ def from_cluster(cluster: ClusterClient, topics: Sequence[str], timeout_s: float
 
     descriptions, missing = cluster.ask_all(topics, ask)
     partitions = [partition for one in descriptions for partition in one.partitions]
+    for partition in partitions:
+        partition.place = cluster.places.get((partition.topic, partition.index))
     whole = Description(partitions, [complaint for one in descriptions for complaint in one.failed])
     if not cluster.is_one or not whole.complaints:  # a directory that failed may have the partitions without a leader
         whole.complaints += missing
@@ -185,6 +197,7 @@ def _partition_counts(key: TopicPartition, size_bytes: int, counts: PartitionRec
         known(counts.live_records, counts.control_records, size_bytes, counts.segment_count),
         COUNTING in (counts.live_records, counts.control_records),
         {one.base_offset: known(one.live_records, one.control_records, one.size_bytes, 1) for one in counts.segments},
+        tuple(counts.elr),
     )
 
 
@@ -223,11 +236,13 @@ def from_directories(directories: Sequence[str], topics: Sequence[str]) -> Descr
 # printing
 
 _COLUMNS = ("topic", "partition", "epoch", "start", "end", "live records", "control", "bytes", "segments")
+_PLACE_COLUMNS = ("leader", "replicas", "isr", "elr", "")  # the last one says what is wrong
 
 
 def table(description: Description, *, segments: bool) -> Iterator[str]:
     """A row for each partition, with `segments` for each segment too, the sum of each topic, and that of all."""
     rows: list[Sequence[str]] = [_COLUMNS]
+    places: dict[int, Sequence[str]] = {0: _PLACE_COLUMNS}  # beside some of the rows
     total = RecordCounts()
     topic_count = 0
     for topic, partitions in groupby(description.partitions, lambda one: one.topic):
@@ -238,6 +253,7 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
             unknown = "counting" if one.is_counting else "unknown"
             epoch = "-" if one.leader_epoch < 0 else str(one.leader_epoch)
             offsets = f"{one.start_offset:,}", f"{one.end_offset:,}"
+            places[len(rows)] = _place_row(one)
             rows.append(_row((topic, str(one.index), epoch, *offsets), one.counts, unknown))
             for base, counts in one.segments.items() if segments else ():
                 rows.append(_row((f"  {base:020d}", "", "", "", ""), counts, unknown))
@@ -245,7 +261,18 @@ def table(description: Description, *, segments: bool) -> Iterator[str]:
         total = total.plus(of_topic)
     if topic_count != 1:
         rows.append(_row((f"{topic_count} topics", str(len(description.partitions)), "", "", ""), total))
-    return aligned(rows)
+    if not any(one.has_replicas for one in description.partitions):
+        return aligned(rows)
+    nothing = ("",) * len(_PLACE_COLUMNS)
+    return aligned([(*row, *places.get(at, nothing)) for at, row in enumerate(rows)])
+
+
+def _place_row(one: PartitionCounts) -> Sequence[str]:
+    if one.place is None:
+        return ("",) * len(_PLACE_COLUMNS)
+    leader, replicas, isr = one.place
+    fault = "under-replicated" if len(isr) < len(replicas) else ""
+    return (str(leader), *[",".join(map(str, brokers)) for brokers in (replicas, isr, one.elr)], fault)
 
 
 def _row(head: Sequence[str], counts: RecordCounts, unknown: str = "unknown") -> Sequence[str]:
@@ -262,9 +289,23 @@ def objects(description: Description, *, segments: bool) -> Iterator[str]:
             yield _json({"type": "segment", **key, "base_offset": base}, counts)
         epoch = None if one.leader_epoch < 0 else one.leader_epoch
         offsets = {"leader_epoch": epoch, "start_offset": one.start_offset, "end_offset": one.end_offset}
-        yield _json({"type": "partition", **key, **offsets}, one.counts)
+        yield _json({"type": "partition", **key, **offsets, **_place(one)}, one.counts)
     for topic, counts in of_topics.items():
         yield _json({"type": "topic", "topic": topic}, counts)
+
+
+def _place(one: PartitionCounts) -> dict[str, object]:
+    """Of a partition with several replicas."""
+    if one.place is None or not one.has_replicas:
+        return {}
+    leader, replicas, isr = one.place
+    return {
+        "leader": leader,
+        "replicas": list(replicas),
+        "isr": list(isr),
+        "elr": list(one.elr),
+        "is_under_replicated": len(isr) < len(replicas),
+    }
 
 
 def _json(head: dict[str, object], counts: RecordCounts) -> str:

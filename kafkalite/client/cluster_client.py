@@ -23,10 +23,11 @@ _Response = TypeVar("_Response")
 
 
 class PartitionPlace(NamedTuple):
-    """The leader and the replicas of a partition; `leader` is NO_LEADER if no broker serves it."""
+    """The leader, the replicas and the ISR of a partition; `leader` is NO_LEADER if no broker serves it."""
 
     leader: int
     replicas: tuple[int, ...]
+    isr: tuple[int, ...] = ()
 
 
 class ClusterClient:
@@ -45,7 +46,9 @@ class ClusterClient:
             raise
         self.brokers = {broker.node_id: _address(broker.host, broker.port) for broker in metadata.brokers}
         self.places: dict[TopicPartition, PartitionPlace] = {
-            (topic.name or "", one.partition_index): PartitionPlace(one.leader_id, tuple(one.replica_nodes))
+            (topic.name or "", one.partition_index): PartitionPlace(
+                one.leader_id, tuple(one.replica_nodes), tuple(one.isr_nodes)
+            )
             for topic in metadata.topics
             for one in topic.partitions
         }

@@ -157,6 +157,8 @@ def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecor
     counts = log.counts()
     missing = COUNTING if counts.is_counting else UNCOUNTABLE
     segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
+    topic = services.metadata.topics.get(log.topic)
+    state = topic.partitions.get(log.partition) if topic is not None else None
     return PartitionRecordCounts(
         leader_epoch=-1 if partition is None else partition.leader_epoch,
         start_offset=log.start_offset,
@@ -173,6 +175,7 @@ def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecor
             )
             for segment in segments
         ],
+        elr=list(state.elr) if state is not None else [],
     )
 
 

@@ -79,7 +79,8 @@ class SegmentRecordCounts(Message):
 
 
 class PartitionRecordCounts(Message):
-    """`leader_epoch` is -1 for a log that this broker does not lead."""
+    """`leader_epoch` is -1 for a log that this broker does not lead. `elr` are replicas besides the ISR that may be
+    elected, which Metadata has no place for."""
 
     leader_epoch: int = int32("2+")
     start_offset: int = int64("2+")
@@ -88,6 +89,7 @@ class PartitionRecordCounts(Message):
     control_records: int = int64("2+")
     segment_count: int = int32("2+")
     segments: list[SegmentRecordCounts] = array(SegmentRecordCounts, "2+")
+    elr: list[int] = array(INT32, "2+", tag=0)
 
 
 class LogCleaning(Message):

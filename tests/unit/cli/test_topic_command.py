@@ -14,7 +14,9 @@ import pytest
 
 from kafkalite.cli import describe_log_dirs, topic_command
 from kafkalite.cli.main import main
+from kafkalite.cli.topic_command import Description, PartitionCounts, RecordCounts, objects, table
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
+from kafkalite.client.cluster_client import PartitionPlace
 from kafkalite.common.errors import ConfigError
 from kafkalite.protocol.header import decode_request_header, response_frame
 from kafkalite.protocol.messages.log_dirs import (
@@ -41,6 +43,7 @@ from kafkalite.server.broker import Broker
 from tests.support.wait import DEADLINE_S
 
 METADATA = 3
+ONE_COPY = ["topic", "partition", "epoch", "start", "end", "live", "records", "control", "bytes", "segments"]
 Said = tuple[int, list[str], list[str]]
 
 
@@ -88,7 +91,7 @@ def test_a_running_broker_and_its_files_say_the_same(tmp_path: Path, say: Callab
         code, shown, _ = say("--bootstrap", broker.bootstrap_servers)
         assert code == 0
         assert [line.split() for line in shown] == [
-            ["topic", "partition", "epoch", "start", "end", "live", "records", "control", "bytes", "segments"],
+            ONE_COPY,
             ["empty", "0", "0", "0", "0", "0", "0", "0", "1"],
             ["empty", "all", "0", "0", "0", "1"],
             ["orders", "0", "0", "0", "10", "10", "0", "1,395", "3"],
@@ -109,6 +112,27 @@ def test_a_running_broker_and_its_files_say_the_same(tmp_path: Path, say: Callab
     assert parsed(stopped) == parsed(running)
     totals = {one["topic"]: one["live_records"] for one in parsed(stopped) if one["type"] == "topic"}
     assert totals == {"orders": 17, "empty": 0}
+
+
+def test_replicas_are_shown_where_there_are_several() -> None:
+    counts = RecordCounts(7, 0, 700, 1)
+    segments = {0: counts}
+    whole = PartitionCounts("orders", 0, 4, 0, 7, counts, False, segments, (), PartitionPlace(1, (1, 2), (2, 1)))
+    lagging = PartitionCounts("orders", 1, 5, 0, 7, counts, False, {}, (3,), PartitionPlace(2, (2, 3, 1), (2,)))
+    described = Description([lagging, whole])
+    assert [line.split() for line in table(described, segments=True)] == [
+        [*ONE_COPY, "leader", "replicas", "isr", "elr"],
+        ["orders", "0", "4", "0", "7", "7", "0", "700", "1", "1", "1,2", "2,1"],
+        ["00000000000000000000", "7", "0", "700", "1"],
+        ["orders", "1", "5", "0", "7", "7", "0", "700", "1", "2", "2,3,1", "2", "3", "under-replicated"],
+        ["orders", "all", "14", "0", "1,400", "2"],
+    ]
+    first, second, _ = (json.loads(line) for line in objects(described, segments=False))
+    assert (first["replicas"], first["isr"], first["is_under_replicated"]) == ([1, 2], [2, 1], False)
+    assert (second["leader"], second["elr"], second["is_under_replicated"]) == (2, [3], True)
+    alone = PartitionCounts("orders", 0, 4, 0, 7, counts, place=PartitionPlace(1, (1,), (1,)))
+    assert next(table(Description([alone]), segments=False)).split() == ONE_COPY
+    assert "replicas" not in next(objects(Description([alone]), segments=False))
 
 
 def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, say: Callable[..., Said]) -> None:

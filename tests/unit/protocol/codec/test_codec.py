@@ -197,7 +197,7 @@ def test_noise_ends_in_a_message_or_malformed(case: Any, is_request: bool, noise
 @pytest.mark.parametrize("version", range(2, 5))
 def test_fields_of_our_own_travel_and_others_pass_over_them(version: int) -> None:
     segments = [SegmentRecordCounts(base_offset=1, size_bytes=2, live_records=-1, control_records=4)]
-    counts = PartitionRecordCounts(leader_epoch=5, start_offset=6, end_offset=1 << 40, segments=segments)
+    counts = PartitionRecordCounts(leader_epoch=5, start_offset=6, end_offset=1 << 40, segments=segments, elr=[3, 1])
     cleaning = LogCleaning(state="idle", dirty_bytes=1 << 50, why_not=None, last=CleanerPass(bytes_read=9))
     partition = DescribeLogDirsPartition(partition_index=7, partition_size=8, counts=counts, cleaning=cleaning)
     topic = DescribeLogDirsTopic(name="t", partitions=[partition])
