@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,7 @@ _MEMORY = Path("/dev/shm")
 SETTINGS: dict[str, Any] = {
     "zookeeper_connect": "in-memory",
     "zookeeper_session_timeout_ms": 6_000,
+    "controlled_shutdown_retry_backoff_ms": 100,
     "group_initial_rebalance_delay_ms": 0,
     "offsets_topic_num_partitions": 3,
     "transaction_state_log_num_partitions": 3,
@@ -51,14 +52,21 @@ SETTINGS: dict[str, Any] = {
 
 class Cluster:
     """See the module. `settings` are of all brokers, named like the arguments of `kafkalite.Broker`; broker ids,
-    addresses and data directories are the cluster's own.
+    addresses and data directories are the cluster's own. `own` has settings of single brokers, by their numbers.
 
     With `data_dir` the data stay there, and a later cluster with the same `data_dir` goes on with them; otherwise they
     are in memory where there is a place for that, and are deleted. `brokers` are all brokers, `zookeeper` is what they
     share. Methods that name a broker raise IndexError for one that there is not.
     """
 
-    def __init__(self, count: int = 3, *, data_dir: str | Path | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        data_dir: str | Path | None = None,
+        own: Mapping[int, Mapping[str, Any]] | None = None,
+        **settings: Any,
+    ) -> None:
         if count < 1:
             raise ValueError("a cluster has at least one broker")
         self.zookeeper = InMemoryZooKeeper()
@@ -67,6 +75,7 @@ class Cluster:
         self._given_dir = Path(data_dir) if data_dir is not None else None
         self._data_dir = Path()
         self._settings = {**SETTINGS, **settings}
+        self._own = own or {}
         self._pause = threading.Event()  # never set: it paces the waits
 
     @property
@@ -85,10 +94,7 @@ class Cluster:
         snapshot = self._data_dir / _SNAPSHOT
         if snapshot.exists():
             self.zookeeper.tree.load(snapshot.read_text())
-        self.brokers = tuple(
-            ClusterBroker(number, self._data_dir / f"broker{number}", self.zookeeper.line(), self._settings)
-            for number in range(self._count)
-        )
+        self.brokers = tuple(self._new_broker(number) for number in range(self._count))
         try:
             self._start_all()
         except BaseException:
@@ -145,6 +151,15 @@ class Cluster:
         """The end of `cut_off`."""
         self.brokers[number].line.mend()
 
+    def pause(self, number: int) -> None:
+        """Let a broker stand still, as SIGSTOP would; its connections stay. Its session ends after
+        zookeeper.session.timeout.ms, but for `resume`."""
+        self.brokers[number].pause()
+
+    def resume(self, number: int) -> None:
+        """The end of `pause`."""
+        self.brokers[number].resume()
+
     # -- partitions
 
     def state(self, topic: str, partition: int) -> znode_data.StateNode | None:
@@ -198,7 +213,7 @@ class Cluster:
             self._pause.wait(_LOOK_AGAIN_S)
 
     def _is_led_by(self, leader: int, topic: str, partition: int) -> bool:
-        connected = [broker for broker in self.brokers if broker.is_running and broker.line.is_open]
+        connected = [broker for broker in self.brokers if broker.is_connected]
         if not self.brokers[leader].is_running or any(
             (known := self._known(broker, topic, partition)) is None or known.leader != leader for broker in connected
         ):
@@ -212,6 +227,10 @@ class Cluster:
 
     # -- starting
 
+    def _new_broker(self, number: int) -> ClusterBroker:
+        settings = {**self._settings, **self._own.get(number, {})}
+        return ClusterBroker(number, self._data_dir / f"broker{number}", self.zookeeper.line(), settings)
+
     def _start_all(self) -> None:
         starting = [partial(broker.finish_start, broker.begin_start()) for broker in self.brokers]
         _do_all(starting)
@@ -219,7 +238,7 @@ class Cluster:
 
     def _wait_for_members(self) -> None:
         """Wait until all that run and reach ZooKeeper know each other and a controller."""
-        connected = [broker for broker in self.brokers if broker.is_running and broker.line.is_open]
+        connected = [broker for broker in self.brokers if broker.is_connected]
         ids = {broker.broker_id for broker in connected}
 
         def know_each_other() -> bool:
@@ -243,6 +262,8 @@ class AsyncCluster:
         self.lose_session = blocking.lose_session
         self.cut_off = blocking.cut_off
         self.mend = blocking.mend
+        self.pause = blocking.pause
+        self.resume = blocking.resume
 
     @property
     def brokers(self) -> tuple[ClusterBroker, ...]:

@@ -6,6 +6,7 @@ that other threads of it were doing is done before the kill returns, so its next
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -36,6 +37,8 @@ class ClusterBroker:
         self.port = 0
         self._broker: Broker | None = None
         self._thread: LoopThread | None = None
+        self._may_go_on = threading.Event()
+        self._may_go_on.set()
 
     def __repr__(self) -> str:
         return f"ClusterBroker({self.broker_id}, {'running' if self.is_running else 'stopped'})"
@@ -43,6 +46,15 @@ class ClusterBroker:
     @property
     def is_running(self) -> bool:
         return self._thread is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it runs and reaches ZooKeeper."""
+        return self._broker is not None and self.line.is_open
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._may_go_on.is_set()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -74,6 +86,7 @@ class ClusterBroker:
     def stop(self) -> None:
         """Stop it in order. Does nothing when it does not run."""
         if self._broker is not None and self._thread is not None:
+            self.resume()
             broker, self._broker = self._broker, None
             try:
                 self._thread.run(broker.stop)
@@ -87,11 +100,28 @@ class ClusterBroker:
             broker, self._broker = self._broker, None
             server = broker.server
             self.line.abandon()
+            self.resume()
             try:
                 self._thread.run(broker.kill)
             finally:
                 self._close()
                 server.end_threads()
+
+    def pause(self) -> None:
+        """Let it do nothing until `resume`, as SIGSTOP would: connections stay, and it does not answer."""
+        if self._thread is not None and not self.is_paused:
+            self.line.silence()
+            self._may_go_on.clear()
+            self._thread.begin(self._stand_still)
+
+    def resume(self) -> None:
+        """The end of `pause`. Does nothing when it is not paused."""
+        if self.is_paused:
+            self.line.end_silence()
+            self._may_go_on.set()
+
+    async def _stand_still(self) -> None:
+        self._may_go_on.wait()
 
     async def _start(self) -> None:
         broker = self._new_broker(self.port)

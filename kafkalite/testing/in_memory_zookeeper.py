@@ -147,9 +147,15 @@ class ZooKeeperLine:
                 self._connection.go_silent()
 
     def mend(self) -> None:
-        """Connections can be made again; a connection that went silent and was not given up goes on."""
+        """The end of `cut`: connections can be made again."""
         with self.zookeeper.lock:
-            self._is_cut = self.is_silent = False
+            self._is_cut = False
+            self.come_back()
+
+    def end_silence(self) -> None:
+        """The end of `silence`: a connection that was not given up goes on."""
+        with self.zookeeper.lock:
+            self.is_silent = False
             if self._connection is not None:
                 self._connection.go_on()
             self.come_back()

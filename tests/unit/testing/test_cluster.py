@@ -83,6 +83,27 @@ def test_a_broker_without_zookeeper_goes_on_and_one_without_a_session_comes_back
         assert list(read_all(cluster, "orders", 1).values()) == [b"before", b"cut off"] and not writer.failures
 
 
+def test_a_broker_that_stands_still_answers_later_and_without_its_session():
+    with Cluster(2, zookeeper_session_timeout_ms=500) as cluster:
+        create_topic(cluster, "orders", placed_on=[[0], [1]])
+        writer = Writer(cluster)
+        writer.write("orders", [b"before"], 1)
+        writer.flush()
+        cluster.pause(1)
+        writer.write("orders", [b"meanwhile"], 1)
+        until(lambda: cluster.brokers[0].server.metadata.brokers.keys() == {0}, "the end of its session")
+        cluster.resume(1)
+        assert cluster.wait_for_leader("orders", 1) == 1
+        writer.flush()
+        assert list(read_all(cluster, "orders", 1).values()) == [b"before", b"meanwhile"] and not writer.failures
+        cluster.pause(1)  # the end takes no notice of it
+
+
+def test_brokers_have_settings_of_their_own():
+    with Cluster(2, own={1: {"broker_rack": "b"}}, broker_rack="a") as cluster:
+        assert [each.rack for _, each in sorted(cluster.brokers[0].server.metadata.brokers.items())] == ["a", "b"]
+
+
 def test_a_directory_that_is_given_keeps_the_cluster(tmp_path):
     with Cluster(2, data_dir=tmp_path) as cluster:
         create_topic(cluster, "orders", placed_on=[[0], [1]], retention_ms=12_345_678)

@@ -108,7 +108,7 @@ def test_a_silent_line_holds_everything_back_until_it_is_given_up():
             await s.witness.session.write([SetData("/me", b"2")])
             await s.pass_by(SESSION_TIMEOUT_MS // 2)
             assert not reading.done() and s.one.heard == [] and s.one.states == []
-            s.line.mend()
+            s.line.end_silence()
             (node,) = await reading
             assert node is not None and node.data == b"2" and s.one.paths == {"/me"}
             await s.pass_by(SESSION_TIMEOUT_MS)
@@ -120,7 +120,7 @@ def test_a_silent_line_holds_everything_back_until_it_is_given_up():
             await s.one.until_states(SUSPENDED)
             with pytest.raises(Unavailable):
                 await writing
-            s.line.mend()
+            s.line.end_silence()
             await s.one.until_states(SUSPENDED, CONNECTED)
             (node,) = await s.one.session.read(["/me"])
             assert node is not None and node.data == b"2", "a request goes down with its connection"

@@ -56,7 +56,7 @@ OPERATIONS = st.one_of(
     st.builds(Create, st.sampled_from(["/s-", "/a/s-", "/a/b/s-"]), DATA, st.booleans(), st.just(True)),
     st.builds(SetData, PATHS, DATA, VERSIONS),
     st.builds(Delete, PATHS, VERSIONS),
-    st.builds(Check, PATHS, st.sampled_from([0, 1, 2])),
+    st.builds(Check, PATHS, VERSIONS),
 )
 WHO = st.integers(0, SESSIONS - 1)
 STEPS: st.SearchStrategy[Step] = st.one_of(
