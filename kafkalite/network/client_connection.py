@@ -97,6 +97,18 @@ class DeferredResponse:
             release()
 
 
+class HurriedResponse(DeferredResponse):
+    """An answer to come whose wait ends early when its connection sends something else meanwhile: that of a follower's
+    fetch, since the next one may name a partition that has become ready."""
+
+    __slots__ = ("hurry",)
+
+    def __init__(self, release: Callable[[], None], hurry: Callable[[], None]) -> None:
+        """`hurry` is called when more has been received, perhaps several times. It answers a little later."""
+        super().__init__(release)
+        self.hurry = hurry
+
+
 def ignore(*_: object) -> None:
     """A callback that does nothing."""
 

@@ -26,7 +26,7 @@ from time import monotonic
 
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.region import Part
-from kafkalite.network.client_connection import ClientConnection, DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse, HurriedResponse
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
@@ -167,6 +167,8 @@ class Connection:
             self._processor.bytes_in += count
             if framer.partial_request_bytes or self._is_request_partial:
                 self._update_request_memory()
+            if type(self._pending) is HurriedResponse:
+                self._pending.hurry()
         self._look_for_reset()
 
     def _update_request_memory(self) -> None:

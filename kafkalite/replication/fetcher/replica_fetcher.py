@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 TURN_BYTES = 1 << 20
 TURN_SECONDS = 0.005
 _FIRST_PAUSE_MS = 50
+_NUDGES_MAX = 2
+_NUDGE_AGAIN_MS = 20
 _CORRELATION_ID_MAX = (1 << 31) - 1
 _NO_END = EpochEndOffset(-1, -1)
 
@@ -92,7 +94,9 @@ class ReplicaFetcher:
         self._opening: asyncio.Task[None] | None = None
         self._answers: deque[tuple[int, Callable[[memoryview], None]]] = deque()  # the responses that are expected
         self._correlation_id = 0
-        self._is_busy = self._waits_at_leader = self._is_nudged = False
+        self._is_busy = self._waits_at_leader = False
+        self._nudges = 0  # requests that were to end the wait of the fetch in flight
+        self._nudge_again_ms = 0.0
         self._asked: Sequence[Key] = ()  # by the request in flight, if it is no fetch
         self._rest: Iterator[wire.FetchedData] | None = None  # of the answer that is being taken apart
         self._continued: tuple[Key, int] | None = None  # further records of that partition begin at this offset
@@ -188,11 +192,8 @@ class ReplicaFetcher:
         if self._delayed:
             self._wake_at(self._delayed[0][0])
         if self._is_busy:
-            if self._waits_at_leader and self._changed and not self._is_nudged:
-                self._is_nudged = True
-                self._send(
-                    OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=[]), wire.EPOCH_VERSION, _skip
-                )
+            if self._waits_at_leader and self._changed:
+                self._end_wait(now_ms)
             return
         if now_ms < self._paused_until_ms:
             self._wake_at(self._paused_until_ms)
@@ -201,6 +202,15 @@ class ReplicaFetcher:
                 self._opening = asyncio.ensure_future(self._open())
         else:
             self._send_next(self._connection, now_ms)
+
+    def _end_wait(self, now_ms: float) -> None:
+        """Twice at most: the first may have come together with the fetch, and then there was no wait yet."""
+        if self._nudges < _NUDGES_MAX and now_ms >= self._nudge_again_ms:
+            self._nudges += 1
+            self._nudge_again_ms = now_ms + _NUDGE_AGAIN_MS
+            self._send(OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=[]), wire.EPOCH_VERSION, _skip)
+        if self._nudges < _NUDGES_MAX:
+            self._wake_at(self._nudge_again_ms)
 
     def _send_next(self, connection: LeaderConnection, now_ms: float) -> None:
         self._removed.clear()
@@ -219,7 +229,8 @@ class ReplicaFetcher:
             session = self._session.next_request()
             request = wire.fetch_request(session, self._settings(), self._broker_id, self._registration())
             self._is_busy = self._waits_at_leader = True
-            self._is_nudged = False
+            self._nudges = 0
+            self._nudge_again_ms = now_ms
             self.requests += 1
             self._send(request, wire.FETCH_VERSION, self._on_fetched)
 

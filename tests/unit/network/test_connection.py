@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalite.common.errors import Disconnect, Malformed
-from kafkalite.network.client_connection import Answer, ClientConnection
+from kafkalite.network.client_connection import Answer, ClientConnection, HurriedResponse
 from kafkalite.network.connection import HELD_BYTES_MAX, TURN_FRAMES
 from kafkalite.network.connection_quotas import NetworkLimits
 from kafkalite.network.framing import SLAB_BYTES
@@ -287,6 +287,30 @@ def test_a_peer_knows_both_ends(tell: Tell) -> None:
         assert (peer.host, peer.port) == client.sock.getsockname()
         assert (peer.local_host, peer.local_port) == client.sock.getpeername()
         assert peer.listener_name == "PLAINTEXT"
+
+    tell(story)
+
+
+def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tell) -> None:
+    async def story(world: World) -> None:
+        waiting: list[HurriedResponse] = []
+
+        def handle(_: ClientConnection, request: memoryview) -> Answer:
+            if bytes(request) != b"fetch":
+                return [world.frame(bytes(request))]
+            loop = asyncio.get_running_loop()
+            answer = HurriedResponse(lambda: None, lambda: loop.call_soon(answer.answer, [world.frame(b"early")]))
+            waiting.append(answer)
+            return answer
+
+        world.answer = handle
+        await world.start()
+        client = await world.connect()
+        await client.ask(b"fetch")
+        await world.until(lambda: waiting)
+        assert not waiting[0].settled
+        await client.ask(b"more", b"and more")
+        assert [await client.answer() for _ in range(3)] == [b"early", b"more", b"and more"]
 
     tell(story)
 
