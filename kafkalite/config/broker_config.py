@@ -159,6 +159,7 @@ class BrokerConfig(Settings):
     log_flush_offset_checkpoint_interval_ms: int = integer(60_000, "How often recovery points are written down.", at_least=0)
     log_flush_start_offset_checkpoint_interval_ms: int = integer(60_000, "How often start offsets are written down.", at_least=0)
     replica_high_watermark_checkpoint_interval_ms: int = long(5_000, "How often high watermarks are written down.")
+    replica_lag_time_max_ms: int = long(30_000, "A follower that has not caught up for this long is not in sync.", at_least=1)
     num_recovery_threads_per_data_dir: int = integer(1, "Threads of each data directory that check logs after an unclean stop.", at_least=1)
 
     _retention = section("Retention and compaction")

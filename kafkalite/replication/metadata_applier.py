@@ -19,12 +19,16 @@ from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
+    BecomeFollower,
     BecomeLeader,
+    ChangeReplication,
     Configure,
+    DropReplica,
     Effect,
     RaiseLeaderEpoch,
     RemoveTopic,
     Resign,
+    StopFollowing,
     WriteLeaderEpoch,
     decide,
 )
@@ -105,7 +109,11 @@ class MetadataApplier:
 
     def _on_change(self, change: Change, name: str) -> None:
         if change is Change.REGISTRATION:
+            self._replicas.on_registration()
             self.reconcile_all()
+        elif change is Change.BROKERS:
+            if self._replicas.roles is not None:
+                self._replicas.roles.on_brokers()
         elif change in _OF_A_TOPIC:
             self.release_leadership(name)
             self._due[name] = None
@@ -141,12 +149,16 @@ class MetadataApplier:
         topic = self._replicas.by_name.get(name)
         effects = self._decide(name, topic)
         if topic is not None:
-            record = self._metadata.topics.get(name)
-            if record is not None and record.topic_id == topic.topic_id:
-                topic.states = record.partitions
-            for effect in effects:
-                self._perform(topic, effect)
-        return [effect for effect in effects if isinstance(effect, BecomeLeader | WriteLeaderEpoch)]
+            self._perform_now(topic, effects)
+        return [effect for effect in effects if isinstance(effect, BecomeLeader | BecomeFollower | WriteLeaderEpoch)]
+
+    def _perform_now(self, topic: Topic, effects: Sequence[Effect]) -> None:
+        record = self._metadata.topics.get(topic.name)
+        if record is not None and record.topic_id == topic.topic_id:
+            topic.states = record.partitions
+        for effect in effects:
+            self._perform(topic, effect)
+        self._replicas.update_replicas(topic)
 
     def _perform(self, topic: Topic, effect: Effect) -> None:
         match effect:
@@ -154,6 +166,12 @@ class MetadataApplier:
                 self._replicas.remove(topic.name, keeps_logs=effect.keeps_logs)
             case Resign():
                 self._replicas.resign(topic, effect.partition)
+            case StopFollowing():
+                self._replicas.stop_following(topic, effect.partition)
+            case DropReplica():
+                self._replicas.drop_replica(topic, effect.partition)
+            case ChangeReplication():
+                self._replicas.change_replication(topic, effect.partition)
             case RaiseLeaderEpoch():  # a client that asks for the old epoch is refused
                 partition = topic.partitions[effect.partition]
                 partition.leader_epoch = effect.leader_epoch
@@ -172,49 +190,59 @@ class MetadataApplier:
                 return
             known = self._replicas.by_name.get(name)
             topic = known or self._replicas.begin(record)
-            led, fault = await self._become_leader(topic, effects)
+            led, fault = await self._take_roles(topic, effects)
             if known is None:
                 self._replicas.add(topic)
-            if len(led) >= _LOGS_PER_TURN:  # the metadata may have changed in the turns between
+            if len(led) + len(topic.followers) >= _LOGS_PER_TURN:  # the metadata may have changed in the turns between
                 self.release_leadership(name)
             for partition in led:
                 if topic.partitions.get(partition.index) is partition:
                     self._replicas.on_election(partition)
-        if led or _has(WriteLeaderEpoch, effects):
+        if led or _has(BecomeLeader, effects) or _has(WriteLeaderEpoch, effects):
             await self._write_epochs(name)
         if fault is not None:
             raise fault
 
-    async def _become_leader(
-        self, topic: Topic, effects: Sequence[Effect]
-    ) -> tuple[list[Partition], StorageError | None]:
-        """Open the partitions that this broker was elected for and does not lead yet. Returns them, and the first error
-        of those that are offline."""
+    async def _take_roles(self, topic: Topic, effects: Sequence[Effect]) -> tuple[list[Partition], StorageError | None]:
+        """Open the partitions that this broker was elected for and does not lead yet, and those that it is to follow.
+        Returns the ones that it leads, and the first error of those that are offline."""
         led: list[Partition] = []
         fault: StorageError | None = None
+        opened = 0
         while not _has(RemoveTopic, effects):
             record, role = self._metadata.topics.get(topic.name), self._replicas.role
             for effect in effects:
-                if not isinstance(effect, BecomeLeader):
+                if not isinstance(effect, BecomeLeader | BecomeFollower):
                     continue
                 try:
-                    partition = self._replicas.become_leader(topic, effect.partition, effect.leader_epoch)
+                    led += self._take_role(topic, effect)
                 except StorageError as error:
                     if not self._metadata.is_shared:
                         raise
-                    logger.error("%s-%d cannot be led: %s", topic.name, effect.partition, error)
-                    partition = OfflinePartition(topic.name, effect.partition, str(error), effect.leader_epoch)
-                    topic.partitions[effect.partition] = partition
+                    logger.error("%s-%d cannot be kept: %s", topic.name, effect.partition, error)
                     fault = fault or error
-                led.append(partition)
-                if len(led) % _LOGS_PER_TURN == 0:
+                    if isinstance(effect, BecomeLeader):
+                        partition = OfflinePartition(topic.name, effect.partition, str(error), effect.leader_epoch)
+                        topic.partitions[effect.partition] = partition
+                        led.append(partition)
+                opened += 1
+                if opened % _LOGS_PER_TURN == 0:
                     await asyncio.sleep(0)
                     if record is not self._metadata.topics.get(topic.name) or role != self._replicas.role:
                         effects = self._decide(topic.name, topic)
+                        if not _has(RemoveTopic, effects):
+                            self._perform_now(topic, effects)
                         break
             else:
                 break
         return led, fault
+
+    def _take_role(self, topic: Topic, effect: BecomeLeader | BecomeFollower) -> list[Partition]:
+        if isinstance(effect, BecomeFollower):
+            self._replicas.become_follower(topic, effect.partition, effect.leader_epoch, effect.leader)
+            return []
+        partition = self._replicas.become_leader(topic, effect.partition, effect.leader_epoch)
+        return [] if partition is None else [partition]
 
     async def _write_epochs(self, name: str) -> None:
         """In a cluster, an epoch that cannot be written now is tried again when the topic is reconciled next."""
@@ -233,7 +261,7 @@ class MetadataApplier:
     def _decide(self, name: str, topic: Topic | None) -> list[Effect]:
         return decide(
             self._metadata.topics.get(name),
-            None if topic is None else topic.local(),
+            None if topic is None else topic.local(self._replicas.role.broker_id),
             self._replicas.role,
             is_deletion_ordered=self._metadata.is_deletion_ordered(name),
         )

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 
 _NO_OFFSET = -2  # matches no fetch offset
-_ENOUGH_BYTES = 1 << 40  # wakes any operation: the size of an append under an earlier leader epoch is not known
+ENOUGH_BYTES = 1 << 40  # wakes any operation: the size of an append under an earlier leader epoch is not known
+
+
+DelayedAcks = list[tuple[int, Callable[[KafkaError | None], None]]]
+"""(last offset, callback) of producers that wait."""
 
 
 class CallSoon(Protocol):
@@ -43,27 +47,31 @@ class DelayedOperation:
     """An operation that waits for `missing_bytes` more in all of its partitions together; for a `read_committed` fetch
     only bytes below the last stable offset count.
 
-    The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it is one of
-    the `delayed_operations` of exactly `partitions`.
+    The callback `wake` runs at most once, in a turn of the loop of its own. Invariant: until `withdraw` it waits in
+    exactly the lists `_lists` of partitions.
     """
 
-    __slots__ = ("_call_soon", "_wake", "missing_bytes", "partitions", "read_committed", "woken")
+    __slots__ = ("_call_soon", "_lists", "_wake", "missing_bytes", "read_committed", "woken")
 
     def __init__(
         self, missing_bytes: int, wake: Callable[[], None], call_soon: CallSoon, read_committed: bool = False
     ) -> None:
         self.missing_bytes = missing_bytes
         self.read_committed = read_committed
-        self.partitions: list[Partition] = []
         self.woken = False
+        self._lists: list[dict[DelayedOperation, None]] = []
         self._wake = wake
         self._call_soon = call_soon
 
     def watch(self, partition: Partition) -> None:
-        partition.delayed_operations[self] = None
+        """Wait for committed bytes of the partition."""
+        self.wait_in(partition.delayed_operations)
         if self.read_committed:
             partition.count_stable_bytes()
-        self.partitions.append(partition)
+
+    def wait_in(self, operations: dict[DelayedOperation, None]) -> None:
+        operations[self] = None
+        self._lists.append(operations)
 
     def accumulate(self, size_bytes: int) -> None:
         """`size_bytes` more can be read from one of the partitions; wakes the operation when nothing is missing."""
@@ -78,9 +86,9 @@ class DelayedOperation:
             self._call_soon(self._wake)
 
     def withdraw(self) -> None:
-        for partition in self.partitions:
-            partition.delayed_operations.pop(self, None)
-        self.partitions.clear()
+        for operations in self._lists:
+            operations.pop(self, None)
+        self._lists.clear()
 
 
 class Partition:
@@ -106,17 +114,19 @@ class Partition:
 
     is_offline = False  # see OfflinePartition
 
-    def __init__(self, topic: str, index: int, log: HostedLog, leader_epoch: int) -> None:
+    def __init__(
+        self, topic: str, index: int, log: HostedLog, leader_epoch: int, high_watermark: int | None = None
+    ) -> None:
         self.topic = topic
         self.index = index
         self.log: HostedLog = log
         self.leader_epoch = leader_epoch
-        self.high_watermark = log.flusher.ack_offset
+        self.high_watermark = log.flusher.ack_offset if high_watermark is None else high_watermark
         self.delayed_operations: dict[DelayedOperation, None] = {}
         self._uncommitted: deque[tuple[int, int]] = deque()  # (end offset, size in bytes) of each batch
-        if log.end_offset > log.flusher.ack_offset:
-            self._uncommitted.append((log.end_offset, _ENOUGH_BYTES))
-        self._delayed_acks: list[tuple[int, Callable[[KafkaError | None], None]]] = []  # (last offset, callback)
+        if log.end_offset > self.high_watermark:
+            self._uncommitted.append((log.end_offset, ENOUGH_BYTES))
+        self._delayed_acks: DelayedAcks = []
         self._producers = log.producers
         self._producers.acknowledge(self.high_watermark)
         self._counted_stable_offset: int | None = None
@@ -171,7 +181,7 @@ class Partition:
             ack_offset = log.flusher.ack_offset
             if ack_offset != self.high_watermark:
                 if self.delayed_operations or self._uncommitted:  # 0.1 us less than calling it always
-                    self._advance(len(records))
+                    self._advance(ack_offset, len(records))
                 else:
                     self.high_watermark = ack_offset
             elif log.end_offset != self.high_watermark:
@@ -179,10 +189,10 @@ class Partition:
                 if not uncommitted or uncommitted[-1][0] != log.end_offset:  # neither a duplicate nor refused
                     uncommitted.append((log.end_offset, len(records)))
 
-    def _advance(self, size_bytes: int) -> None:
-        """The log has committed more: `size_bytes`, and what was uncommitted until now."""
+    def _advance(self, high_watermark: int, size_bytes: int) -> None:
+        """More is committed: `size_bytes`, and what was uncommitted until now."""
         old_high_watermark = self.high_watermark
-        high_watermark = self.high_watermark = self.log.flusher.ack_offset
+        self.high_watermark = high_watermark
         uncommitted = self._uncommitted
         while uncommitted and uncommitted[0][0] <= high_watermark:
             size_bytes += uncommitted.popleft()[1]
@@ -211,17 +221,30 @@ class Partition:
         if counted >= stable_offset:
             return 0
         if counted < self.log.segments[-1].base_offset:
-            return _ENOUGH_BYTES  # in several segments, where a read finds only a part
+            return ENOUGH_BYTES  # in several segments, where a read finds only a part
         try:
-            region = self.log.read(counted, _ENOUGH_BYTES, stable_offset)
+            region = self.log.read(counted, ENOUGH_BYTES, stable_offset)
         except KafkaError:
-            return _ENOUGH_BYTES  # the operation meets the error when it reads
+            return ENOUGH_BYTES  # the operation meets the error when it reads
         return 0 if region is None else region.size
 
     def when_committed(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
         """Call `tell` when all records up to `last_offset` are committed, with None, or with the error if they will not
         be. Invariant: `last_offset` is not committed yet."""
         self._delayed_acks.append((last_offset, tell))
+
+    @property
+    def written_offset(self) -> int:
+        """The end of what a producer with acks=1 is told of: the end of the log, or with flush.messages of the disk."""
+        return self.log.flusher.ack_offset
+
+    def when_written(self, last_offset: int, tell: Callable[[KafkaError | None], None]) -> None:
+        """As `when_committed`, when this broker has written them. With one replica that is the same."""
+        self.when_committed(last_offset, tell)
+
+    def check_in_sync(self) -> None:
+        """Raises KafkaError(NOT_ENOUGH_REPLICAS) if a batch with acks=-1 must be refused. A single replica is enough,
+        whatever min.insync.replicas says (KAFKA-15583)."""
 
     def _on_ack(self, error: KafkaError | None) -> None:
         """The log has acknowledged more, or cannot, or was truncated."""
@@ -233,7 +256,7 @@ class Partition:
         if ack_offset != self.high_watermark:
             # what was appended under an earlier leader epoch may be committed in parts of unknown sizes
             is_part = ack_offset > self.high_watermark and not (uncommitted and uncommitted[0][0] <= ack_offset)
-            self._advance(_ENOUGH_BYTES if is_part else 0)
+            self._advance(ack_offset, ENOUGH_BYTES if is_part else 0)
         delayed_acks, self._delayed_acks = self._delayed_acks, []
         for last_offset, tell in delayed_acks:
             if last_offset < self.high_watermark:
@@ -312,10 +335,39 @@ class Partition:
             self.log.delete_records_before(target)
         return self.log.start_offset
 
+    @property
+    def low_watermark(self) -> int:
+        """No live replica has records below."""
+        return self.log.start_offset
+
+    def when_deleted(self, low_watermark: int, tell: Callable[[int], None]) -> None:
+        """Call `tell` with the low watermark when it has reached `low_watermark`. Invariant: it has not yet."""
+        raise AssertionError("with one replica the low watermark is the start of the log")
+
+    def latest_offset(self) -> int:
+        """The high watermark, for ListOffsets. Raises KafkaError(OFFSET_NOT_AVAILABLE) while a new leader does not know
+        yet how far records were committed (KIP-207)."""
+        return self.high_watermark
+
     def retire(self, error: KafkaError | None = None) -> None:
         """The partition is deleted, or led elsewhere: wakes delayed operations; waiting producers get `error`."""
         self._on_ack(error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.wake_all()
+
+    def take_over(self, former: Partition) -> None:
+        """Go on with the operations that wait on `former`, the same partition under the same leader epoch."""
+        delayed_acks, delayed_writes = former.hand_over()
+        self._delayed_acks += delayed_acks
+        for last_offset, tell in delayed_writes:
+            self.when_written(last_offset, tell)
+        former.wake_all()
+        self._on_ack(None)
+
+    def hand_over(self) -> tuple[DelayedAcks, DelayedAcks]:
+        """The producers that wait with acks=-1, and those with acks=1 if they wait for less. The partition is not used
+        any more."""
+        delayed_acks, self._delayed_acks = self._delayed_acks, []
+        return delayed_acks, []
 
     def count_stable_bytes(self) -> None:
         """Begin to tell read_committed operations of bytes: those past the last stable offset of now."""

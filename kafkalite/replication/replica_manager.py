@@ -20,13 +20,16 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.metadata.cluster_metadata import NO_LEADER, ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import OfflinePartition, Partition
-from kafkalite.replication.reconciliation import LocalTopic, Role
+from kafkalite.replication.reconciliation import Followed, LocalTopic, Role
 from kafkalite.replication.topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
     from kafkalite.log.directories.log_manager import LogManager
     from kafkalite.log.partition.partition_log import PartitionLog
+    from kafkalite.replication.follower_partition import FollowerPartition
+    from kafkalite.replication.replica_roles import ReplicaRoles
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +38,13 @@ _MAY_LEAD = (RegistrationState.MEMBER, RegistrationState.DISCONNECTED)
 
 class Topic:
     """One topic. `states` are all of its partitions as the cluster sees them; `partitions` are the ones that this
-    broker leads, or would lead if their disk had not failed. `overrides` are the topic's own settings as text; `config`
-    follows from them. `admission` is kept here by the API, which makes it once per topic."""
+    broker leads, or would lead if their disk had not failed, `followers` the ones that it copies from their leaders.
+    `overrides` are the topic's own settings as text; `config` follows from them. `admission` is kept here by the API,
+    which makes it once per topic."""
 
-    __slots__ = ("admission", "config", "internal", "name", "overrides", "partitions", "states", "topic_id")
+    __slots__ = (
+        "admission", "config", "followers", "internal", "name", "overrides", "partitions", "states", "topic_id",
+    )  # fmt: skip
 
     def __init__(self, record: TopicRecord, config: TopicConfig) -> None:
         self.name = record.name
@@ -48,11 +54,19 @@ class Topic:
         self.internal = record.name in INTERNAL_TOPICS
         self.states: Mapping[int, PartitionRecord] = record.partitions
         self.partitions: dict[int, Partition] = {}
+        self.followers: dict[int, FollowerPartition] = {}
         self.admission: Any = None
 
-    def local(self) -> LocalTopic:
+    def local(self, broker_id: int) -> LocalTopic:
         epochs = {index: partition.leader_epoch for index, partition in self.partitions.items()}
-        return LocalTopic(self.topic_id, self.overrides, epochs)
+        return LocalTopic(
+            self.topic_id,
+            self.overrides,
+            epochs,
+            [index for index, partition in self.partitions.items() if isinstance(partition, LeaderPartition)],
+            {index: Followed(one.leader_epoch, one.leader_id) for index, one in self.followers.items()},
+            [index for index, state in self.states.items() if broker_id in state.replicas],
+        )
 
 
 class ReplicaManager:
@@ -60,14 +74,24 @@ class ReplicaManager:
     partitions that this broker led at its last reconciliation are open.
 
     `on_election` and `on_resignation` are called with each partition, `when_deleted` with a topic's name, in the turn
-    of the loop in which it happens.
+    of the loop in which it happens. Without `roles` a partition is led like one with a single replica.
     """
 
-    def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, logs: LogManager, broker_id: int) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        metadata: ClusterMetadata,
+        logs: LogManager,
+        broker_id: int,
+        roles: ReplicaRoles | None = None,
+    ) -> None:
         self.configs = TopicConfigs(config, is_shared=metadata.is_shared)
         self._metadata = metadata
         self._logs = logs
         self._broker_id = broker_id
+        self.roles = roles
+        self._former_epochs: dict[TopicPartition, int] = {}
+        self._former_registration = -1
         self._opening: dict[str, Topic] = {}  # being created: hidden from clients until all logs are open
         self._offline: dict[TopicPartition, str] = {}  # logs in failed directories, with the reasons of the failures
         self._truncated: set[TopicPartition] = set()  # logs that lost bytes, until they are led under a new epoch
@@ -133,7 +157,26 @@ class ReplicaManager:
 
     @property
     def role(self) -> Role:
-        return Role(self._broker_id, not self._metadata.is_shared, self._metadata.registration_state in _MAY_LEAD)
+        return Role(
+            self._broker_id,
+            not self._metadata.is_shared,
+            self._metadata.registration_state in _MAY_LEAD,
+            self.roles is not None,
+            self._former_epochs,
+        )
+
+    def on_registration(self) -> None:
+        """Note the epochs that name this broker as a leader, if it has just begun a new life in the cluster."""
+        registration = self._metadata.registration
+        is_new = registration != self._former_registration
+        if is_new and self._metadata.registration_state is RegistrationState.MEMBER:
+            self._former_registration = registration
+            self._former_epochs = {
+                (topic.name, index): state.leader_epoch
+                for topic in self._metadata.topics.values()
+                for index, state in topic.partitions.items()
+                if state.leader == self._broker_id
+            }
 
     # Start
 
@@ -150,7 +193,13 @@ class ReplicaManager:
             self._unresolved.update(name for name, _ in held)
             await self._metadata.return_ids(held)
         topics = self._metadata.topics
-        known = {(name, index): one.topic_id for name, one in topics.items() for index in one.partitions}
+        role = self.role
+        known = {
+            (name, index): one.topic_id
+            for name, one in topics.items()
+            for index, state in one.partitions.items()
+            if role.keeps(state) or not role.replicates
+        }
         self._rename_strays(known)
         self._report_missing([key for key in known if key not in self._logs.logs])
         self._truncated = {key for key, log in self._logs.logs.items() if log.lost_bytes}
@@ -165,11 +214,14 @@ class ReplicaManager:
                 logger.warning("%s-%d stays as it is until the metadata says more clearly what its topic is", *key)
                 log.config = self.configs.keeping_all()
             elif topic_id is None:
-                logger.warning(
-                    "%s-%d is not in the metadata, and is renamed to -stray: was its topic deleted? If another broker "
-                    "made it here, take the rest of its directory's name away again and start with --adopt",
-                    *key,
-                )
+                if self.exists(*key):
+                    logger.warning("%s-%d was reassigned to other brokers, and is renamed to -stray", *key)
+                else:
+                    logger.warning(
+                        "%s-%d is not in the metadata, and is renamed to -stray: was its topic deleted? If another "
+                        "broker made it here, take the rest of its directory's name away again and start with --adopt",
+                        *key,
+                    )
                 self._logs.keep_as_stray(*key)
             elif checks_ids:
                 self._rename_foreign(log, topic_id)
@@ -216,30 +268,99 @@ class ReplicaManager:
             self._unresolved.discard(topic.name)
             self._configure_logs(topic)
 
-    def become_leader(self, topic: Topic, index: int, leader_epoch: int) -> Partition:
+    def become_leader(self, topic: Topic, index: int, leader_epoch: int) -> Partition | None:
         """Open a partition, under a later epoch if its log knows one or was cut. It is offline if it may have a log in
-        a directory that has failed. Raises StorageError if the log cannot be made."""
-        topic.partitions[index] = partition = self._open(topic, index, leader_epoch)
+        a directory that has failed. None if the metadata must have a later epoch first. Raises StorageError if the log
+        cannot be made."""
+        key = topic.name, index
+        state = topic.states.get(index)
+        if key in self._offline:
+            partition: Partition | None = OfflinePartition(*key, self._offline[key], leader_epoch)
+        elif self.roles is not None and state is not None and self.role.is_replicated(state):
+            partition = self._lead_replicated(self.roles, topic, index, state)
+        else:
+            log = self._log(topic, index)
+            epoch = max(leader_epoch, log.epochs.latest, 0)  # an epoch never goes back
+            if key in self._truncated:
+                epoch += 1
+            log.replicated_offset = NEVER
+            partition = Partition(*key, log, epoch)
+        if partition is not None:
+            self._truncated.discard(key)
+            topic.partitions[index] = partition
         return partition
 
-    def _open(self, topic: Topic, index: int, leader_epoch: int) -> Partition:
+    def _lead_replicated(
+        self, roles: ReplicaRoles, topic: Topic, index: int, state: PartitionRecord
+    ) -> LeaderPartition | None:
+        log = self._log(topic, index)
+        if log.epochs.latest > state.leader_epoch:  # ZooKeeper has lost something
+            self._former_epochs[topic.name, index] = log.epochs.latest
+            return None
+        return roles.lead(topic.name, index, log, state, topic.config.min_insync_replicas)
+
+    def become_follower(self, topic: Topic, index: int, leader_epoch: int, leader: int) -> None:
+        """Copy the partition from its leader. Does nothing if it may have a log in a directory that has failed. Raises
+        StorageError if the log cannot be made."""
         key = topic.name, index
-        if key in self._offline:
-            return OfflinePartition(*key, self._offline[key], leader_epoch)
+        if self.roles is not None and key not in self._offline:
+            log = self._log(topic, index)
+            self._truncated.discard(key)
+            topic.followers[index] = self.roles.follow(topic.name, topic.topic_id, index, log, leader_epoch, leader)
+
+    def _log(self, topic: Topic, index: int) -> PartitionLog:
+        key = topic.name, index
         if self._is_loaded:
             self._rename_foreign(self._logs.get(*key), topic.topic_id)
         log = self._logs.get(*key) or self._logs.create(*key, topic.topic_id, topic.config)
         if self._metadata.is_shared and log.topic_id is None:  # from before topic ids
             log.metadata.set_topic_id(topic.topic_id)
-        epoch = max(leader_epoch, log.epochs.latest, 0)  # an epoch never goes back
-        if key in self._truncated:
-            self._truncated.discard(key)
-            epoch += 1
-        log.replicated_offset = NEVER  # there is no other replica to wait for
-        return Partition(*key, log, epoch)
+        return log
+
+    def update_replicas(self, topic: Topic) -> None:
+        """The states of partitions have changed, or the settings; each leads under the same epoch as before."""
+        for index, partition in topic.partitions.items():
+            if isinstance(partition, LeaderPartition):
+                state = topic.states.get(index)
+                if state is not None and state.leader_epoch == partition.leader_epoch:
+                    partition.on_record(state, topic.config.min_insync_replicas)
+
+    def change_replication(self, topic: Topic, index: int) -> None:
+        """A partition that is led here got further replicas, or lost all others; operations that wait go on."""
+        former = topic.partitions[index]
+        log, state = self._logs.get(topic.name, index), topic.states[index]
+        if log is None or self.roles is None or former.is_offline:
+            return
+        if isinstance(former, LeaderPartition):
+            self.roles.end_leading(former)
+            log.replicated_offset = NEVER
+            partition = Partition(topic.name, index, log, former.leader_epoch)
+        else:
+            partition = self.roles.lead(
+                topic.name, index, log, state, topic.config.min_insync_replicas, former.high_watermark
+            )
+        topic.partitions[index] = partition
+        partition.take_over(former)
+
+    def stop_following(self, topic: Topic, index: int) -> None:
+        if self.roles is not None:
+            self.roles.end_following(topic.followers.pop(index))
+
+    def drop_replica(self, topic: Topic, index: int) -> None:
+        """Delete the log of a partition that was reassigned to other brokers."""
+        self._offline.pop((topic.name, index), None)
+        log = self._logs.get(topic.name, index)
+        if log is not None and log.topic_id in (None, topic.topic_id):
+            logger.info("%s-%d was reassigned to other brokers, and is deleted here", topic.name, index)
+            try:
+                self._logs.delete(topic.name, index)
+            except StorageError as error:  # the next start makes the directory a stray
+                logger.error("%s", error)
 
     def resign(self, topic: Topic, index: int) -> None:
         partition = topic.partitions.pop(index)
+        if self.roles is not None and isinstance(partition, LeaderPartition):
+            self.roles.end_leading(partition)
         partition.retire()
         self.on_resignation(partition)
 
@@ -271,6 +392,8 @@ class ReplicaManager:
         indexes = topic.states.keys() | topic.partitions.keys()
         for index in list(topic.partitions):
             self.resign(topic, index)
+        for index in list(topic.followers):
+            self.stop_following(topic, index)
         for index in sorted(indexes):
             self._offline.pop((name, index), None)
             log = self._logs.get(name, index)
@@ -291,7 +414,11 @@ class ReplicaManager:
             self._offline[name, index] = why
             topic = self._opening.get(name) or self.by_name.get(name)
             partition = topic.partitions.get(index) if topic is not None else None
+            if topic is not None and index in topic.followers:
+                self.stop_following(topic, index)
             if topic is not None and partition is not None:
+                if self.roles is not None and isinstance(partition, LeaderPartition):
+                    self.roles.end_leading(partition)
                 topic.partitions[index] = OfflinePartition(name, index, why, partition.leader_epoch)
                 partition.retire(StorageError(why))
 

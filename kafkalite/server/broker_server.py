@@ -29,6 +29,7 @@ from kafkalite.config.listeners import metrics_listener
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
+from kafkalite.metadata import replica_assignment
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
@@ -43,6 +44,7 @@ from kafkalite.server.periodic_tasks import PeriodicTasks
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.replication.replica_roles import ReplicaRoles
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
     from kafkalite.zk.client.zookeeper_config import Dial
@@ -151,7 +153,8 @@ class BrokerServer:
         self.logs.verification.enabled = self.config.transaction_partition_verification_enable
 
     async def _load_logs(self) -> None:
-        self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id)
+        self._roles = self._replica_roles()
+        self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id, self._roles)
         self._applier = MetadataApplier(self.metadata, self.replica_manager)
         member = self._member
         self.topic_admin = TopicAdmin(
@@ -175,6 +178,25 @@ class BrokerServer:
         await self._applier.load()
         self._retention = RetentionTask(lambda: self.logs.logs, self.clock, lambda key: self._cleaner.is_busy(key))
         self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
+
+    def _replica_roles(self) -> ReplicaRoles | None:
+        """A broker that shares its metadata with others may share partitions with them, too."""
+        if not (replica_assignment.REPLICATES and self.metadata.is_shared):
+            return None
+        from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
+        from kafkalite.replication.replica_roles import ReplicaRoles
+        from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoint_finder
+
+        fetchers = ReplicaFetcherManager(
+            inter_broker_endpoint_finder(self.metadata, self.config.inter_broker_listener_name),
+            self.clock,
+            lambda: self.config,
+            self.broker_id,
+            lambda: self.metadata.registration,
+        )
+        roles = ReplicaRoles(self.metadata, self.broker_id, self.clock, lambda: self.config, fetchers)
+        self._closing.push_async_callback(roles.close)
+        return roles
 
     async def _load_coordinators(self) -> None:
         self._requests = requests = self._member.inter_broker_requests()
@@ -250,6 +272,9 @@ class BrokerServer:
             self._retention.start,
             first_after_ms=_FIRST_RETENTION_CHECK_MS,
         )
+        if self._roles is not None:
+            tasks.add("ISR", config.replica_lag_time_max_ms // 2, self._roles.shrink_isrs)
+            tasks.add("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint)
         tasks.add("checkpoint", config.log_flush_offset_checkpoint_interval_ms, self.logs.checkpoint)
         if config.log_flush_scheduler_interval_ms < _NEVER_MS:
             tasks.add("flush", config.log_flush_scheduler_interval_ms, self.logs.flush_if_due)

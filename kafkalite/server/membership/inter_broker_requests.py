@@ -46,7 +46,7 @@ class InterBrokerRequests:
     """Sends requests in tasks of their own; `close` cancels them. `listener` is inter.broker.listener.name."""
 
     def __init__(self, metadata: ClusterMetadata, broker_id: int, listener: str | None, clock: Clock) -> None:
-        find = _inter_broker_endpoints(metadata, listener)
+        find = inter_broker_endpoint_finder(metadata, listener)
         self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -152,7 +152,9 @@ class InterBrokerRequests:
         )
 
 
-def _inter_broker_endpoints(metadata: ClusterMetadata, listener: str | None) -> FindEndpoint:
+def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: str | None) -> FindEndpoint:
+    """Finds the endpoint at which a live broker is asked by this one. `listener` is inter.broker.listener.name."""
+
     def find(broker_id: int) -> ListenerConfig | None:
         broker = metadata.brokers.get(broker_id)
         return None if broker is None else next(iter(inter_broker_endpoints(broker, listener)), None)

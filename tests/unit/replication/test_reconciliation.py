@@ -9,13 +9,18 @@ import pytest
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord, TopicRecord
 from kafkalite.replication.reconciliation import (
+    BecomeFollower,
     BecomeLeader,
+    ChangeReplication,
     Configure,
+    DropReplica,
+    Followed,
     LocalTopic,
     RaiseLeaderEpoch,
     RemoveTopic,
     Resign,
     Role,
+    StopFollowing,
     WriteLeaderEpoch,
     decide,
 )
@@ -100,3 +105,75 @@ def test_a_topic_of_the_same_name_is_another_one() -> None:
         RemoveTopic(keeps_logs=False),
         BecomeLeader(0, 5),
     ]
+
+
+# Several replicas
+
+REPLICATING = MEMBER._replace(replicates=True)
+
+
+def replicated(*leaders: int, epoch: int = 5, replicas: tuple[int, ...] = (ME, OTHER, 3)) -> TopicRecord:
+    states = {index: PartitionRecord(replicas, leader, epoch, replicas, 0) for index, leader in enumerate(leaders)}
+    return TopicRecord("t", ID, states, {})
+
+
+def led(*indexes: int, epoch: int = 5) -> LocalTopic:
+    return LocalTopic(ID, {}, dict.fromkeys(indexes, epoch), indexes, {}, indexes)
+
+
+def following(*indexes: int, epoch: int = 5, leader: int = OTHER) -> LocalTopic:
+    return LocalTopic(ID, {}, {}, (), dict.fromkeys(indexes, Followed(epoch, leader)), indexes)
+
+
+def test_a_broker_follows_the_leaders_of_its_other_replicas() -> None:
+    assert decide(replicated(ME, OTHER, NO_LEADER), None, REPLICATING) == [
+        BecomeLeader(0, 5),
+        BecomeFollower(1, 5, OTHER),
+    ]
+    assert decide(replicated(OTHER), following(0), REPLICATING) == []
+    assert decide(replicated(OTHER, replicas=(OTHER, 3)), None, REPLICATING) == []  # no replica here
+    assert decide(replicated(OTHER), None, MEMBER) == []
+
+
+@pytest.mark.parametrize(("leader", "epoch"), [(3, 6), (OTHER, 6)])
+def test_a_follower_begins_anew_with_another_leader_or_epoch(leader: int, epoch: int) -> None:
+    assert decide(replicated(leader, epoch=epoch), following(0), REPLICATING) == [
+        StopFollowing(0),
+        BecomeFollower(0, epoch, leader),
+    ]
+
+
+def test_a_follower_that_is_elected_leads_and_a_leader_that_is_not_follows() -> None:
+    assert decide(replicated(ME, epoch=6), following(0), REPLICATING) == [StopFollowing(0), BecomeLeader(0, 6)]
+    assert decide(replicated(OTHER, epoch=6), led(0), REPLICATING) == [Resign(0), BecomeFollower(0, 6, OTHER)]
+
+
+def test_a_leader_of_several_replicas_begins_anew_under_another_epoch() -> None:
+    assert decide(replicated(ME, epoch=6), led(0), REPLICATING) == [Resign(0), BecomeLeader(0, 6)]
+
+
+def test_without_a_leader_or_a_registration_nobody_follows() -> None:
+    assert decide(replicated(NO_LEADER), following(0), REPLICATING) == [StopFollowing(0)]
+    assert decide(replicated(OTHER), following(0), REPLICATING._replace(may_lead=False)) == [StopFollowing(0)]
+
+
+def test_a_new_life_takes_a_new_epoch_before_it_leads() -> None:
+    role = REPLICATING._replace(former_epochs={("t", 0): 5})
+    assert decide(replicated(ME), None, role) == [WriteLeaderEpoch(0, 6)]
+    assert decide(replicated(ME, epoch=6), None, role) == [BecomeLeader(0, 6)]
+    assert decide(record(ME), None, role) == [BecomeLeader(0, 5)]  # nobody else has records of a single replica
+
+
+def test_a_reassigned_replica_is_deleted_when_it_has_no_role_any_more() -> None:
+    elsewhere = replicated(OTHER, epoch=6, replicas=(OTHER, 3))
+    assert decide(elsewhere, following(0), REPLICATING) == [StopFollowing(0), DropReplica(0)]
+    assert decide(elsewhere, led(0), REPLICATING) == [Resign(0), DropReplica(0)]
+    assert decide(elsewhere, following(0), MEMBER) == [StopFollowing(0)]
+
+
+def test_a_reassignment_adds_replicas_to_a_single_one_and_ends_with_one() -> None:
+    single = LocalTopic(ID, {}, {0: 5}, (), {}, (0,))
+    assert decide(replicated(ME), single, REPLICATING) == [ChangeReplication(0)]
+    assert decide(record(ME), led(0), REPLICATING) == [ChangeReplication(0)]
+    shrinking = PartitionRecord((ME,), ME, 5, (ME, OTHER), 0)  # the other one may be in sync still
+    assert decide(TopicRecord("t", ID, {0: shrinking}, {}), led(0), REPLICATING) == []

@@ -1,0 +1,296 @@
+"""A partition with several replicas on its leader: performs the decisions of `LeaderReplica` on the log.
+
+    append -> the followers' fetches that wait -> their next fetches say that they have it -> high watermark -> acks=-1
+
+Everything that may move the high watermark ends in `_perform`: an append, an fsync (flush.messages), a fetch of a
+follower, a change of the ISR, of the brokers or of the assignment. An instance leads under one leader epoch.
+Source: kafka.cluster.Partition (makeLeader, appendRecordsToLeader, fetchRecords, maybeIncrementLeaderHW).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
+from kafkalite.metadata.isr_state import IsrState, WriteIsr
+from kafkalite.replication.replica.effects import (
+    AdvanceHighWatermark,
+    AssignEpoch,
+    IsrChanged,
+    LeaderEffect,
+    RaiseLowWatermark,
+    ReadIsr,
+)
+from kafkalite.replication.replica.leader_replica import FetchDecision, LeaderReplica, ReplicaFetch
+from kafkalite.replication.replicated_partition import ReplicatedPartition
+
+if TYPE_CHECKING:
+    from kafkalite.common.region import FileRegion
+    from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
+    from kafkalite.log.state.transaction_verification import VerificationGuard
+    from kafkalite.metadata.cluster_metadata import PartitionRecord
+    from kafkalite.metadata.isr_state import WriteOutcome
+    from kafkalite.replication.partition import DelayedAcks, DelayedOperation, Partition
+
+logger = logging.getLogger(__name__)
+
+Tell = Callable[[KafkaError | None], None]
+
+
+class IsrStore(Protocol):
+    """Carries out changes of the ISR, and reports to `on_write` and `on_read` of the partition if it still leads."""
+
+    def write(self, partition: LeaderPartition, change: WriteIsr) -> None: ...
+    def read(self, partition: LeaderPartition, read: ReadIsr) -> None: ...
+
+
+def _min_isr(record: PartitionRecord, min_insync_replicas: int) -> int:
+    """The replicas that a reassignment adds do not count: the others were enough before it."""
+    return effective_min_isr(min_insync_replicas, len(set(record.replicas) - set(record.adding)))
+
+
+class LeaderPartition(ReplicatedPartition):
+    """`begin` comes before the first request. `replica_fetches` are the delayed fetches of followers; they end with the
+    next append, and when the high watermark moves, so that an idle follower learns of it."""
+
+    __slots__ = (
+        "_clock", "_delayed_deletions", "_delayed_writes", "_is_retired", "_isr_store", "replica", "replica_fetches",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        log: PartitionLog,
+        record: PartitionRecord,
+        broker_id: int,
+        live: Mapping[int, int],
+        isr_store: IsrStore,
+        clock: Clock,
+        *,
+        min_insync_replicas: int,
+        lag_time_max_ms: float,
+        high_watermark: int | None = None,
+    ) -> None:
+        """`record` is the partition's state with this broker as its leader, `live` the brokers that are registered and
+        do not stop, each with its registration."""
+        super().__init__(topic, index, log, record.leader_epoch, high_watermark)
+        self.replica_fetches: dict[DelayedOperation, None] = {}
+        self._delayed_writes: DelayedAcks = []  # of acks=1
+        self._delayed_deletions: list[tuple[int, Callable[[int], None]]] = []  # (low watermark, callback)
+        self._isr_store = isr_store
+        self._clock = clock
+        self._is_retired = False
+        self.replica = LeaderReplica(
+            broker_id,
+            record.replicas,
+            record.isr_state,
+            self.replica_log(),
+            live,
+            clock.monotonic_ms(),
+            min_insync_replicas=_min_isr(record, min_insync_replicas),
+            lag_time_max_ms=lag_time_max_ms,
+        )
+        log.on_new_start = self._on_log_start
+
+    def begin(self) -> None:
+        """Raises StorageError if the leader epoch cannot be written; then the partition must not be led."""
+        self._perform(self.replica.begin(self._clock.monotonic_ms()))
+
+    # Producers
+
+    def append(
+        self,
+        records: memoryview,
+        now_ms: int,
+        produce_version: int,
+        *,
+        trusted: bool = False,
+        transactional: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> AppendResult:
+        log = self.local_log
+        end_offset = log.end_offset
+        try:
+            return log.append(records, self.leader_epoch, now_ms, produce_version, trusted, transactional, guard)
+        finally:
+            if log.end_offset != end_offset:
+                size_bytes = len(records)
+                self.note_append(size_bytes)
+                self._on_log()
+                for operation in tuple(self.replica_fetches):
+                    operation.accumulate(size_bytes)
+
+    def check_in_sync(self) -> None:
+        if self.replica.check_acks_all():
+            in_sync = self.replica.in_sync.isr
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has {len(in_sync)} in-sync replicas, {sorted(in_sync)}, of the "
+                f"{self.replica.min_isr} that min.insync.replicas asks for",
+            )
+
+    def when_written(self, last_offset: int, tell: Tell) -> None:
+        self._delayed_writes.append((last_offset, tell))
+
+    def _answer_acks(self) -> None:
+        if self._delayed_acks:
+            delayed_acks, self._delayed_acks = self._delayed_acks, []
+            for last_offset, tell in delayed_acks:
+                code = self.replica.acks_all_result(last_offset)
+                if code is None:
+                    self._delayed_acks.append((last_offset, tell))
+                else:
+                    tell(KafkaError(code) if code else None)
+
+    def _on_ack(self, error: KafkaError | None) -> None:
+        self._on_log()
+        end_offset, written_offset = self.log.end_offset, self.written_offset
+        delayed_writes, self._delayed_writes = self._delayed_writes, []
+        for last_offset, tell in delayed_writes:
+            if last_offset < written_offset:
+                tell(None)
+            elif error is not None or last_offset >= end_offset:
+                tell(error or _cut_off())
+            else:
+                self._delayed_writes.append((last_offset, tell))
+        delayed_acks, self._delayed_acks = self._delayed_acks, []
+        for last_offset, tell in delayed_acks:
+            if last_offset >= end_offset or (error is not None and last_offset >= written_offset):
+                tell(error or _cut_off())
+            else:
+                self._delayed_acks.append((last_offset, tell))
+
+    def _on_log(self) -> None:
+        log = self.local_log
+        self._perform(self.replica.on_append(log.end_offset, log.flusher.ack_offset, self._clock.monotonic_ms()))
+
+    # Followers
+
+    def on_replica_fetch(self, fetch: ReplicaFetch) -> FetchDecision:
+        """A follower's fetch has arrived. Its effects are performed already."""
+        decision = self.replica.on_fetch(fetch, self.replica_log(), self._clock.monotonic_ms())
+        if decision.effects:
+            self._perform(decision.effects)
+        return decision
+
+    def read_as_replica(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
+        """As `read`, up to the end of the log."""
+        return self.local_log.read(offset, max_bytes, self.local_log.end_offset, min_one)
+
+    def shrink_isr(self) -> None:
+        """Take followers that lag out of the ISR; called every half replica.lag.time.max.ms."""
+        self._perform(self.replica.shrink(self._clock.monotonic_ms()))
+
+    def preferred_read_replica(self, rack: str, fetch_offset: int, racks: Mapping[int, str | None]) -> int | None:
+        return self.replica.preferred_read_replica(rack, fetch_offset, racks)
+
+    # The cluster
+
+    def on_record(self, record: PartitionRecord, min_insync_replicas: int) -> None:
+        """The partition's state in the metadata, of this leader epoch, or its min.insync.replicas have changed."""
+        replica, now_ms = self.replica, self._clock.monotonic_ms()
+        effects: list[LeaderEffect] = []
+        if record.partition_epoch > replica.in_sync.committed.partition_epoch:
+            effects += replica.on_state(record.isr_state, now_ms)
+        min_isr = _min_isr(record, min_insync_replicas)
+        if replica.replicas != set(record.replicas) or replica.min_insync_replicas != min_isr:
+            effects += replica.on_assignment(record.replicas, min_isr, now_ms)
+        self._perform(effects)
+
+    def on_brokers(self, live: Mapping[int, int]) -> None:
+        self._perform(self.replica.on_brokers(live, self._clock.monotonic_ms()))
+
+    def on_write(self, sent: WriteIsr, outcome: WriteOutcome) -> None:
+        if not self._is_retired:
+            self._perform(self.replica.on_write(sent, outcome, self._clock.monotonic_ms()))
+
+    def on_read(self, read: ReadIsr, state: IsrState) -> None:
+        if not self._is_retired:
+            self._perform(self.replica.on_read(read, state, self._clock.monotonic_ms()))
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether this broker leads under this epoch no more."""
+        return self._is_retired
+
+    def _perform(self, effects: Sequence[LeaderEffect]) -> None:
+        """A callback of a producer that is answered may append more, so each effect looks at the present state."""
+        for effect in effects:
+            match effect:
+                case AdvanceHighWatermark():
+                    if effect.offset > self.high_watermark:
+                        self.move_high_watermark(effect.offset)
+                        for operation in tuple(self.replica_fetches):
+                            operation.wake()
+                case WriteIsr():
+                    self._isr_store.write(self, effect)
+                case ReadIsr():
+                    self._isr_store.read(self, effect)
+                case IsrChanged():
+                    logger.info("%s-%d: in sync are %s", self.topic, self.index, sorted(effect.isr))
+                case AssignEpoch():
+                    self.local_log.assign_epoch(effect.leader_epoch)
+                case RaiseLowWatermark():
+                    self._answer_deletions(effect.offset)
+        if effects:
+            self._answer_acks()
+
+    # Clients
+
+    def latest_offset(self) -> int:
+        latest = self.replica.latest_offset()
+        if isinstance(latest, ErrorCode):
+            raise KafkaError(latest)
+        return latest
+
+    @property
+    def low_watermark(self) -> int:
+        return self.replica.low_watermark
+
+    def when_deleted(self, low_watermark: int, tell: Callable[[int], None]) -> None:
+        self._delayed_deletions.append((low_watermark, tell))
+
+    def _answer_deletions(self, low_watermark: int) -> None:
+        deletions, self._delayed_deletions = self._delayed_deletions, []
+        for target, tell in deletions:
+            if target <= low_watermark:
+                tell(low_watermark)
+            else:
+                self._delayed_deletions.append((target, tell))
+
+    def _on_log_start(self) -> None:
+        self.wake_all()
+        self._perform(self.replica.on_log_start(self.local_log.start_offset))
+
+    def wake_all(self) -> None:
+        super().wake_all()
+        for operation in tuple(self.replica_fetches):
+            operation.wake()
+
+    def take_over(self, former: Partition) -> None:
+        super().take_over(former)
+        self._answer_acks()
+
+    def hand_over(self) -> tuple[DelayedAcks, DelayedAcks]:
+        self._is_retired = True
+        self._answer_deletions(self.local_log.start_offset)
+        delayed_writes, self._delayed_writes = self._delayed_writes, []
+        return super().hand_over()[0], delayed_writes
+
+    def retire(self, error: KafkaError | None = None) -> None:
+        self._is_retired = True
+        error = error or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        waiting = [*self._delayed_writes, *self._delayed_acks]
+        self._delayed_writes, self._delayed_acks = [], []
+        for _, tell in waiting:
+            tell(error)
+        self.wake_all()
+
+
+def _cut_off() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the batch was cut off before it was committed")
