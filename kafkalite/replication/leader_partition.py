@@ -74,11 +74,10 @@ class LeaderPartition(ReplicatedPartition):
         *,
         min_insync_replicas: int,
         lag_time_max_ms: float,
-        high_watermark: int | None = None,
     ) -> None:
         """`record` is the partition's state with this broker as its leader, `live` the brokers that are registered and
         do not stop, each with its registration."""
-        super().__init__(topic, index, log, record.leader_epoch, high_watermark)
+        super().__init__(topic, index, log, record.leader_epoch)
         self.replica_fetches: dict[DelayedOperation, None] = {}
         self._delayed_writes: DelayedAcks = []  # of acks=1
         self._delayed_deletions: list[tuple[int, Callable[[int], None]]] = []  # (low watermark, callback)

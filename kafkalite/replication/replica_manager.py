@@ -336,9 +336,7 @@ class ReplicaManager:
             log.replicated_offset = NEVER
             partition = Partition(topic.name, index, log, former.leader_epoch)
         else:
-            partition = self.roles.lead(
-                topic.name, index, log, state, topic.config.min_insync_replicas, former.high_watermark
-            )
+            partition = self.roles.lead(topic.name, index, log, state, topic.config.min_insync_replicas)
         topic.partitions[index] = partition
         partition.take_over(former)
 

@@ -61,7 +61,6 @@ class ReplicaRoles:
         log: PartitionLog,
         record: PartitionRecord,
         min_insync_replicas: int,
-        high_watermark: int | None = None,
     ) -> LeaderPartition:
         """Become the leader. Raises StorageError if the leader epoch cannot be written."""
         partition = LeaderPartition(
@@ -75,7 +74,6 @@ class ReplicaRoles:
             self._clock,
             min_insync_replicas=min_insync_replicas,
             lag_time_max_ms=self._settings().replica_lag_time_max_ms,
-            high_watermark=high_watermark,
         )
         partition.begin()
         self.leaders[topic, index] = partition

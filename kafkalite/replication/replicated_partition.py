@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite.log.partition.flusher import NEVER
 from kafkalite.replication.partition import ENOUGH_BYTES, Partition
 from kafkalite.replication.replica.epoch_divergence import ReplicaLog
 
@@ -22,15 +21,8 @@ class ReplicatedPartition(Partition):
 
     __slots__ = ("local_log",)
 
-    def __init__(
-        self, topic: str, index: int, log: PartitionLog, leader_epoch: int, high_watermark: int | None = None
-    ) -> None:
-        """`high_watermark` None: as the log has kept it."""
-        if high_watermark is None:
-            high_watermark = log.replicated_offset
-        if high_watermark == NEVER:  # it was loaded, and had no role since
-            high_watermark = log.checkpointed_high_watermark
-        high_watermark = log.replicated_offset = max(log.start_offset, min(high_watermark, log.end_offset))
+    def __init__(self, topic: str, index: int, log: PartitionLog, leader_epoch: int) -> None:
+        high_watermark = log.replicated_offset = max(log.start_offset, min(log.committed_offset, log.end_offset))
         self.local_log = log
         super().__init__(topic, index, log, leader_epoch, high_watermark)
 
