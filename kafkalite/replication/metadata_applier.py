@@ -261,7 +261,7 @@ class MetadataApplier:
     def _decide(self, name: str, topic: Topic | None) -> list[Effect]:
         return decide(
             self._metadata.topics.get(name),
-            None if topic is None else topic.local(self._replicas.role.broker_id),
+            None if topic is None else self._replicas.local(topic),
             self._replicas.role,
             is_deletion_ordered=self._metadata.is_deletion_ordered(name),
         )

@@ -59,14 +59,14 @@ class Followed(NamedTuple):
 
 class LocalTopic(NamedTuple):
     """The local state of a topic: its own settings, the leader epoch of each partition led here, `replicated` among
-    them with other replicas, the leader of each partition followed here, and the partitions that had a replica here."""
+    them with other replicas, the leader of each partition followed here, and the partitions with a log here."""
 
     topic_id: uuid.UUID
     overrides: Mapping[str, str]
     leader_epochs: Mapping[int, int]
     replicated: Collection[int] = ()
     followed: Mapping[int, Followed] = {}
-    assigned: Collection[int] = ()
+    kept: Collection[int] = ()
 
 
 class RemoveTopic(NamedTuple):
@@ -200,7 +200,7 @@ def _of_followed(record: TopicRecord, local: LocalTopic, role: Role) -> Iterator
         if state is None or not role.follows(state) or followed != (state.leader_epoch, state.leader):
             yield StopFollowing(index)
     if role.replicates:
-        for index in local.assigned:
+        for index in local.kept:
             state = record.partitions.get(index)
             if state is not None and not role.keeps(state) and state.leader != role.broker_id:
                 yield DropReplica(index)

@@ -57,17 +57,6 @@ class Topic:
         self.followers: dict[int, FollowerPartition] = {}
         self.admission: Any = None
 
-    def local(self, broker_id: int) -> LocalTopic:
-        epochs = {index: partition.leader_epoch for index, partition in self.partitions.items()}
-        return LocalTopic(
-            self.topic_id,
-            self.overrides,
-            epochs,
-            [index for index, partition in self.partitions.items() if isinstance(partition, LeaderPartition)],
-            {index: Followed(one.leader_epoch, one.leader_id) for index, one in self.followers.items()},
-            [index for index, state in self.states.items() if broker_id in state.replicas],
-        )
-
 
 class ReplicaManager:
     """All topics, by name and by id. Invariant: both hold the same topics; for each listed topic, the logs of all
@@ -254,6 +243,18 @@ class ReplicaManager:
             self._logs.keep_as_stray(log.topic, log.partition)
 
     # Effects of the metadata
+
+    def local(self, topic: Topic) -> LocalTopic:
+        """The topic as it is on this broker."""
+        epochs, replicated = {}, []
+        for index, partition in topic.partitions.items():
+            epochs[index] = partition.leader_epoch
+            if isinstance(partition, LeaderPartition):
+                replicated.append(index)
+        followed = {index: Followed(one.leader_epoch, one.leader_id) for index, one in topic.followers.items()}
+        name, logs = topic.name, self._logs
+        kept = [index for index in topic.states if logs.get(name, index) is not None] if self.roles is not None else ()
+        return LocalTopic(topic.topic_id, topic.overrides, epochs, replicated, followed, kept)
 
     def begin(self, record: TopicRecord) -> Topic:
         """A topic that is seen from `add` on, when its logs are open."""

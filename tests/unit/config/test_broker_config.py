@@ -106,8 +106,8 @@ def test_nothing_given_is_kafkas_defaults():
 def test_a_slip_of_the_pen_is_told_from_what_kafka_knows():
     (warning,) = load(**{"log.segment.byte": 1}).warnings
     assert warning == "log.segment.byte is not a property of Kafka; did you mean log.segment.bytes?"
-    (warning,) = load(**{"replica.lag.time.max.ms": 1}).warnings
-    assert warning == "replica.lag.time.max.ms is known to Kafka but kafkalite does not honour it yet"
+    (warning,) = load(**{"sasl.mechanism.inter.broker.protocol": "PLAIN"}).warnings
+    assert warning == "sasl.mechanism.inter.broker.protocol is known to Kafka but kafkalite does not honour it yet"
     (warning,) = load(xyzzy=1).warnings
     assert warning == "xyzzy is not a property of Kafka"
     (warning,) = BrokerConfig.load({"bad\nname" + "x" * 500: "1"}).warnings
