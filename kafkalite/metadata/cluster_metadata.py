@@ -171,9 +171,13 @@ class ClusterMetadata(ABC):
         """Register this broker with its `endpoints`. Raises ConfigError, which names the other broker, when a live one
         has this id."""
 
+    def distrust_logs(self) -> None:
+        """A data directory has failed: at its next registrations this broker is not to vouch for its logs."""
+        return
+
     async def begin_to_stop(self) -> None:
         """Announce that this broker is about to unregister: from now on it joins no ISR, and the controller hands over
-        what it leads. It stays registered. Does nothing if it is not."""
+        what it leads. It stays registered. Raises nothing; `BrokerRecord.stopping` shows whether it was announced."""
         return
 
     @abstractmethod

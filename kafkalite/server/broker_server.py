@@ -348,6 +348,7 @@ class BrokerServer:
     def _on_offline_logs(self, keys: Sequence[TopicPartition], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""
         self.replica_manager.take_offline(keys, why)
+        self.metadata.distrust_logs()
         if not self.logs.online:
             message = f"{why}; no data directory is left (log.dirs), so the broker stops"
             logger.error("%s", message)

@@ -179,8 +179,9 @@ class InMemoryMetadata(ClusterMetadata):
         return numbers[self.broker_id]
 
     async def begin_to_stop(self) -> None:
-        await self._may_write()
-        record = self.cluster.brokers[self.broker_id]
+        record = self.cluster.brokers.get(self.broker_id)
+        if record is None or self._missed is not None:
+            return
         self.cluster.brokers[self.broker_id] = record._replace(registration=self._raise_registration(), stopping=True)
         self.cluster.notify(Change.BROKERS, "")
 

@@ -104,9 +104,8 @@ class IsrWrites:
             while self._writes or self._reads:
                 writes, self._writes = self._writes[:_AT_ONCE], self._writes[_AT_ONCE:]
                 await self._perform([each for each in writes if not each.outcome.done()])
-                if not self._writes:
-                    reads, self._reads = self._reads, []
-                    await self._answer([(key, state) for key, state in reads if not state.done()])
+                reads, self._reads = self._reads, []
+                await self._answer([(key, state) for key, state in reads if not state.done()])
         finally:
             self._task = None
 

@@ -48,7 +48,7 @@ _CHANGE_TIMEOUT_MS = 30_000  # for the controller to act on a change; clients wa
 PathListener = Callable[[Iterable[str]], None]
 
 
-class ZooKeeperMetadata(ClusterMetadata):  # 34 public methods and properties, of which the interface has 27
+class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, of which the interface has 28
     """See the module. `data_dirs` are this broker's locked directories; the first has the file of its sessions. `clean`
     are those of them that were in use and were shut down cleanly. `min_insync_replicas` is for topics without a
     setting.
@@ -214,9 +214,16 @@ class ZooKeeperMetadata(ClusterMetadata):  # 34 public methods and properties, o
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
         await self._lifecycle.register(endpoints, rack)
 
+    def distrust_logs(self) -> None:
+        self._registration_files.is_distrusted = True
+        asyncio.get_running_loop().run_in_executor(None, self._registration_files.distrust)
+
     async def begin_to_stop(self) -> None:
-        async with self._writing():
-            await self._lifecycle.begin_to_stop()
+        try:
+            async with self._writing():
+                await self._lifecycle.begin_to_stop()
+        except KafkaError as fault:
+            logger.warning("broker %d cannot announce that it is about to stop: %s", self.broker_id, fault.message)
 
     async def unregister(self) -> None:
         await self._lifecycle.unregister()

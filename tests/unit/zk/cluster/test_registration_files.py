@@ -91,6 +91,18 @@ def test_a_clean_stop_before_the_lists_were_left_makes_it_no_better(machine):
     assert machine.start().vouch(node(8))
 
 
+def test_after_the_failure_of_a_directory_nothing_is_vouched_for_until_the_next_process_has_registered(machine):
+    files = machine.start("a", "b")
+    files.record(7)
+    files.distrust()
+    assert not files.vouch(node(7))
+    files.record(8)
+    again = machine.start("a", "b", clean=True)
+    assert not again.vouch(node(8)), "the disk is back, and what it had in memory is lost"
+    again.record(9)
+    assert machine.start("a", "b").vouch(node(9))
+
+
 def test_directories_of_apache_kafka_count_after_a_clean_stop(machine):
     assert machine.start("a", clean=True).vouch(None)
     assert not machine.start("b").vouch(None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.errors import ConfigError
 from kafkalite.metadata.cluster_metadata import NO_REGISTRATION, BrokerRecord, Change
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import BadVersion, Check, Create, Delete, Operation, SetData, Unavailable
@@ -116,7 +116,8 @@ def test_a_broker_with_a_taken_id_raises_no_number(place, tmp_path):
 def test_a_broker_that_begins_to_stop_says_so_and_stays_registered(place, tmp_path):
     async def story():
         async with registered(place, tmp_path) as one, registered(place, tmp_path, 2) as two:
-            await two.until(lambda: 1 in two.metadata.brokers)
+            for each in (one, two):
+                await each.until(lambda each=each: set(each.metadata.brokers) == {1, 2})
             before = record(two)
             one.told.clear()
             two.told.clear()
@@ -137,7 +138,9 @@ def test_a_broker_that_begins_to_stop_says_so_and_stays_registered(place, tmp_pa
     asyncio.run(story())
 
 
-def test_a_stop_that_cannot_be_announced_is_an_error_and_an_unregistered_broker_has_none(place, chroot, cut, tmp_path):
+def test_a_stop_that_cannot_be_announced_is_logged_and_an_unregistered_broker_has_none(
+    place, chroot, cut, tmp_path, caplog
+):
     async def story():
         async with apart(cut.connect + chroot, tmp_path) as one:
             await one.metadata.begin_to_stop()
@@ -145,9 +148,8 @@ def test_a_stop_that_cannot_be_announced_is_an_error_and_an_unregistered_broker_
             await one.metadata.register(endpoints(1), None)
             cut.cut()
             await one.until_state(RegistrationState.DISCONNECTED)
-            with pytest.raises(KafkaError) as caught:
-                await one.metadata.begin_to_stop()
-            assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+            await one.metadata.begin_to_stop()
+            assert "broker 1 cannot announce that it is about to stop" in caplog.text and not record(one).stopping
             cut.mend()
             await one.until_state(RegistrationState.MEMBER)
 
@@ -198,8 +200,7 @@ def test_requests_of_an_earlier_life_that_arrive_late_change_nothing(place, tmp_
             async with registered(place, tmp_path) as first:
                 if request_of == "a stop":
                     post = Post(first, monkeypatch)
-                    with pytest.raises(KafkaError):
-                        await first.metadata.begin_to_stop()
+                    await first.metadata.begin_to_stop()
                 monkeypatch.undo()
             if request_of != "a stop":
                 async with apart(place, tmp_path / "1") as first:
@@ -258,8 +259,7 @@ def test_a_registration_whose_answers_are_lost_is_carried_on(place, tmp_path, mo
             await one.metadata.register(endpoints(1), None)
             assert one.metadata.registration == record(one).registration
             if lost_at == 3:
-                with pytest.raises(KafkaError):
-                    await one.metadata.begin_to_stop()
+                await one.metadata.begin_to_stop()
             await one.metadata.begin_to_stop()
             await one.until(lambda: record(one).stopping)
             assert record(one).registration == one.metadata.registration + 1
@@ -293,6 +293,25 @@ def test_a_killed_broker_vouches_for_its_log_unless_the_machine_has_booted(place
         monkeypatch.setattr(registration_files, "boot_id", lambda: "a third boot")
         async with registered(place, tmp_path, clean=clean) as one:
             assert record(one).intact, "it was shut down cleanly"
+
+    asyncio.run(story())
+
+
+def test_a_broker_whose_disk_has_failed_vouches_for_nothing_any_more(place, chroot, cut, tmp_path):
+    async def story():
+        short = {"session_timeout_ms": SHORT_MS}
+        async with (
+            registered(cut.connect + chroot, tmp_path, session=short) as one,
+            registered(place, tmp_path, 2) as two,
+        ):
+            one.metadata.distrust_logs()
+            cut.cut()
+            await two.until(lambda: 1 not in two.metadata.brokers)
+            cut.mend()
+            await two.until(lambda: 1 in two.metadata.brokers)
+            assert not record(two).intact
+        async with registered(place, tmp_path, clean=[tmp_path / "1"]) as one:
+            assert not record(one).intact
 
     asyncio.run(story())
 
