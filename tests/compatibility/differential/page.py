@@ -68,8 +68,10 @@ ELSEWHERE = """
 * A log stays in its directory of log.dirs: AlterReplicaLogDirs confirms the one that it is in, and answers
   OPERATION_NOT_ATTEMPTED for another one.
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
-* `broker.id` is 0, and `offsets.topic.replication.factor`, `transaction.state.log.replication.factor` and
-  `transaction.state.log.min.isr` are 1 where nothing is said.
+* Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
+  replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
+  before there are three brokers, so that one or two serve no groups; nobody would choose that. In a cluster a warning
+  says so, and what is set is waited for as in Kafka.
 
 ## What only a cluster shows
 
