@@ -7,14 +7,15 @@ notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_r
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.metadata.eligible_leader_replicas import effective_min_isr, leave_with_lost_tail
 from kafkalite.zk.client.operations import Check, SetData, Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
-from kafkalite.zk.cluster.conditional_writes import Write, perform
+from kafkalite.zk.cluster.conditional_writes import perform
 from kafkalite.zk.cluster.state_nodes import isr_state, state_node
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MIN_ISR = "min.insync.replicas"
+_AT_ONCE = 250  # partitions in one turn of the loop: some 10 ms
 
 
 async def leave_lists(
@@ -43,14 +45,16 @@ async def leave_lists(
     while True:
         await session.sync()
         await refresh()
-        writes = list(_writes(view, broker_id, min_insync_replicas))
-        if not writes:
+        keys = _listing(view, broker_id)
+        if not keys:
             break
-        results = await perform(session, writes, check)
-        left += results.count(None)
-        for lost in results:
-            if isinstance(lost, Unavailable):
-                raise lost
+        for first in range(0, len(keys), _AT_ONCE):
+            changes = (_change(view, key, broker_id, min_insync_replicas) for key in keys[first : first + _AT_ONCE])
+            results = await perform(session, [[change] for change in changes if change is not None], check)
+            left += results.count(None)
+            for lost in results:
+                if isinstance(lost, Unavailable):
+                    raise lost
     if left:
         logger.warning(
             "broker %d may have lost the ends of its logs: it has left the in-sync replicas of %d partitions until it "
@@ -59,19 +63,38 @@ async def leave_lists(
         )  # fmt: skip
 
 
-def _writes(view: ClusterView, broker_id: int, default: int) -> Iterator[Write]:
+def _listing(view: ClusterView, broker_id: int) -> list[TopicPartition]:
+    """The partitions whose states are to be changed. One with a single replica is not: the controller elects it anew.
+    A node that is not understood any more stays as it is."""
+    found = []
     for name, states in view.states.items():
         topic = view.assignments.get(name)
-        min_isr = _min_insync_replicas(view, name, broker_id, default)
         for number, known in states.items():
-            replicas = topic.value.partitions.get(number, ()) if topic is not None else ()
-            path = znode_paths.state(name, number)
-            if len(replicas) < 2 or view.node(path) is not known.node:
-                continue  # the controller elects a single replica anew (or nobody understands the node)
-            after = leave_with_lost_tail(broker_id, isr_state(known), effective_min_isr(min_isr, len(replicas)))
-            if after is not None:
-                data = znode_data.state_json(state_node(known.value, after, replicas))
-                yield [SetData(path, data, known.node.version)]
+            value = known.value
+            if (
+                (value.leader == broker_id or broker_id in value.isr or broker_id in value.elr)
+                and topic is not None
+                and len(topic.value.partitions.get(number, ())) > 1
+                and view.node(znode_paths.state(name, number)) is known.node
+                and leave_with_lost_tail(broker_id, isr_state(known), 1) is not None
+            ):
+                found.append((name, number))
+    return found
+
+
+def _change(view: ClusterView, key: TopicPartition, broker_id: int, default: int) -> SetData | None:
+    """None if others have changed it meanwhile."""
+    name, number = key
+    topic, known = view.assignments.get(name), view.states.get(name, {}).get(number)
+    replicas = topic.value.partitions.get(number, ()) if topic is not None else ()
+    if known is None or len(replicas) < 2:
+        return None
+    min_isr = effective_min_isr(_min_insync_replicas(view, name, broker_id, default), len(replicas))
+    after = leave_with_lost_tail(broker_id, isr_state(known), min_isr)
+    if after is None:
+        return None
+    data = znode_data.state_json(state_node(known.value, after, replicas))
+    return SetData(znode_paths.state(name, number), data, known.node.version)
 
 
 def _min_insync_replicas(view: ClusterView, name: str, broker_id: int, default: int) -> int:

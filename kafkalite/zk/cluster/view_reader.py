@@ -121,11 +121,13 @@ class ViewReader:
         withdrawn, or the topic is another one."""
         if not self._changed:  # the session reports a change before any read that shows a later one
             self.last_transaction = self._view.last_transaction
-        settled = self.ordered & self._view.assignments.keys() - self._view.deletions
         self.ordered -= {
             name
-            for name in settled
-            if znode_paths.delete_topic(name) not in self._changed and znode_paths.topic(name) not in self._changed
+            for name in self.ordered
+            if name in self._view.assignments
+            and name not in self._view.deletions
+            and znode_paths.delete_topic(name) not in self._changed
+            and znode_paths.topic(name) not in self._changed
         }
 
     async def _read(self, wanted: list[str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import format_uuid
+from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME
@@ -209,7 +210,7 @@ def test_a_controller_that_does_not_delete_says_so(place, tmp_path):
     async def story():
         async with member(place, tmp_path) as one:
             await one.metadata.create_topic(topic("t"))
-            one.controller.config = one.controller.config.replace(delete_topic_enable=False)
+            one.controller.reconfigure(BrokerConfig(delete_topic_enable=False))
             with pytest.raises(KafkaError) as caught:
                 await one.metadata.delete_topic("t")
             assert caught.value.code is ErrorCode.TOPIC_DELETION_DISABLED and "t" in one.metadata.topics
