@@ -62,6 +62,7 @@ class FollowerPartition(ReplicatedPartition):
         *,
         backoff_ms: float,
     ) -> None:
+        """`backoff_ms` is replica.fetch.backoff.ms."""
         super().__init__(topic, index, log, leader_epoch)
         self.topic_id = topic_id
         self.leader_id = leader_id
