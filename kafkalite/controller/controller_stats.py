@@ -5,9 +5,14 @@ Source: kafka.controller.ControllerStats.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from kafkalite.controller.pending_changes import StateChange
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_MAX = 10  # partitions in the log
 
 
 class ControllerStats:
@@ -20,6 +25,13 @@ class ControllerStats:
         self.unclean_elections = 0
 
     def count(self, changes: Sequence[StateChange]) -> None:
-        """Count changes that were written."""
+        """Count changes that were written, and warn of leaders that may lack records."""
         self.elections += sum(change.elects for change in changes)
-        self.unclean_elections += sum(change.is_unclean for change in changes)
+        unclean = [change for change in changes if change.is_unclean]
+        self.unclean_elections += len(unclean)
+        for topic, partition, state, *_ in unclean[:_SHOWN_MAX]:
+            logger.warning(
+                "%s-%d is led by broker %d, which was not in sync: records may be lost", topic, partition, state.leader
+            )
+        if len(unclean) > _SHOWN_MAX:
+            logger.warning("and so are %d other partitions", len(unclean) - _SHOWN_MAX)

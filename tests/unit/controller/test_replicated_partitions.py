@@ -215,7 +215,7 @@ def test_a_new_controller_goes_on_with_reassignments(tell: Tell) -> None:
     tell(story)
 
 
-def test_preferred_and_unclean_elections_on_request(tell: Tell) -> None:
+def test_preferred_and_unclean_elections_on_request(tell: Tell, caplog: pytest.LogCaptureFixture) -> None:
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, three):
             await one.session.write(topic("orders", [(2, 1), (3, 1), (2, 3)]))
@@ -241,6 +241,7 @@ def test_preferred_and_unclean_elections_on_request(tell: Tell) -> None:
             await again.stop()
 
     tell(story)
+    assert "orders-2 is led by broker 2, which was not in sync: records may be lost" in caplog.text
 
 
 @pytest.mark.parametrize("enabled", [True, False])
