@@ -16,21 +16,33 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.reader.options import parse_options
-from kafkalite.reader.plan import offset_ranges
+from kafkalite.reader.plan import offset_ranges, plan
+from kafkalite.reader.planning.read_options import ReadOptions
+from spark_jobs.day_files import COMPRESSIONS
 from spark_jobs.job import add_source, new_parser, print_table, run_job, say, source_options
 from spark_jobs.load_output import LoadOutput, as_json, open_output
+from spark_jobs.load_task import Loaded, LoadTask, together, write_split
 
-_WRITERS_MAX = "64"  # files open in a task; with more days than that in one, Spark sorts the rows by day
+COMPRESSION = "snappy"  # as Spark's own
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """First offset and end (exclusive) of each partition."""
+
+
+class Run(NamedTuple):
+    """A run that is complete: its directory, and its rows by partition; partitions without rows are not named."""
+
+    path: str
+    loaded: Mapping[TopicPartition, Loaded]
 
 
 def load(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -48,19 +60,25 @@ def describe(rows: DataFrame, sample: int) -> None:
 
 def print_summary(rows: DataFrame) -> None:
     """A line for each partition of a topic; only small columns are read for it."""
-    found = rows.groupBy("topic", "partition").agg(
-        F.count("*"),
-        F.min("offset"),
-        F.max("offset"),
-        F.min("timestamp").cast("string"),
-        F.max("timestamp").cast("string"),
-    )
+    earliest, latest = (F.unix_micros(of("timestamp")) for of in (F.min, F.max))
+    found = rows.groupBy("topic", "partition").agg(F.count("*"), F.min("offset"), F.max("offset"), earliest, latest)
+    _print_partitions({(row[0], row[1]): Loaded(*row[2:]) for row in found.collect()})
+
+
+def _print_partitions(loaded: Mapping[TopicPartition, Loaded]) -> None:
     names = ("topic", "partition", "rows", "first_offset", "last_offset", "first_timestamp", "last_timestamp")
-    print_table(names, [tuple(row) for row in found.orderBy("topic", "partition").collect()])
+    print_table(names, [(*of, *found[:3], *map(_moment, found[3:])) for of, found in sorted(loaded.items())])
 
 
-def load_into(spark: SparkSession, options: Mapping[str, str], output: LoadOutput) -> str | None:
-    """Add the records that are not in the output yet as a run. Returns its directory, None if there is nothing new.
+def _moment(micros: int | None) -> str:
+    """A time in UTC, without zeros at its end."""
+    return "" if micros is None else str(np.datetime64(micros, "us")).replace("T", " ").rstrip("0").rstrip(".")
+
+
+def load_into(
+    spark: SparkSession, options: Mapping[str, str], output: LoadOutput, compression: str = COMPRESSION
+) -> Run | None:
+    """Add the records that are not in the output yet as a run. None if there is nothing new.
 
     Raises ConfigError, StorageError.
     """
@@ -75,11 +93,12 @@ def load_into(spark: SparkSession, options: Mapping[str, str], output: LoadOutpu
     if not changed:
         return None
     wanted = {key: bounds for key, bounds in ranges.items() if bounds[0] < bounds[1]}
+    loaded: Mapping[TopicPartition, Loaded] = {}
     if wanted:
         offsets = sum(end - start for start, end in wanted.values())
         say(f"load: run {output.last.number + 1}: {len(wanted)} partitions, {offsets:,} offsets")
-        _write(load(spark, between(options, wanted)), output.staging)
-    return output.commit(changed, headers=headers)
+        loaded = _write(spark, parse_options(between(options, wanted)), output, compression)
+    return Run(output.commit(changed, headers=headers), loaded)
 
 
 def new_ranges(options: Mapping[str, str], loaded: Mapping[TopicPartition, int]) -> Ranges:
@@ -125,15 +144,21 @@ def between(options: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     }
 
 
-def _write(rows: DataFrame, directory: str) -> None:
-    # by arithmetic, since Spark's dates depend on the session's time zone
-    days = F.floor(F.unix_millis("timestamp") / F.lit(86_400_000)).cast("int")
-    dated = rows.withColumn("day", F.date_add(F.lit("1970-01-01").cast("date"), days))
-    rows.sparkSession.conf.set("spark.sql.maxConcurrentOutputFileWriters", _WRITERS_MAX)
-    writer = dated.write.partitionBy("topic", "day").option("compression", "zstd")
-    # a task's files come to their place in one step, so that a task that is tried again leaves none of its first try
-    writer = writer.option("mapreduce.fileoutputcommitter.algorithm.version", "1")
-    writer.parquet(directory)
+def _write(
+    spark: SparkSession, options: ReadOptions, output: LoadOutput, compression: str
+) -> Mapping[TopicPartition, Loaded]:
+    """Write all records that the options ask for, a task for each split. Returns what there is in each partition."""
+    output.prepare()
+    splits = plan(options)
+    tasks = [LoadTask(number, split, options, output.tasks, compression) for number, split in enumerate(splits)]
+    if not tasks:
+        return {}
+    parts: dict[TopicPartition, list[Loaded]] = {}
+    for written in spark.sparkContext.parallelize(tasks, len(tasks)).map(write_split).collect():
+        output.take(written.directory, written.files)
+        for of, loaded in written.loaded.items():
+            parts.setdefault(of, []).append(loaded)
+    return {of: together(loaded) for of, loaded in parts.items()}
 
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
@@ -142,12 +167,12 @@ def job(spark: SparkSession, options: argparse.Namespace) -> None:
         describe(load(spark, source), options.sample)
         return
     with open_output(options.output) as output:
-        run = load_into(spark, source, output)
+        run = load_into(spark, source, output, options.compression)
     if run is None:
         say(f"load: nothing new; {options.output} is complete up to run {output.last.number}")
         return
-    say(f"load: {run} is complete")
-    print_summary(spark.read.parquet(run))
+    say(f"load: {run.path} is complete")
+    _print_partitions(run.loaded)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,6 +180,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_source(parser)
     parser.add_argument("--sample", type=int, default=10, help="rows to show without --output (default 10)")
     parser.add_argument("--output", help="write what is new to this directory; begun by an earlier run, or new")
+    codecs = ", ".join(COMPRESSIONS)
+    parser.add_argument(
+        "--compression",
+        choices=tuple(COMPRESSIONS),
+        default=COMPRESSION,
+        metavar="CODEC",
+        help=f"of the Parquet files: {codecs} (default {COMPRESSION})",
+    )
     return run_job(parser, job, arguments)
 
 

@@ -3,6 +3,7 @@
     OUTPUT/run=000001/topic=orders/day=2026-01-31/part-....parquet
     OUTPUT/run=000001/_run.json            the offsets behind the data of this run and all runs before it
     OUTPUT/_kafkalite/staging-.../         a run that is being written
+    OUTPUT/_kafkalite/staging-....tasks/   files of tasks' attempts, of which those that succeed are moved into the run
     OUTPUT/_kafkalite/lock                 held by the load that is running
 
 A run is written into a staging directory, with its `_run.json`, brought to the disk, and becomes visible in ONE rename
@@ -25,7 +26,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
@@ -51,7 +52,20 @@ class LoadOutput:
     def __init__(self, path: str) -> None:
         self.path = path
         self.last = _last_run(path)
-        self.staging = os.path.join(path, _OWN, f"staging-{uuid.uuid4().hex}")
+        # tasks may have another working directory
+        self.staging = os.path.join(os.path.abspath(path), _OWN, f"staging-{uuid.uuid4().hex}")
+        self.tasks = f"{self.staging}.tasks"
+
+    def prepare(self) -> None:
+        """Make the directory `tasks`, below which tasks write."""
+        os.makedirs(self.tasks)
+
+    def take(self, directory: str, files: Iterable[str]) -> None:
+        """Move files, by their paths below `directory`, to the same paths in the staging directory."""
+        for file in files:
+            target = os.path.join(self.staging, file)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.rename(os.path.join(directory, file), target)
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, headers: bool) -> str:
         """Make what is in the staging directory the next run. Returns its path.

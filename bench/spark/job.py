@@ -19,9 +19,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, PARQUET, PRUNED, Sample, Work
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, PARQUET, PRUNED, Sample, Work
 from bench.usage import ProcessTree
 from spark_jobs.count import count
+from spark_jobs.load import load_into
+from spark_jobs.load_output import open_output
 
 _NAMED = "key binary, value binary, `offset` bigint"
 
@@ -95,6 +97,8 @@ class Job:
         if side == HEADERS:
             found = count(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
             return sum(each.records for each in found.values())
+        if side == LOAD:
+            return self._load_into(work.topic)
         rows = self._load(work.topic, side, best)
         if work.sink == AGGREGATE:
             return aggregate(rows)
@@ -103,6 +107,13 @@ class Job:
         shutil.rmtree(self.place.output, ignore_errors=True)
         rows.write.parquet(self.place.output)
         return None
+
+    def _load_into(self, topic: str) -> None:
+        """The job as it is, into a new output: with its offsets, and all of it brought to the disk."""
+        shutil.rmtree(self.place.output, ignore_errors=True)
+        options = {"path": self.place.data_dir, "subscribe": topic, "kafka.isolation.level": "read_committed"}
+        with open_output(self.place.output) as output:
+            load_into(self.spark, options | {"includeHeaders": "false", "failOnDataLoss": "true"}, output)
 
     def _load(self, topic: str, side: str, best: int) -> DataFrame:
         reader = self.spark.read.option("subscribe", topic)

@@ -2,7 +2,8 @@
 
 A kafkalite broker is started and filled; Spark's own source reads from it, kafkalite's source reads its files. Records
 have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, in one partition. A record goes into an
-aggregate (sum of the value's length, number of keys, highest offset) or into Parquet.
+aggregate (sum of the value's length, number of keys, highest offset) or into Parquet: by `df.write.parquet`, and on
+kafkalite's side by the job load, too, whose tasks write it themselves.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from bench.report import machine
 from bench.session import Session
 from bench.spark.environment import BUILT_WITH, SparkEnvironment, environment
 from bench.spark.table import table, to_json
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, OURS, PARQUET, PRUNED, Sample, Work
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, Sample, Work
 from bench.startup import Started, kafkalite_launcher, started
 from bench.wire import BrokerError
 
@@ -75,7 +76,7 @@ def work_of(shape: Shape, sink: str, topic: str, pairs: int) -> Work:
         return Work(f"{shape.name} {sink}", topic, 1, sink, (OURS, DEFAULT), _SMALL_SAMPLES)
     if sink == COUNT:
         return Work("count", topic, shape.records, sink, (HEADERS, OURS), min(pairs, 3))
-    sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, BEST)
+    sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, LOAD, BEST)
     return Work(f"{shape.name} {sink}", topic, shape.records, sink, sides, pairs)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from bench.report import machine
-from bench.spark.work import BEST, COUNT, DEFAULT, OURS, PRUNED, Sample, Work
+from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, Sample, Work
 
 DEFAULT_TARGET = 5.0
 BEST_TARGET = 3.0
@@ -50,20 +50,23 @@ _HEAD = (
 
 
 def table(results: Mapping[Work, Sequence[Sample]]) -> str:
-    """A line for each work, in million rows per second; below them the seconds of counts and of small queries."""
+    """A line for each work, and one for the job that does it, in million rows per second; below them the seconds of
+    counts and of small queries."""
     lines, small = [_HEAD], []
     for work, samples in results.items():
         by = figures(work, samples)
         if work.records == 1 or work.sink == COUNT:
             small.append(f"{work.name}: " + ", ".join(f"{side} {each.seconds:.2f} s" for side, each in by.items()))
             continue
-        ours, default, best = by[OURS], by[DEFAULT], by[BEST]
+        default, best = by[DEFAULT], by[BEST]
         pruned = f"{by[PRUNED].rate:.2f}" if PRUNED in by else ""
-        lines.append(
-            f"| {work.name} | {ours.rate:.2f} | {ours.least:.2f}-{ours.most:.2f} | {pruned} | {default.rate:.2f} | "
-            f"{best.rate:.2f} | {best.min_partitions} | {_ratio(ours, default, DEFAULT_TARGET)} | "
-            f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
-        )
+        for name, ours in ((work.name, by[OURS]), (f"{work.name}, {LOAD}", by.get(LOAD))):
+            if ours is not None:
+                lines.append(
+                    f"| {name} | {ours.rate:.2f} | {ours.least:.2f}-{ours.most:.2f} | {pruned} | {default.rate:.2f} | "
+                    f"{best.rate:.2f} | {best.min_partitions} | {_ratio(ours, default, DEFAULT_TARGET)} | "
+                    f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
+                )
     return "\n".join([*(lines if len(lines) > 1 else []), *small])
 
 

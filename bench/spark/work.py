@@ -14,6 +14,7 @@ AGGREGATE = "aggregate"
 PARQUET = "parquet"
 COUNT = "count"
 HEADERS = "spark_jobs.count"
+LOAD = "spark_jobs.load"
 
 SINKS = (AGGREGATE, PARQUET, COUNT)
 

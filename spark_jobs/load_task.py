@@ -1,0 +1,147 @@
+"""A task of load.py: the records of one split into Parquet files by topic and day.
+
+Each attempt writes into a directory of its own and tells the driver its files; only those of attempts that Spark counts
+as successful become part of the run, so a task that is tried again, or twice at a time, leaves nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalite.common.names import TopicPartition
+from kafkalite.reader.arrow import COLUMNS
+from kafkalite.reader.chunk_reader import read_as_asked
+from kafkalite.reader.planning.read_options import ReadOptions
+from kafkalite.reader.planning.split import Split
+from kafkalite.spark.worker_process import make_reuse_cheap
+from spark_jobs.day_files import DayFiles, file_schema
+
+_DAY_MICROS = 86_400_000_000
+_NO_DAY = "__HIVE_DEFAULT_PARTITION__"  # Spark's name for null
+_YEAR_9999 = np.datetime64("9999-12-31", "D")
+
+Array = npt.NDArray[Any]
+
+
+class LoadTask(NamedTuple):
+    """One split, numbered among the run's. `directory` is that of all attempts; it is there already."""
+
+    number: int
+    split: Split
+    options: ReadOptions
+    directory: str
+    compression: str
+
+
+class Loaded(NamedTuple):
+    """Rows of a partition. Timestamps in microseconds, None where no row has one that they can express."""
+
+    rows: int
+    first_offset: int
+    last_offset: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+
+
+class Written(NamedTuple):
+    """An attempt that has succeeded: its files, by their paths below `directory`, and the rows in them."""
+
+    directory: str
+    files: list[str]
+    loaded: dict[TopicPartition, Loaded]
+
+
+def write_split(task: LoadTask) -> Written:
+    """In an executor: write all records of the split. Raises StorageError, Malformed as a read does."""
+    make_reuse_cheap()
+    directory = os.path.join(task.directory, f"{task.number:05d}-{uuid.uuid4().hex}")
+    os.mkdir(directory)  # not its parents: where the job has ended meanwhile they are not to come back
+    wanted = [name for name in COLUMNS if name != "topic" and (name != "headers" or task.options.include_headers)]
+    files = DayFiles(directory, task.number, file_schema(wanted), task.compression, task.options.batch_bytes)
+    # reading takes half as much memory as a read of its own would, so that with what waits it is three times the size
+    options = replace(task.options, batch_bytes=task.options.batch_bytes // 2)
+    loaded: dict[TopicPartition, Loaded] = {}
+    for of, rows in _by_partition(task.split, wanted, options):
+        times = rows.column("timestamp").view(pa.int64())
+        first, last = pc.min_max(times).as_py().values()
+        first_offset, last_offset = (rows.column("offset")[at].as_py() for at in (0, -1))
+        here = Loaded(rows.num_rows, first_offset, last_offset, first, last)
+        loaded[of] = together([loaded[of], here]) if of in loaded else here
+        for day, part in _by_day(rows, times, first, last):
+            files.add(of[0], day, part)
+    return Written(directory, files.close(), loaded)
+
+
+def together(parts: Iterable[Loaded]) -> Loaded:
+    """The sum of one or more parts of a partition."""
+    rows, firsts, lasts, earliest, latest = zip(*parts, strict=True)
+    return Loaded(
+        sum(rows),
+        min(firsts),
+        max(lasts),
+        min((at for at in earliest if at is not None), default=None),
+        max((at for at in latest if at is not None), default=None),
+    )
+
+
+def _by_partition(
+    split: Split, wanted: list[str], options: ReadOptions
+) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The rows of the split with the wanted columns, never those of two partitions together."""
+    partitions = list(dict.fromkeys((chunk.topic, chunk.partition) for chunk in split))
+    if len(partitions) == 1:
+        for batch in read_as_asked(split, file_schema(wanted), options):
+            yield partitions[0], batch
+        return
+    for batch in read_as_asked(split, file_schema([*wanted, "topic"]), options):
+        topics = batch.column("topic").dictionary_encode()
+        topic, partition = topics.indices.to_numpy(), batch.column("partition").to_numpy()
+        changes = (np.diff(topic) != 0) | (np.diff(partition) != 0)
+        rows = batch.drop_columns("topic")
+        for start, end in _runs(changes):
+            yield (topics.dictionary[int(topic[start])].as_py(), int(partition[start])), rows.slice(start, end - start)
+
+
+def _by_day(
+    rows: pa.RecordBatch, times: pa.Array, first: int | None, last: int | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each day in UTC, in their order; `first` and `last` are the limits of their times."""
+    if first is None or last is None:
+        yield _NO_DAY, rows
+        return
+    if first // _DAY_MICROS == last // _DAY_MICROS and not times.null_count:
+        yield _day_name(first // _DAY_MICROS), rows
+        return
+    days = times.fill_null(0).to_numpy() // _DAY_MICROS
+    null_day = first // _DAY_MICROS - 1
+    days[pc.is_null(times).to_numpy(zero_copy_only=False)] = null_day
+    if (np.diff(days) < 0).any():
+        order = np.argsort(days, kind="stable")
+        rows, days = rows.take(pa.array(order)), days[order]
+    for start, end in _runs(np.diff(days) != 0):
+        day = int(days[start])
+        yield _NO_DAY if day == null_day else _day_name(day), rows.slice(start, end - start)
+
+
+def _runs(changes: Array) -> Iterator[tuple[int, int]]:
+    """Start and end of each run of equal rows; `changes` tells for all rows but the first whether one begins."""
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    return zip(starts, [*starts[1:], len(changes) + 1], strict=True)
+
+
+def _day_name(day: int) -> str:
+    """A day since 1970 as Spark writes dates: years have four digits, and a sign if they need more."""
+    date = np.datetime64(day, "D")
+    year, rest = str(date)[:-6], str(date)[-6:]
+    if date > _YEAR_9999:
+        return f"+{year}{rest}"
+    return f"-{year[1:]:0>4}{rest}" if year.startswith("-") else f"{year:0>4}{rest}"
