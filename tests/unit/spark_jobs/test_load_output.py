@@ -16,6 +16,7 @@ from spark_jobs import load_output
 from spark_jobs.load_output import open_output
 
 KEY = ("orders", 0)
+PART = "topic=orders/day=2026-01-31/part"
 
 
 class Killed(BaseException):
@@ -23,13 +24,16 @@ class Killed(BaseException):
 
 
 def load(path: Path, end: int) -> None:
-    """As load.py does: what comes behind the last run's offsets, then the commit."""
+    """As load.py does: what comes behind the last run's offsets, in a task that is tried twice, then the commit."""
     with open_output(str(path)) as output:
         begin = output.last.offsets.get(KEY, 0)
         if begin < end:
-            day = Path(output.staging) / "topic=orders" / "day=2026-01-31"
-            day.mkdir(parents=True)
-            (day / "part").write_text("\n".join(map(str, range(begin, end))))
+            output.prepare()
+            for attempt in ("0-failed", "0-successful"):
+                part = Path(output.tasks) / attempt / PART
+                part.parent.mkdir(parents=True)
+                part.write_text("\n".join(map(str, range(begin, end))))
+            output.take(os.path.join(output.tasks, "0-successful"), [PART])
             output.commit({KEY: end}, headers=False)
 
 
