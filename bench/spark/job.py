@@ -19,7 +19,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, PARQUET, PRUNED, Sample, Work
+from bench.session import Session
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
 from bench.usage import ProcessTree
 from spark_jobs.count import count
 from spark_jobs.load import load_into
@@ -65,6 +66,9 @@ class Job:
 
     def run(self, work: Work, tell: Callable[[Sample], None]) -> None:
         self._known = None
+        if work.sink == WRITE:
+            rows = self._load(work.topic, OURS, 0).select("key", "value")
+            rows.write.mode("overwrite").parquet(self._input)
         best = self._best(work) if BEST in work.sides else 0
         for side in work.sides:
             self._sample(work, side, best)
@@ -97,6 +101,8 @@ class Job:
         if side == HEADERS:
             found = count(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
             return sum(each.records for each in found.values())
+        if work.sink == WRITE:
+            return self._write(work, side)
         if side == LOAD:
             return self._load_into(work.topic)
         rows = self._load(work.topic, side, best)
@@ -114,6 +120,20 @@ class Job:
         options = {"path": self.place.data_dir, "subscribe": topic, "kafka.isolation.level": "read_committed"}
         with open_output(self.place.output) as output:
             load_into(self.spark, options | {"includeHeaders": "false", "failOnDataLoss": "true"}, output)
+
+    def _write(self, work: Work, side: str) -> int:
+        """Rows of Parquet into a new topic with one partition. Returns how many are there."""
+        session = Session(self.place.bootstrap)
+        with session.topic("written") as topic:
+            writer = self.spark.read.parquet(self._input).write.format("kafkalite" if side == OURS else "kafka")
+            writer = writer.option("kafka.bootstrap.servers", self.place.bootstrap).option("topic", topic)
+            writer.mode("append").save()
+            session.expect_end(topic, work.records)
+        return work.records
+
+    @property
+    def _input(self) -> str:
+        return f"{self.place.output}.input"
 
     def _load(self, topic: str, side: str, best: int) -> DataFrame:
         reader = self.spark.read.option("subscribe", topic)

@@ -3,7 +3,8 @@
 A kafkalite broker is started and filled; Spark's own source reads from it, kafkalite's source reads its files. Records
 have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, in one partition. A record goes into an
 aggregate (sum of the value's length, number of keys, highest offset) or into Parquet: by `df.write.parquet`, and on
-kafkalite's side by the job load, too, whose tasks write it themselves.
+kafkalite's side by the job load, too, whose tasks write it themselves. To write, rows of Parquet go into a new topic by
+the sinks of both formats with their defaults.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from bench.report import machine
 from bench.session import Session
 from bench.spark.environment import BUILT_WITH, SparkEnvironment, environment
 from bench.spark.table import table, to_json
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, Sample, Work
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
 from bench.startup import Started, kafkalite_launcher, started
 from bench.wire import BrokerError
 
@@ -57,9 +58,9 @@ def shapes(options: argparse.Namespace) -> list[Shape]:
     found = [Shape("small query", "none", 100, 1, 1, (AGGREGATE,))]
     for size, (value_bytes, batch) in _SIZES.items():
         records = max(1, options.records * 100 // value_bytes)
-        found += [
-            Shape(f"{size} {codec}", codec, value_bytes, batch, records, (AGGREGATE, PARQUET)) for codec in CODECS
-        ]
+        for codec in CODECS:
+            sinks = (AGGREGATE, PARQUET, WRITE) if codec == "none" else (AGGREGATE, PARQUET)
+            found.append(Shape(f"{size} {codec}", codec, value_bytes, batch, records, sinks))
     if options.count_records:
         found.append(Shape("count", "none", 0, _COUNT_BATCH, options.count_records, (COUNT,)))
     patterns = options.only.split(",") if options.only else ["*"]
@@ -76,6 +77,8 @@ def work_of(shape: Shape, sink: str, topic: str, pairs: int) -> Work:
         return Work(f"{shape.name} {sink}", topic, 1, sink, (OURS, DEFAULT), _SMALL_SAMPLES)
     if sink == COUNT:
         return Work("count", topic, shape.records, sink, (HEADERS, OURS), min(pairs, 3))
+    if sink == WRITE:
+        return Work(f"{shape.name} {sink}", topic, shape.records, sink, (OURS, DEFAULT), pairs)
     sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, LOAD, BEST)
     return Work(f"{shape.name} {sink}", topic, shape.records, sink, sides, pairs)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from bench.report import machine
-from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, Sample, Work
+from bench.spark.work import BEST, COUNT, DEFAULT, LOAD, OURS, PRUNED, WRITE, Sample, Work
 
 DEFAULT_TARGET = 5.0
 BEST_TARGET = 3.0
+WRITE_TARGET = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +59,22 @@ def table(results: Mapping[Work, Sequence[Sample]]) -> str:
         if work.records == 1 or work.sink == COUNT:
             small.append(f"{work.name}: " + ", ".join(f"{side} {each.seconds:.2f} s" for side, each in by.items()))
             continue
-        default, best = by[DEFAULT], by[BEST]
+        default, best = by[DEFAULT], by.get(BEST)
         pruned = f"{by[PRUNED].rate:.2f}" if PRUNED in by else ""
+        at_best = f"{best.rate:.2f} | {best.min_partitions}" if best else " | "
         for name, ours in ((work.name, by[OURS]), (f"{work.name}, {LOAD}", by.get(LOAD))):
             if ours is not None:
                 lines.append(
                     f"| {name} | {ours.rate:.2f} | {ours.least:.2f}-{ours.most:.2f} | {pruned} | {default.rate:.2f} | "
-                    f"{best.rate:.2f} | {best.min_partitions} | {_ratio(ours, default, DEFAULT_TARGET)} | "
+                    f"{at_best} | {_ratio(ours, default, WRITE_TARGET if work.sink == WRITE else DEFAULT_TARGET)} | "
                     f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
                 )
     return "\n".join([*(lines if len(lines) > 1 else []), *small])
 
 
-def _ratio(ours: Figures, theirs: Figures, target: float) -> str:
+def _ratio(ours: Figures, theirs: Figures | None, target: float) -> str:
+    if theirs is None:
+        return ""
     ratio = ours.rate / theirs.rate
     return f"{ratio:.1f}" if ratio >= target else f"**{ratio:.1f}**"
 

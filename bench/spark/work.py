@@ -13,15 +13,16 @@ BEST = "kafka, best minPartitions"
 AGGREGATE = "aggregate"
 PARQUET = "parquet"
 COUNT = "count"
+WRITE = "write"
 HEADERS = "spark_jobs.count"
 LOAD = "spark_jobs.load"
 
-SINKS = (AGGREGATE, PARQUET, COUNT)
+SINKS = (AGGREGATE, PARQUET, COUNT, WRITE)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A topic of `records` records, read into `sink` by each of `sides`, `samples` times."""
+    """A topic of `records` records, read into `sink` by each of `sides`, `samples` times; written: into a new one."""
 
     name: str
     topic: str

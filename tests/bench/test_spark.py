@@ -12,7 +12,7 @@ from bench.reference import ReferenceUnavailable
 from bench.spark.environment import environment
 from bench.spark.main import main, parse, shapes, work_of
 from bench.spark.table import figures, table, to_json
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, Sample, Work
+from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
 
 
 def names(*words: str) -> list[str]:
@@ -21,7 +21,13 @@ def names(*words: str) -> list[str]:
 
 def test_every_size_codec_and_sink_is_run_unless_some_are_chosen() -> None:
     sizes = ("100B", "1KB")
-    all_rows = [f"{size} {codec} {sink}" for size in sizes for codec in CODECS for sink in (AGGREGATE, PARQUET)]
+    all_rows = [
+        f"{size} {codec} {sink}"
+        for size in sizes
+        for codec in CODECS
+        for sink in (AGGREGATE, PARQUET, WRITE)
+        if sink != WRITE or codec == "none"
+    ]
     assert names() == [f"small query {AGGREGATE}", *all_rows]
     assert names("--count-records", "1000")[-1] == f"count {COUNT}"
     assert names("--only", "1KB*parquet,small*") == [
@@ -48,6 +54,9 @@ def test_figures_are_medians_and_a_missed_target_is_bold() -> None:
     assert (ours.seconds, ours.rate, ours.least, ours.most, ours.cpu_ns) == (2.0, 2.0, 1.0, 4.0, 250.0)
     (line,) = table({work: samples}).splitlines()[2:]
     assert line == "| 100B none aggregate | 2.00 | 1.00-4.00 |  | 0.40 | 0.80 | 4 | 5.0 | **2.5** | 250 | 1000 |"
+    write = Work("100B none write", "t", 4_000_000, WRITE, (OURS, DEFAULT), 3)
+    (line,) = table({write: samples[:6]}).splitlines()[2:]
+    assert line == "| 100B none write | 2.00 | 1.00-4.00 |  | 0.40 |  |  | 5.0 |  | 250 | 1000 |"
     loaded = [*samples, Sample(work.name, LOAD, 1.0, 0.4, 0.0)]
     assert table({work: loaded}).splitlines()[3] == (
         "| 100B none aggregate, spark_jobs.load | 4.00 | 4.00-4.00 |  | 0.40 | 0.80 | 4 | 10.0 | 5.0 | 100 | 1000 |"
@@ -66,10 +75,11 @@ def test_a_small_comparison_in_a_real_spark(tmp_path: Path, capsys: pytest.Captu
         pytest.skip(str(missing))
     file = tmp_path / "spark.json"
     words = ["--records", "3000", "--pairs", "1", "--count-records", "1000", "--min-partitions", "2"]
-    assert main([*words, "--only", "small*,100B zstd*,count*", "--json", str(file)]) == 0
+    assert main([*words, "--only", "small*,100B zstd*,1KB*write,count*", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "| 100B zstd parquet |" in printed and "spark_jobs.count" in printed
     taken = json.loads(file.read_text())["works"]
     assert [(work["name"], len(work["taken"])) for work in taken] == [
-        ("small query aggregate", 22), ("100B zstd aggregate", 4), ("100B zstd parquet", 4), ("count", 2)
+        ("small query aggregate", 22), ("100B zstd aggregate", 4), ("100B zstd parquet", 4), ("1KB none write", 2),
+        ("count", 2)
     ]  # fmt: skip
