@@ -150,9 +150,11 @@ class ZooKeeperSession:
 
     async def sync(self) -> None:
         """Wait until the server has all changes up to this moment. Within one session reads never go back, but the
-        server of a new session may lag behind earlier reads. Raises Unavailable."""
+        server of a new session may lag behind earlier reads. `on_change` has been called for these changes by then.
+        Raises Unavailable."""
         self._check_connected()
         await self._ask(sync(self._chroot), "/")
+        self._notify_now()
 
     async def make_paths(self, paths: Sequence[str]) -> None:
         """Create the nodes at these paths, and their parents, without data, unless they exist."""

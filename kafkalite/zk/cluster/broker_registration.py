@@ -169,20 +169,21 @@ class BrokerRegistration:
             await self._session.make_paths([znode_paths.REGISTRATIONS])
             await self._session.write([Create(self.number_path, self._life_json(is_intact=False))])
         is_intact = (self._was_registered and not self._files.is_distrusted) or self._files.vouch(node)
-        version = 0 if node is None else node.version
-        number = version + 1
+        before = 0 if node is None else node.version
+        version = before + 1
         if is_intact:  # first: should this process be killed in between, the files are still known to be of this life
-            await self._record(number)
-        await self._session.write([SetData(self.number_path, self._life_json(is_intact=is_intact), version)])
-        check = Check(self.number_path, number)
+            await self._record(version)
+        await self._session.write([SetData(self.number_path, self._life_json(is_intact=is_intact), before)])
+        check = Check(self.number_path, version)
         if not is_intact:  # the files stay old until that is done, for the next process has to do it if this one cannot
             await self._leave_lists(check)
-            await self._record(number)
-        self.number = self._version = number
+            await self._record(version)
+        self._version = version
+        self.number = version - self._is_stopping  # no leader that checks it adds a broker that stops
         if registration is not None:
             await self._session.write([check, registration])
             addresses = _addresses(self.endpoints or ())
-            logger.info("broker %d is registered at %s, with number %d", self.broker_id, addresses, number)
+            logger.info("broker %d is registered at %s, with number %d", self.broker_id, addresses, self.number)
 
     def _life_json(self, *, is_intact: bool) -> bytes:
         return znode_data.registration_json(znode_data.RegistrationNode(self._is_stopping, is_intact))

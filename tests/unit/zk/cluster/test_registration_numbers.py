@@ -169,6 +169,7 @@ def test_a_session_that_ends_during_the_stop_is_followed_by_one_that_stops(place
             cut.mend()
             await two.until(lambda: 1 in two.metadata.brokers)
             assert record(two).stopping and record(two).registration == 3
+            assert one.metadata.registration == 2, "a number under which nobody is added"
 
     asyncio.run(story())
 
