@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -87,21 +89,63 @@ class Writer:
             self.acknowledged.append((partition, offset, value))
 
 
+_BATCH_HEADER = struct.Struct(">qi")  # base offset, and the length of what follows
+
+
+def stored_batches(cluster: Cluster, number: int, topic: str, partition: int = 0) -> dict[int, bytes]:
+    """The batches in a broker's segment files, by their base offsets. A batch that is being written is left out."""
+    directory = cluster.brokers[number].data_dir / f"{topic}-{partition}"
+    found: dict[int, bytes] = {}
+    for path in sorted(directory.glob("*.log")):
+        if re.fullmatch(r"\d{20}\.log", path.name):
+            data, position = path.read_bytes(), 0
+            while position + _BATCH_HEADER.size <= len(data):
+                base_offset, length = _BATCH_HEADER.unpack_from(data, position)
+                end = position + _BATCH_HEADER.size + length
+                if not length or end > len(data):
+                    break
+                found[base_offset] = data[position:end]
+                position = end
+    return found
+
+
+def end_offsets(cluster: Cluster, topic: str, partition: int, replicas: Iterable[int]) -> dict[int, int]:
+    """Of the logs of these replicas, as far as they have one."""
+    logs = {number: cluster.brokers[number].server.logs.get(topic, partition) for number in replicas}
+    return {number: log.end_offset for number, log in logs.items() if log is not None}
+
+
+def await_equal_logs(cluster: Cluster, topic: str, partition: int, replicas: Sequence[int]) -> None:
+    """Wait until these replicas have all records, and compare their files byte by byte from the highest start on."""
+
+    def ends() -> dict[int, int]:
+        return end_offsets(cluster, topic, partition, replicas)
+
+    def equal() -> bool:
+        found = ends()
+        return len(found) == len(replicas) and len(set(found.values())) == 1
+
+    name = f"{topic}-{partition}"
+    cluster.wait_until(equal, lambda: f"equal ends of {name}: {ends()}", DEADLINE_S)
+    contents = {number: stored_batches(cluster, number, topic, partition) for number in replicas}
+    first = max((min(batches) for batches in contents.values() if batches), default=0)
+    wanted = {base: data for base, data in contents[replicas[0]].items() if base >= first}
+    for number, batches in contents.items():
+        found = {base: data for base, data in batches.items() if base >= first}
+        differing = [base for base in sorted(wanted | found) if wanted.get(base) != found.get(base)]
+        assert not differing, f"{name} of broker {number} differs from that of broker {replicas[0]} at {differing[:5]}"
+
+
+def new_consumer(cluster: Cluster, **options: Any) -> confluent_kafka.Consumer:
+    """A consumer that commits nothing by itself; `options` are named as the client's, with underscores."""
+    named = {key.replace("_", "."): value for key, value in options.items()}
+    settings = {"group.id": "nobody", "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK, **named}
+    return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}, logger=_LOG)
+
+
 def read_all(cluster: Cluster, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
     """The values below the end of a partition, by their offsets."""
-    named = {key.replace("_", "."): value for key, value in options.items()}
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": "nobody",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            **QUICK,
-            **named,
-        },
-        logger=_LOG,
-    )
+    consumer = new_consumer(cluster, enable_partition_eof=True, **options)
     try:
         first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
         consumer.assign([TopicPartition(topic, partition, first)])
