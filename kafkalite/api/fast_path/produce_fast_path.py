@@ -22,10 +22,11 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.produce import failure, success
-from kafkalite.api.request.admission import append_for
-from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition
-from kafkalite.common.errors import KafkaError, Malformed, StorageError
+from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure
+from kafkalite.api.request.admission import ACKS_ALL, append_directly, append_for
+from kafkalite.api.request.delayed_produce import wait_ms, waits
+from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
+from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -34,16 +35,17 @@ from kafkalite.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kafkalite.replication.replicated_partition import ReplicatedPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.request.admission import TopicAdmission
+    from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.api.request.services import Services
+    from kafkalite.common.clock import Clock
     from kafkalite.common.region import Part
-    from kafkalite.log.partition.partition_log import AppendResult
-    from kafkalite.network.client_connection import DeferredResponse
     from kafkalite.replication.partition import Partition
 
 VERSION_MIN = 5
@@ -57,19 +59,23 @@ _NO_TAGS = b"\0\0\0"  # of the partition, of the topic, of the request
 _NUMBERS = Struct(">qqq")
 _MARKS = (0x6B61666B616C6974, 0x6261736520202020, 0x7374617274202020)  # placeholders to find the places of the numbers
 _read_int32 = Struct(">i").unpack_from
+_read_acks_and_timeout = Struct(">hi").unpack_from
 _ENVELOPE_AT = 8
 
 
 class _KnownRequest:
     """The admission of a request, and a template of its response with places for the numbers.
 
-    Invariant: `admitted` holds as long as the admission epoch is `epoch`.
+    `append` is None where no rule is left: then it is the partition's own, and the call between would cost 0.1 us.
+    Invariant: the admission holds as long as the admission epoch is `epoch`.
     """
 
-    __slots__ = ("admitted", "epoch", "head", "is_transactional", "middle", "pack", "tail")
+    __slots__ = ("append", "epoch", "head", "is_transactional", "middle", "pack", "partitions", "tail", "topic")
 
     def __init__(self, admitted: TopicAdmission, epoch: int, version: int, *, is_transactional: bool) -> None:
-        self.admitted = admitted
+        self.append = None if admitted.append is append_directly else admitted.append
+        self.topic = admitted.topic
+        self.partitions = admitted.topic.partitions
         self.epoch = epoch
         self.is_transactional = is_transactional
         base_offset, log_append_time_ms, log_start_offset = _MARKS
@@ -96,12 +102,13 @@ class ProduceFastPath:
     """
 
     __slots__ = (
-        "_acks_at", "_api", "_clock", "_epoch", "_flexible", "_known", "_layouts", "_name_size_at", "_services",
-        "_version", "_wall_ms",
+        "_acks_at", "_api", "_clock", "_epoch", "_find", "_flexible", "_known", "_layouts", "_name_size_at",
+        "_services", "_version", "_wall_ms",
     )  # fmt: skip
 
-    def __init__(self, services: Services, frame: memoryview, version: int, acks_at: int) -> None:
+    def __init__(self, services: Services, frame: memoryview, version: int, acks_at: int, find: FindBroker) -> None:
         self._services = services
+        self._find = find
         self._version = version
         self._flexible = version in ProduceRequest.flexible
         (self._api,) = _read_int32(frame)
@@ -129,54 +136,49 @@ class ProduceFastPath:
                 stop = start + _read_int32(frame, size_at)[0]
                 if stop != len(frame):
                     return None
-            admitted = known.admitted
-            partition = admitted.topic.partitions[index]
+            partition = known.partitions[index]
         except (LookupError, struct_error, Malformed):
             return None
         if api != self._api or known.epoch != self._epoch.value:
             return None
+        append = known.append
         try:
-            result = admitted.append(partition, frame[start:stop], self._wall_ms(), self._version)
+            if append is None:
+                result = partition.append(frame[start:stop], self._wall_ms(), self._version)
+            else:
+                result = append(partition, frame[start:stop], self._wall_ms(), self._version)  # type: ignore[assignment]
         except KafkaError as error:
             # The long way asks the transaction's coordinator first. A batch that the disk refused is stamped already.
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
-            topic = admitted.topic
+            topic = known.topic
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
-        assert result is not None
+        packed = known.pack(
+            known.head,
+            correlation_id,
+            known.middle,
+            index,
+            0,
+            result[0],
+            result[2],
+            partition.log.start_offset,
+            known.tail,
+        )
         if result[1] >= partition.high_watermark:
-            return self._delay(admitted, index, partition, result, frame, correlation_id)
-        return [
-            known.pack(
-                known.head,
-                correlation_id,
-                known.middle,
-                index,
-                0,
-                result[0],
-                result[2],
-                partition.log.start_offset,
-                known.tail,
-            )
-        ]
+            acks, timeout_ms = _read_acks_and_timeout(frame, self._acks_at)
+            if waits(partition, result[1], acks):
+                refuse = partial(self._refuse, known, index, correlation_id)
+                return DelayedAck(self._clock, partition, result[1], acks, timeout_ms, packed, refuse)
+        return [packed]
 
-    def _delay(
-        self,
-        admitted: TopicAdmission,
-        index: int,
-        partition: Partition,
-        result: AppendResult,
-        frame: memoryview,
-        correlation_id: int,
-    ) -> DeferredResponse:
-        """The response of the long way, sent when the batch is committed."""
-        (timeout_ms,) = _read_int32(frame, self._acks_at + 2)
-        answer = success(index, result, partition)
-        topic = TopicProduceResponse(name=admitted.topic.name, partition_responses=[answer])
-        pending = [PendingPartition(answer, partition, result.last_offset)]
-        delayed = DelayedProduce(self._clock, ProduceResponse(responses=[topic]), pending, timeout_ms)
-        delayed.render = partial(response_frame, version=self._version, correlation_id=correlation_id)
-        return delayed
+    def _refuse(self, known: _KnownRequest, index: int, correlation_id: int, error: KafkaError) -> list[Part]:
+        """The answer for a batch that was appended, and will not be acknowledged."""
+        name = known.topic.name
+        partition = failure(index, error)
+        response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
+        if self._version >= FIRST_VERSION_WITH_LEADERS:
+            add_leaders(self._services, response, self._find)
+        return response_frame(response, self._version, correlation_id)
 
     def learn(self, frame: memoryview, request: ProduceRequest, client_id: str | None) -> None:
         """Remember `frame`, the encoded `request` for one partition, which was admitted, if it is of a kind that
@@ -216,6 +218,37 @@ class ProduceFastPath:
         return acks_at == self._acks_at and bool(_read_int32(frame)[0] == self._api)
 
 
+class DelayedAck(DeferredResponse):
+    """The answer to one batch that waits until it is committed, or with acks=1 written. Source: as `DelayedProduce`."""
+
+    __slots__ = ("_packed", "_refuse")
+
+    def __init__(
+        self,
+        clock: Clock,
+        partition: Partition,
+        last_offset: int,
+        acks: int,
+        timeout_ms: int,
+        packed: bytes,
+        refuse: Callable[[KafkaError], list[Part]],
+    ) -> None:
+        is_all = acks == ACKS_ALL
+        is_for_replicas = is_all and isinstance(partition, ReplicatedPartition)
+        timer = clock.call_later(wait_ms(timeout_ms, is_for_replicas=is_for_replicas), self._time_out)
+        super().__init__(timer.cancel)
+        self._packed = packed
+        self._refuse = refuse
+        (partition.when_committed if is_all else partition.when_written)(last_offset, self._on_done)
+
+    def _on_done(self, error: KafkaError | None) -> None:
+        if not self.settled:
+            self.answer([self._packed] if error is None else self._refuse(error))
+
+    def _time_out(self) -> None:
+        self._on_done(KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+
+
 def learn(
     services: Services, context: RequestContext, frame: memoryview, body_at: int, request: ProduceRequest,
     response: ProduceResponse | None,
@@ -234,7 +267,8 @@ def learn(
     fast_path = fast_paths.get(key)
     acks_at = body_at + _id_size(request.transactional_id, version)
     if not isinstance(fast_path, ProduceFastPath) or not fast_path.is_for(frame, acks_at):
-        fast_path = fast_paths[key] = ProduceFastPath(services, frame, version, acks_at)
+        find = services.brokers.finder_for(context.connection)
+        fast_path = fast_paths[key] = ProduceFastPath(services, frame, version, acks_at, find)
     fast_path.learn(frame, request, context.client_id)
 
 

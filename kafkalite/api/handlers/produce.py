@@ -1,17 +1,20 @@
 """Produce: appends batches unchanged to their partitions, and answers each partition separately.
 
-Only old message sets (Produce 0-2) are decoded. With one replica acks=1 and acks=-1 mean the same: an appended batch is
-committed at once, or the answer waits until it is (flush.messages).
+Only old message sets (Produce 0-2) are decoded. With acks=-1 the answer waits until the batch is committed: all in-sync
+replicas have it. With acks=1 it waits for this broker alone. With one replica both mean the same: a batch is committed
+at once, or when it is on the disk (flush.messages).
 Source: kafka.server.KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import Any
 
+from kafkalite.api.request.admission import ACKS_ALL
 from kafkalite.api.request.broker_endpoints import FindBroker
-from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition
+from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
@@ -88,8 +91,8 @@ def produce(
                     answers.append(PartitionProduceResponse(index=data.index, base_offset=-1))
                     continue
                 answers.append(answer := success(data.index, result, partition))
-                if result.last_offset >= partition.high_watermark:
-                    pending.append(PendingPartition(answer, partition, result.last_offset))
+                if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
+                    pending.append(PendingPartition(answer, partition, result.last_offset, acks == ACKS_ALL))
             except KafkaError as error:
                 failed = True
                 answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
@@ -100,9 +103,15 @@ def produce(
             raise Disconnect("acks=0 leaves no other way to tell the producer of an error")
         return None
     response = ProduceResponse(responses=responses)
-    if failed and version >= FIRST_VERSION_WITH_LEADERS:
-        _add_leaders(services, response, services.brokers.finder_for(context.connection))
-    return DelayedProduce(clock, response, pending, request.timeout_ms) if pending else response
+    if not failed and not pending:
+        return response
+    find = services.brokers.finder_for(context.connection)
+    complete = partial(add_leaders, services, find=find) if version >= FIRST_VERSION_WITH_LEADERS else None
+    if pending:
+        return DelayedProduce(clock, response, pending, request.timeout_ms, complete, has_moved=failed)
+    if complete is not None:
+        complete(response)
+    return response
 
 
 def _verify_and_produce(
@@ -134,7 +143,7 @@ async def _produce_when_verified(
     return response.response
 
 
-def _add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
+def add_leaders(services: Services, response: ProduceResponse, find: FindBroker) -> None:
     """Add the leaders of partitions that are led elsewhere, and the addresses of their brokers (KIP-951)."""
     endpoints = {}
     for topic in response.responses:

@@ -1,8 +1,8 @@
 """Admission of produce requests: the only path by which clients' batches reach the logs.
 
-`ProduceAdmission` holds every rule that decides whether a batch may be appended, and `TopicAdmission` is the only
-caller of `Partition.append` in the API. The handler and the fast path both go through it, so a rule that is added
-here applies to both.
+`ProduceAdmission` holds every rule that decides whether a batch may be appended. The handler and the fast path both go
+through it, so a rule that is added here applies to both. The fast path calls `append` of a partition itself where
+`append_directly` says that no rule is left.
 
 A fast path recognises requests that were admitted before. It may reuse a `TopicAdmission` only while the
 `AdmissionEpoch` under which it was made is current. Each change that may alter the outcome of a rule (today:
@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.replication.partition import Partition
 
 if TYPE_CHECKING:
     from kafkalite.log.partition.partition_log import AppendResult
     from kafkalite.log.state.transaction_verification import VerificationGuard
     from kafkalite.protocol.messages.produce import ProduceRequest
+    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
 ACKS_ALL = -1
@@ -29,8 +29,13 @@ FIRST_VERSION_OF_BATCHES = 3  # older versions carry message sets of v0 and v1, 
 _ADMIN_CLIENT_ID = "__admin_client"  # may write to internal topics, as in Kafka
 _ANY_CODEC_VERSION = 7  # batches from requests of older versions may have any codec, as in Kafka
 
-Append = Callable[[Partition, Any, int, int], "AppendResult | None"]
+Append = Callable[["Partition", Any, int, int], "AppendResult | None"]
 """Appends records to a partition: (partition, records, now_ms, version of the request)."""
+
+
+def append_directly(partition: Partition, records: memoryview, now_ms: int, version: int) -> AppendResult:
+    """Append a batch of a request without a transactional id."""
+    return partition.append(records, now_ms, version)
 
 
 class AdmissionEpoch:
@@ -63,13 +68,13 @@ class ProduceAdmission:
         return None
 
     def topic(
-        self, name: str, acks: int, client_id: str | None, version: int, append: Append = Partition.append
+        self, name: str, acks: int, client_id: str | None, version: int, append: Append = append_directly
     ) -> TopicAdmission | None:
         """The admission of one client's batches to a topic; None if the topic does not exist."""
         topic = self._by_name.get(name)
         if topic is None:
             return None
-        if append is not Partition.append or _is_conditional(topic, acks, version):
+        if append is not append_directly or _is_conditional(topic, acks, version):
             return TopicAdmission(topic, acks, client_id, version, append)
         # One object serves all such requests, whatever their acks and client: to make one costs 0.3 us.
         admitted: TopicAdmission | None = topic.admission
@@ -83,13 +88,13 @@ class TopicAdmission:
 
     `append(partition, batch, now_ms, version)` appends a batch to a partition of `topic` that is led here, and raises
     KafkaError with the code for the producer. Where no rule depends on the partition or the batch, it is the function
-    that was given, such as `Partition.append` itself: a call between would cost 0.1 of the 5 us of a request.
+    that was given, such as `append_directly`.
     """
 
     __slots__ = ("_acks", "_append", "_client_id", "append", "topic")
 
     def __init__(
-        self, topic: Topic, acks: int, client_id: str | None, version: int, append: Append = Partition.append
+        self, topic: Topic, acks: int, client_id: str | None, version: int, append: Append = append_directly
     ) -> None:
         self.topic = topic
         self._acks = acks
@@ -103,13 +108,13 @@ class TopicAdmission:
         """Evaluate the rules one by one, and append. `records` may be missing, or a message set of an old version; the
         result is None if that was empty."""
         topic = self.topic
-        if self._acks == ACKS_ALL and topic.config.min_insync_replicas > 1:
-            _check_replicas(topic, partition.index)
         if topic.internal and self._client_id != _ADMIN_CLIENT_ID:
             message = f"{topic.name} is internal and takes no client's records"
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "the partition's data has no record batch")
+        if self._acks == ACKS_ALL and topic.config.min_insync_replicas > 1:
+            partition.check_in_sync()
         if version < FIRST_VERSION_OF_BATCHES:
             from kafkalite.record.validation.batch_validation import Rules
             from kafkalite.record.validation.format_conversion import to_batch
@@ -123,7 +128,7 @@ class TopicAdmission:
 
 def append_for(transactional_id: str | None) -> Append:
     """The function that appends the batches of a request."""
-    return Partition.append if transactional_id is None else append_transactional
+    return append_directly if transactional_id is None else append_transactional
 
 
 def append_transactional(
@@ -141,15 +146,3 @@ def _is_conditional(topic: Topic, acks: int, version: int) -> bool:
         or topic.internal
         or (acks == ACKS_ALL and topic.config.min_insync_replicas > 1)
     )
-
-
-def _check_replicas(topic: Topic, index: int) -> None:
-    """Compare the in-sync replicas with min.insync.replicas. A topic that Kafka created with several replicas has only
-    the leader in sync here. A topic with fewer replicas than min.insync.replicas needs only as many as it has."""
-    state = topic.states.get(index)
-    wanted = min(topic.config.min_insync_replicas, len(state.replicas)) if state is not None else 0
-    if state is not None and len(state.isr) < wanted:
-        raise KafkaError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{topic.name}-{index} has {len(state.isr)} of the {wanted} replicas that min.insync.replicas asks for",
-        )

@@ -31,6 +31,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkalite.record.batch import NewRecord, build_batch
+from tests.support.replication.led_in_broker import lead
 from tests.support.wait import DEADLINE_S
 
 PRODUCE_VERSIONS = range(5, APIS[0].max_version + 1)
@@ -506,9 +507,10 @@ def test_rules_hold_for_requests_that_are_known_as_for_others(tell: Callable[...
             assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
             assert code_of_produce(veteran.ask(request, 9)) == ErrorCode.NONE
         topic = broker._running.replica_manager.by_name["t"]
-        topic.states = {index: state._replace(replicas=(0, 1, 2)) for index, state in topic.states.items()}
+        lead(broker, "t", isr=())
         for minimum, expected in (("2", ErrorCode.NOT_ENOUGH_REPLICAS), ("1", ErrorCode.NONE)):
             broker._running.replica_manager.configure(topic, {"min.insync.replicas": minimum})
+            broker._running.replica_manager.update_replicas(topic)
             for _ in range(3):
                 assert code_of_produce(veteran.ask(produce(batch(), acks=-1), 9)) == expected
                 assert code_of_produce(veteran.ask(produce(batch(), acks=1), 9)) == ErrorCode.NONE
