@@ -30,6 +30,7 @@ from kafkalite.metadata import replica_assignment
 from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
+from kafkalite.replication.replicated_partition import ReplicatedPartition
 from kafkalite.replication.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _INTERNAL_PRODUCE_VERSION = 9
 TRANSACTION_MIN_ISR = "transaction.state.log.min.isr"
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+_APPEND_MS = 60_000  # the default of transaction.timeout.ms; Kafka takes that of the transaction
 TURN_BYTES = 64 * 1024
 ROLL_BYTES = 1 << 20
 """An active segment of this size is sealed if it is at least as large as all others together. Compaction leaves active
@@ -136,7 +138,8 @@ def transaction_state(config: BrokerConfig) -> TopicSettings:
 
 
 class InternalTopic(Generic[L]):
-    """One such topic on this broker. `new_loader` makes the loader of a partition; `attach` gives it the store."""
+    """One such topic on this broker. `new_loader` makes the loader of a partition; `attach` gives it the store. An
+    append waits for `append_ms` for other replicas."""
 
     def __init__(
         self,
@@ -145,8 +148,10 @@ class InternalTopic(Generic[L]):
         clock: Clock,
         replicas: ReplicaManager,
         topic_admin: TopicAdmin,
+        append_ms: int = _APPEND_MS,
     ) -> None:
         self.name = settings.name
+        self._append_ms = append_ms
         self._settings = settings
         self._new_loader = new_loader
         self._clock = clock
@@ -312,7 +317,7 @@ class InternalTopic(Generic[L]):
         producer: ProducerIdAndEpoch | None = None,
         guard: VerificationGuard | None = None,
     ) -> None:
-        """Write one batch of (key, value) to partition `index`; calls `done` with the error.
+        """Write one batch of (key, value) to partition `index` as with acks=-1; calls `done` with the error.
 
         With `producer` the batch belongs to its transaction, which `guard` has verified. The base sequence is 0, as
         Kafka's: the broker appends such a batch once, so there are no duplicates to detect.
@@ -333,6 +338,7 @@ class InternalTopic(Generic[L]):
         else:
             batch = build_batch_at(now_ms, records, **producer._asdict(), base_sequence=0, transactional=True)
         try:
+            partition.check_in_sync()
             result = partition.append(memoryview(batch), now_ms, _INTERNAL_PRODUCE_VERSION, trusted=True, guard=guard)
         except KafkaError as error:
             on_append(error)
@@ -341,8 +347,30 @@ class InternalTopic(Generic[L]):
             _seal_for_compaction(partition.log, now_ms)
         if result.last_offset < partition.high_watermark:
             done(ErrorCode.NONE)
-        else:
+        elif isinstance(partition, ReplicatedPartition):
+            timeout = _Timeout(self._clock, self._append_ms, on_append)
+            partition.when_committed(result.last_offset, timeout.tell)
+        else:  # the disk answers in any case
             partition.when_committed(result.last_offset, on_append)
+
+
+class _Timeout:
+    """Tells the outcome of an append once: REQUEST_TIMED_OUT if it comes too late. Then it stays open, as in Kafka."""
+
+    __slots__ = ("_tell", "_timer")
+
+    def __init__(self, clock: Clock, after_ms: int, tell: Callable[[KafkaError | None], None]) -> None:
+        self._tell: Callable[[KafkaError | None], None] | None = tell
+        self._timer = clock.call_later(after_ms, self._time_out)
+
+    def tell(self, error: KafkaError | None) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            self._timer.cancel()
+            tell(error)
+
+    def _time_out(self) -> None:
+        self.tell(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not all in-sync replicas have the records in time"))
 
 
 def _seal_for_compaction(log: HostedLog, now_ms: int) -> None:

@@ -71,7 +71,7 @@ class MarkerAppender:
         commit: bool,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Append one marker; `done` gets the error when it is committed, often before this returns.
+        """Append one marker as with acks=-1; `done` gets the error when it is committed, often before this returns.
 
         A marker in `__consumer_offsets` also ends the transaction of the offsets committed there.
         """
@@ -86,6 +86,7 @@ class MarkerAppender:
             done(self._replicas.missing_partition_error(*partition))
             return
         try:
+            found.check_in_sync()
             result = found.append_marker(producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms())
         except KafkaError as error:
             on_commit(error)

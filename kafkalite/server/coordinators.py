@@ -61,7 +61,14 @@ class Coordinators:
         broker_id: int,
         requests: InterBrokerRequests | None,
     ) -> None:
-        self.offsets_topic = InternalTopic(consumer_offsets(config()), GroupLoader, clock, replica_manager, topic_admin)
+        self.offsets_topic = InternalTopic(
+            consumer_offsets(config()),
+            GroupLoader,
+            clock,
+            replica_manager,
+            topic_admin,
+            config().offsets_commit_timeout_ms,
+        )
         self.groups = GroupCoordinator(config(), clock, self.offsets_topic.append, verify=self._verify_commit)
         self.offsets_topic.attach(self.groups.store)
         self.producer_ids = ProducerIdManager(
