@@ -48,7 +48,7 @@ HANDLERS: Mapping[str, str] = {
     "ApiVersions": "api_versions.api_versions",
     "CreateTopics": "topics.create_topics",
     "DeleteTopics": "topics.delete_topics",
-    "DeleteRecords": "topics.delete_records",
+    "DeleteRecords": "delete_records.delete_records",
     "InitProducerId": "producer_ids.init_producer_id",
     "AddPartitionsToTxn": "transactions.add_partitions_to_txn",
     "AddOffsetsToTxn": "transactions.add_offsets_to_txn",

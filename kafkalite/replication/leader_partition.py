@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 Tell = Callable[[KafkaError | None], None]
 
+_NO_LOW_WATERMARK = -1  # it is another leader's to know
+
 
 class IsrStore(Protocol):
     """Carries out changes of the ISR, and reports to `on_write` and `on_read` of the partition if it still leads."""
@@ -288,6 +290,9 @@ class LeaderPartition(ReplicatedPartition):
         self._delayed_writes, self._delayed_acks = [], []
         for _, tell in waiting:
             tell(error)
+        deletions, self._delayed_deletions = self._delayed_deletions, []
+        for _, tell_low_watermark in deletions:
+            tell_low_watermark(_NO_LOW_WATERMARK)
         self.wake_all()
 
 

@@ -341,7 +341,8 @@ class Partition:
         return self.log.start_offset
 
     def when_deleted(self, low_watermark: int, tell: Callable[[int], None]) -> None:
-        """Call `tell` with the low watermark when it has reached `low_watermark`. Invariant: it has not yet."""
+        """Call `tell` with the low watermark when it has reached `low_watermark`, or with -1 when another broker leads.
+        Invariant: it has not yet."""
         raise AssertionError("with one replica the low watermark is the start of the log")
 
     def latest_offset(self) -> int:

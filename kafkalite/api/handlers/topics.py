@@ -1,6 +1,6 @@
-"""CreateTopics, DeleteTopics, CreatePartitions, DeleteRecords. Each topic of a request succeeds or fails independently.
+"""CreateTopics, DeleteTopics, CreatePartitions. Each topic of a request succeeds or fails independently.
 
-Source: kafka.server.ZkAdminManager, kafka.server.KafkaApis.handleDeleteRecordsRequest.
+Source: kafka.server.ZkAdminManager.
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ from kafkalite.protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeletableTopicResult,
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -314,40 +310,6 @@ def _check_same_factor(factor: int, added: list[list[int]], *, first: int) -> No
             f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "
             f"{list(bad)} have replication factors {list(bad.values())}, respectively.",
         )
-
-
-async def delete_records(
-    services: Services, request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse:
-    """Answers when the new start offsets are in the checkpoint file, so that deleted records do not come back after a
-    kill. If the checkpoint cannot be written, that is logged, and a kill before the next checkpoint may bring some of
-    them back, as in Kafka."""
-    topics = []
-    raised = []
-    for topic in request.topics:
-        answers = []
-        for wanted in topic.partitions:
-            try:
-                if topic.name in INTERNAL_TOPICS:
-                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                partition = services.replica_manager.require(topic.name, wanted.partition_index)
-                before = partition.log.start_offset
-                low = partition.delete_records_before(wanted.offset)
-                if low > before:  # it took some renames and a small file: let other requests run
-                    raised.append((topic.name, wanted.partition_index))
-                    await asyncio.sleep(0)
-                answers.append(DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low))
-            except KafkaError as error:
-                answers.append(
-                    DeleteRecordsPartitionResult(
-                        partition_index=wanted.partition_index, low_watermark=-1, error_code=error.code
-                    )
-                )
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-    kept = asyncio.Event()
-    services.logs.write_start_offsets(raised, kept.set)
-    await kept.wait()
-    return DeleteRecordsResponse(topics=topics)
 
 
 def _once_each(topics: Iterable[_NamedTopic]) -> tuple[list[_NamedTopic], set[str]]:
