@@ -49,6 +49,7 @@ from kafkalite.config.value_parsers import (
     parse_directories,
     parse_endpoint_identification,
     parse_pem,
+    parse_replica_selector,
     parse_zookeeper_connect,
 )
 
@@ -206,6 +207,7 @@ class BrokerConfig(Settings):
     replica_socket_receive_buffer_bytes: int = integer(65_536, "Receive buffer of a follower's socket; -1 leaves it to the system.", at_least=-1)
     leader_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second to followers of leader.replication.throttled.replicas that are not in sync.", at_least=0, dynamic=True, dynamic_only=True)
     follower_replication_throttled_rate: int = long(LONG_MAX, "Bytes per second from the leaders of follower.replication.throttled.replicas while not in sync.", at_least=0, dynamic=True, dynamic_only=True)
+    replica_selector_class: str | None = string(None, "Names the replica from which a consumer is to read: RackAwareReplicaSelector prefers an in-sync one in its rack (broker.rack, client.rack).", convert=parse_replica_selector)
     replication_quota_window_num: int = integer(11, "Windows over which these rates are measured.", at_least=1)
     replication_quota_window_size_seconds: int = integer(1, "Length of such a window.", at_least=1)
 
@@ -216,7 +218,7 @@ class BrokerConfig(Settings):
     group_max_size: int = integer(INT_MAX, "Members of one group.", at_least=1)
     offset_metadata_max_bytes: int = integer(4096, "Largest note that may be committed with an offset.")
     offsets_commit_required_acks: int = short(-1, "Replicas that must have a committed offset.", at_least=-1, idle=True)
-    offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may wait for them.", at_least=1, idle=True)
+    offsets_commit_timeout_ms: int = integer(5_000, "How long a commit may wait for the replicas of its partition.", at_least=1)
     offsets_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when offsets are loaded.", at_least=1)
     offsets_retention_minutes: int = integer(10_080, "How long the offsets of a group without members are kept.", at_least=1)
     offsets_retention_check_interval_ms: int = long(600_000, "How often to look for offsets that are too old.", at_least=1)

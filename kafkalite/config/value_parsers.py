@@ -66,3 +66,17 @@ def parse_throttled_replicas(text: str) -> tuple[str, ...]:
     if words != ("*",) and not all(map(_REPLICA.match, words)):
         raise ValueError("must be * or a list of partition:broker")
     return words
+
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def parse_replica_selector(text: str) -> str | None:
+    """Kafka's own selectors, with or without their package; None where consumers read from the leader."""
+    for known in (RACK_AWARE_SELECTOR, LEADER_SELECTOR):
+        if text.strip() in (known, known.rpartition(".")[2]):
+            return known if known is RACK_AWARE_SELECTOR else None
+    if text.strip():
+        raise ValueError("must be RackAwareReplicaSelector or LeaderSelector")
+    return None

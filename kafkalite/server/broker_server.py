@@ -19,6 +19,7 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
+from kafkalite.api.request.replica_fetch import FollowerFetches
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock
@@ -33,6 +34,7 @@ from kafkalite.metadata import replica_assignment
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
+from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.coordinators import Coordinators
@@ -44,6 +46,7 @@ from kafkalite.server.periodic_tasks import PeriodicTasks
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_roles import ReplicaRoles
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
@@ -250,6 +253,7 @@ class BrokerServer:
             admission_epoch=admission_epoch,
             produce_admission=ProduceAdmission(self.replica_manager),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
+            follower_fetches=self._follower_fetches(),
             groups=self.groups,
             offsets_topic=self._coordinators.offsets_topic,
             legacy_offsets=self._member.legacy_offsets(),
@@ -261,6 +265,25 @@ class BrokerServer:
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
         )
+
+    def _follower_fetches(self) -> FollowerFetches:
+        config = self.config
+        window_ms = config.replication_quota_window_size_seconds * 1_000
+        quota = ReplicationQuota(
+            self.broker_id,
+            lambda: self.config.leader_replication_throttled_rate,
+            config.replication_quota_window_num,
+            window_ms,
+        )
+        fetches = FollowerFetches(quota)
+        to_coordinators = self.replica_manager.on_election
+
+        def on_election(partition: Partition) -> None:
+            to_coordinators(partition)
+            fetches.on_election()
+
+        self.replica_manager.on_election = on_election
+        return fetches
 
     def _start_periodic_tasks(self) -> None:
         config, tasks = self.config, PeriodicTasks(self.clock)

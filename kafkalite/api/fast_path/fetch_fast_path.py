@@ -22,8 +22,15 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING
 
-from kafkalite.api.handlers.fetch import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED, WAIT_MS_MAX, answer_now
-from kafkalite.api.request.fetch_sessions import FINAL_EPOCH, FIRST_VERSION_BY_ID, NO_SESSION, WantedPartition
+from kafkalite.api.handlers.fetch import WAIT_MS_MAX, answer_now
+from kafkalite.api.request.fetch_reader import FIRST_VERSION_WITH_ZSTD, READ_COMMITTED
+from kafkalite.api.request.fetch_sessions import (
+    FINAL_EPOCH,
+    FIRST_VERSION_BY_ID,
+    NO_SESSION,
+    WantedPartition,
+    replica_of,
+)
 from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.network.sender import COPIED_REGION_BYTES
@@ -288,6 +295,8 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
         or request.min_bytes <= 0
         or request.max_bytes <= 0
         or request.max_wait_ms <= 0
+        or replica_of(request)[0] >= 0
+        or (request.rack_id and services.config.replica_selector_class)  # another replica may be preferred
     ):
         return
     wanted: FetchPartition = topics[0].partitions[0]

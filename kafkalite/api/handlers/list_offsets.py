@@ -1,9 +1,10 @@
 """ListOffsets and OffsetForLeaderEpoch: start and end offset of a partition, and offsets by timestamp or leader epoch.
 
 A look-up by timestamp reads files, possibly a whole segment, and may wait for the disk (463 MiB took half a second of
-the loop). So a thread reads, and only this connection waits.
-Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest, KIP-79, KIP-320, KIP-734,
-KIP-405, KIP-1005.
+the loop). So a thread reads, and only this connection waits. A follower is told the end of the log. A new leader tells
+the latest offset of consumers when it knows how far its predecessor had committed (KIP-207).
+Source: kafka.server.KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest,
+kafka.cluster.Partition.fetchOffsetForTimestamp, KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Sequence
 from functools import partial
 
+from kafkalite.api.request.replica_fetch import is_ahead
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -46,12 +48,14 @@ _UNDERSTOOD_SINCE = {
     LATEST_TIERED_TIMESTAMP: 9,
 }
 _NOT_YET = 1 << 15
+FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 READ_COMMITTED = 1
+CONSUMER = -1  # the replica id of a client
 UNKNOWN = -1
 _FILES_AT_A_TIME = 16  # read by one request: each is open during its look-up
 
-_Sought = tuple[ListOffsetsPartitionResponse, TimeLookup]
-"""An answer, and the look-up that completes it."""
+_Sought = tuple[ListOffsetsPartitionResponse, TimeLookup, Partition]
+"""An answer, and the look-up in the partition that completes it."""
 
 
 def list_offsets(
@@ -68,20 +72,30 @@ def list_offsets(
             try:
                 if (topic.name, wanted.partition_index) in doubled:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                partition = services.replica_manager.require(topic.name, wanted.partition_index)
+                epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
+                partition = _require(services, topic.name, wanted.partition_index, epoch_of_replica)
                 if context.api_version == 0:
                     answers.append(_find_as_of_old(partition, wanted, services.runtime.clock.wall_ms()))
                 else:
-                    answers.append(_find(partition, wanted, request.isolation_level, context.api_version, sought))
+                    answers.append(_find(partition, wanted, request, context.api_version, sought))
             except KafkaError as error:
-                answers.append(_answer(wanted.partition_index, code=error.code))
+                answers.append(_answer(wanted.partition_index, code=_known(error.code, context.api_version)))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
-    return asyncio.ensure_future(_when_found(services, response, sought)) if sought else response
+    if not sought:
+        return response
+    return asyncio.ensure_future(_when_found(services, response, sought, context.api_version))
+
+
+def _known(code: ErrorCode, version: int) -> ErrorCode:
+    """The code for a client that speaks `version`."""
+    if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return code
 
 
 async def _when_found(
-    services: Services, response: ListOffsetsResponse, sought: Sequence[_Sought]
+    services: Services, response: ListOffsetsResponse, sought: Sequence[_Sought], version: int
 ) -> ListOffsetsResponse:
     """Completes the look-ups `sought`, then returns `response`."""
     waiting = deque(sought)
@@ -89,40 +103,42 @@ async def _when_found(
     try:
         while waiting or at_work:
             # look-ups that need another segment come before waiting ones
-            at_work = [one for one in at_work if _has_to_read(*one)]
+            at_work = [one for one in at_work if _has_to_read(*one, version)]
             while waiting and len(at_work) < _FILES_AT_A_TIME:
                 one = waiting.popleft()
-                at_work += [one] * _has_to_read(*one)
+                at_work += [one] * _has_to_read(*one, version)
             if at_work:
                 await services.runtime.loop.run_in_executor(services.runtime.readers, partial(_read, at_work))
     finally:
-        for _, lookup in at_work:  # if the client has left
+        for _, lookup, _ in at_work:  # if the client has left
             lookup.give_up()
     return response
 
 
-def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup) -> bool:
-    """Whether the look-up must read another segment. If not, completes `answer`."""
+def _has_to_read(answer: ListOffsetsPartitionResponse, lookup: TimeLookup, partition: Partition, version: int) -> bool:
+    """Whether the look-up must read another segment. If not, completes `answer`. What is not found among the committed
+    records may be among those that a new leader does not know to be committed."""
     try:
         if lookup.begin():
             return True
-    except KafkaError as error:
-        answer.error_code = error.code
-    else:
         found = lookup.found
         if found is not None:
             answer.timestamp, answer.offset, answer.leader_epoch = found
+        else:
+            partition.latest_offset()
+    except KafkaError as error:
+        answer.error_code = _known(error.code, version)
     return False
 
 
 def _read(sought: Sequence[_Sought]) -> None:
     """One step of each look-up, in a thread."""
-    for _, lookup in sought:
+    for _, lookup, _ in sought:
         lookup.read()
 
 
 def _find(
-    partition: Partition, wanted: ListOffsetsPartition, isolation: int, version: int, sought: list[_Sought]
+    partition: Partition, wanted: ListOffsetsPartition, request: ListOffsetsRequest, version: int, sought: list[_Sought]
 ) -> ListOffsetsPartitionResponse:
     """The answer for one partition. If it needs a look-up, appends it to `sought`. Raises KafkaError."""
     index, timestamp = wanted.partition_index, wanted.timestamp
@@ -130,9 +146,13 @@ def _find(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     _check_epoch(partition, wanted.current_leader_epoch)
     log = partition.log
-    read_committed = isolation == READ_COMMITTED
+    read_committed = request.isolation_level == READ_COMMITTED
     if timestamp == LATEST_TIMESTAMP:
-        end = partition.last_stable_offset if read_committed else partition.high_watermark
+        if request.replica_id != CONSUMER:
+            end = log.end_offset
+        else:
+            latest = partition.latest_offset()
+            end = partition.last_stable_offset if read_committed else latest
         return _answer(index, offset=end, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         epoch = log.epochs.epoch_at(log.start_offset)
@@ -146,7 +166,7 @@ def _find(
         lookup = partition.lookup_of_max_timestamp(read_committed=read_committed)
     else:
         lookup = partition.lookup_of_timestamp(timestamp, read_committed=read_committed)
-    sought.append((answer, lookup))
+    sought.append((answer, lookup, partition))
     return answer
 
 
@@ -178,6 +198,15 @@ def _find_as_of_old(partition: Partition, wanted: ListOffsetsPartition, now_ms: 
     return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, old_style_offsets=newest_first)
 
 
+def _require(services: Services, topic: str, index: int, epoch_of_replica: int) -> Partition:
+    """The partition. Raises KafkaError; a follower that knows of an election before this broker is to ask again."""
+    found = services.replica_manager.by_name.get(topic)
+    is_led = found is not None and index in found.partitions
+    if epoch_of_replica >= 0 and not is_led and is_ahead(services, found, index, epoch_of_replica):
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    return services.replica_manager.require(topic, index)
+
+
 def _check_epoch(partition: Partition, known_by_client: int) -> None:
     """Here only -1 means that the client does not know the epoch; in a fetch, every negative epoch does."""
     if known_by_client < UNKNOWN:
@@ -206,7 +235,8 @@ def offset_for_leader_epoch(
         answers = []
         for wanted in topic.partitions:
             try:
-                partition = services.replica_manager.require(topic.topic, wanted.partition)
+                epoch_of_replica = wanted.current_leader_epoch if request.replica_id >= 0 else UNKNOWN
+                partition = _require(services, topic.topic, wanted.partition, epoch_of_replica)
                 _check_epoch(partition, wanted.current_leader_epoch)
                 epoch, end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
                 answers.append(EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset))

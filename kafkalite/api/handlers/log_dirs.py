@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.log.directories.log_directory import LogDirectory
     from kafkalite.log.partition.partition_log import PartitionLog
+    from kafkalite.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +154,7 @@ def _describe(
 
 def _counts(services: Services, log: PartitionLog, asked: int) -> PartitionRecordCounts:
     """The known record counts; starts counting the unknown ones."""
-    partition = services.replica_manager.partition(log.topic, log.partition)
+    partition = _replica(services, log)
     counts = log.counts()
     missing = COUNTING if counts.is_counting else UNCOUNTABLE
     segments = counts.segments if asked == COUNTS_OF_SEGMENTS else ()
@@ -184,6 +185,15 @@ def _known(count: int | None, missing: int) -> int:
 
 
 def _offset_lag(services: Services, log: PartitionLog) -> int:
-    """The number of committed records that are not in this log yet; 0 for the leader's log."""
-    partition = services.replica_manager.partition(log.topic, log.partition)
+    """The number of records that are known to be committed, and are not in this log yet: none, also for a follower,
+    whose high watermark is never past its log."""
+    partition = _replica(services, log)
     return NO_REPLICA if partition is None else max(partition.high_watermark - log.end_offset, 0)
+
+
+def _replica(services: Services, log: PartitionLog) -> Partition | None:
+    """The partition of a log, led here or followed; None for a log without a role."""
+    topic = services.replica_manager.by_name.get(log.topic)
+    if topic is None:
+        return None
+    return topic.partitions.get(log.partition) or topic.followers.get(log.partition)

@@ -24,6 +24,7 @@ from kafkalite.protocol.messages.transaction_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from kafkalite.replication.partition import Partition
 
 _UNKNOWN_TOPIC = "This server does not host this topic-partition."  # Kafka's words; clients show them
 
@@ -53,7 +54,7 @@ def _described_partition(
     if error is not None:
         return DescribeProducersPartition(partition_index=index, error_code=error.code, error_message=error.message)
     try:
-        producers = services.replica_manager.require(topic, index).active_producers()
+        producers = _replica(services, topic, index).active_producers()
     except KafkaError as reason:
         return DescribeProducersPartition(partition_index=index, error_code=reason.code)
     return DescribeProducersPartition(
@@ -70,6 +71,13 @@ def _described_partition(
             for each in producers
         ],
     )
+
+
+def _replica(services: Services, topic: str, index: int) -> Partition:
+    """The partition, led here or followed. Raises KafkaError."""
+    found = services.replica_manager.by_name.get(topic)
+    follower = found.followers.get(index) if found is not None else None
+    return services.replica_manager.require(topic, index) if follower is None else follower
 
 
 def describe_transactions(

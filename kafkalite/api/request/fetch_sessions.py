@@ -4,7 +4,8 @@ A session keeps the partitions of one client in order, with the offsets last sen
 response can leave out partitions without news. Partitions that returned data move to the end of the order, so that
 none starves behind a busy one. At most `slots` sessions exist. A new session replaces the longest idle one if that has
 been idle for `EVICTION_MS`; otherwise the client is served without a session. So is a client with too many partitions
-for the memory limit of all sessions together; Kafka limits only the number of sessions.
+for the memory limit of all sessions together; Kafka limits only the number of sessions. Sessions of followers replace
+those of consumers, busy or not.
 From version 13 on topics are named by id (KIP-516); a session uses either names or ids.
 Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
@@ -44,6 +45,7 @@ class WantedPartition:
         "index",
         "key",
         "last_fetched_epoch",
+        "log_start_offset",
         "max_bytes",
         "told_high_watermark",
         "told_start_offset",
@@ -62,6 +64,7 @@ class WantedPartition:
 
     def update(self, wanted: FetchPartition) -> None:
         self.fetch_offset = wanted.fetch_offset
+        self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
@@ -80,6 +83,14 @@ class WantedPartition:
 
 Partitions = dict[Key, WantedPartition]
 
+_NO_REGISTRATION = -1
+
+
+def replica_of(request: FetchRequest) -> tuple[int, int]:
+    """The broker id of the follower that fetches, negative for a consumer, and its registration."""
+    state = request.replica_state
+    return (request.replica_id, _NO_REGISTRATION) if state is None else (state.replica_id, state.replica_epoch)
+
 
 def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
     """All partitions of a request."""
@@ -91,12 +102,14 @@ def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
 
 
 class FetchSession:
-    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request."""
+    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request.
+    `privileged`: the client is a follower."""
 
-    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
+    __slots__ = ("by_id", "epoch", "partitions", "privileged", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int, *, privileged: bool) -> None:
         self.session_id = session_id
+        self.privileged = privileged
         self.by_id = by_id
         self.partitions = partitions
         self.epoch = 1
@@ -169,7 +182,9 @@ class FetchSessions:
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._close(request.session_id)
             partitions = wanted_partitions(request, by_id)
-            session = self._open(partitions, by_id, now_ms) if epoch == INITIAL_EPOCH else None
+            session = None
+            if epoch == INITIAL_EPOCH:
+                session = self._open(partitions, by_id, now_ms, privileged=replica_of(request)[0] >= 0)
             return FetchContext(partitions, by_id, session, incremental=False)
         session = self._by_id.get(request.session_id)
         if session is None:
@@ -193,23 +208,31 @@ class FetchSessions:
         self._by_id[session.session_id] = session
         return FetchContext(session.partitions, by_id, session, incremental=True)
 
-    def _open(self, partitions: Partitions, by_id: bool, now_ms: int) -> FetchSession | None:
+    def _open(self, partitions: Partitions, by_id: bool, now_ms: int, *, privileged: bool) -> FetchSession | None:
         if not partitions or len(partitions) > PARTITIONS_MAX:
             return None
         while len(self._by_id) >= self._slots or self._partition_count + len(partitions) > PARTITIONS_OF_ALL_MAX:
-            idle = next(iter(self._by_id.values()), None)
-            if idle is None or now_ms - idle.used_ms <= EVICTION_MS:
+            replaced = self._replaceable(now_ms, privileged=privileged)
+            if replaced is None:
                 return None
-            self._close(idle.session_id)
+            self._close(replaced.session_id)
         import random  # takes 1 ms, and a broker is ready before the first session
 
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._by_id:
             session_id = random.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, partitions, by_id, now_ms)
+        session = FetchSession(session_id, partitions, by_id, now_ms, privileged=privileged)
         self._by_id[session_id] = session
         self._partition_count += len(partitions)
         return session
+
+    def _replaceable(self, now_ms: int, *, privileged: bool) -> FetchSession | None:
+        """The session to replace by a new one: the longest idle, if it is idle; a follower's may replace any of a
+        consumer."""
+        idle = next(iter(self._by_id.values()), None)
+        if idle is None or now_ms - idle.used_ms > EVICTION_MS or not privileged:
+            return idle if idle is not None and now_ms - idle.used_ms > EVICTION_MS else None
+        return next((each for each in self._by_id.values() if not each.privileged), None)
 
     def _close(self, session_id: int) -> None:
         session = self._by_id.pop(session_id, None)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
+    from kafkalite.api.request.replica_fetch import FollowerFetches
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger
@@ -78,9 +79,9 @@ class Services:
 
     __slots__ = (
         "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
-        "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic", "partition_admin",
-        "produce_admission", "producer_ids", "replica_manager", "runtime", "topic_admin", "transaction_topic",
-        "transactions",
+        "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic",
+        "partition_admin", "produce_admission", "producer_ids", "replica_manager", "runtime", "topic_admin",
+        "transaction_topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -97,6 +98,7 @@ class Services:
         admission_epoch: AdmissionEpoch,
         produce_admission: ProduceAdmission,
         fetch_sessions: FetchSessions,
+        follower_fetches: FollowerFetches,
         groups: GroupCoordinator,
         offsets_topic: InternalTopic[GroupLoader],
         legacy_offsets: LegacyOffsets | None,
@@ -119,6 +121,7 @@ class Services:
         self.admission_epoch = admission_epoch
         self.produce_admission = produce_admission
         self.fetch_sessions = fetch_sessions
+        self.follower_fetches = follower_fetches
         self.groups = groups
         self.offsets_topic = offsets_topic
         self.legacy_offsets = legacy_offsets

@@ -19,7 +19,7 @@ class ListOffsetsTopic(Message):
 
 
 class ListOffsetsRequest(Message, flexible="6+"):
-    replica_id: int = int32("0+")
+    replica_id: int = int32("0+", default=-1)
     isolation_level: int = int8("2+")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, "0+")
 

@@ -1,0 +1,303 @@
+"""Reads the partitions of one fetch: regions of segment files, or why there are none.
+
+A consumer reads from the leader; from version 11 on also from a follower, up to the high watermark that this one knows
+(KIP-392). With replica.selector.class a leader names the in-sync replica in the consumer's rack instead of records. A
+follower that is asked for an offset past the end of its log answers OFFSET_NOT_AVAILABLE: the consumer goes back to the
+leader, and never begins anew, as it might after OFFSET_OUT_OF_RANGE.
+Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP-74, KIP-320, KIP-392, KIP-951.
+"""
+
+from __future__ import annotations
+
+from kafkalite.api.request.broker_endpoints import FindBroker
+from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
+from kafkalite.api.request.services import Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.region import FileRegion
+from kafkalite.config.topic_config import TopicConfig
+from kafkalite.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafkalite.protocol.messages.metadata import LeaderIdAndEpoch, NodeEndpoint
+from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.replica_manager import Topic
+
+READ_COMMITTED = 1
+FIRST_VERSION_WITH_MIN_ONE = 3
+FIRST_VERSION_OF_BATCHES = 4
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_FROM_FOLLOWERS = 11
+FIRST_VERSION_WITH_ENDPOINTS = 16
+NO_REPLICA = -1
+
+_WITH_LEADER = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+Found = list[tuple[WantedPartition, PartitionData]]
+
+
+class FetchReader:
+    """Reads the partitions of a consumer's request, possibly several times."""
+
+    __slots__ = (
+        "_by_id", "_context", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "max_bytes",
+        "reads_committed",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        services: Services,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        find: FindBroker,
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._by_id = context.by_id
+        self._find = find
+        self.reads_committed = request.isolation_level == READ_COMMITTED
+        self.max_bytes = min(request.max_bytes, services.config.fetch_max_bytes)
+        self._version = version
+        self._is_old = version < FIRST_VERSION_WITH_ZSTD
+        # empty: no replica is preferred to the leader
+        self._rack = request.rack_id if services.config.replica_selector_class else ""
+        self._racks: dict[int, str | None] | None = None
+        if context.by_id:
+            self._find_names()
+
+    def _find_names(self) -> None:
+        by_id = self._services.replica_manager.by_id
+        for wanted in self._context.partitions.values():
+            if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
+                wanted.topic = topic.name
+                wanted.topic_id = topic.topic_id  # the same object, so that `is` suffices to compare ids
+
+    def partitions(self) -> list[Partition]:
+        """The requested partitions that may be read here."""
+        by_name = self._services.replica_manager.by_name
+        found = []
+        for wanted in self._context.partitions.values():
+            if (topic := by_name.get(wanted.topic)) is not None:
+                partition = topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
+                if partition is not None:
+                    found.append(partition)
+        return found
+
+    def _followed(self, topic: Topic, index: int) -> Partition | None:
+        """A follower's partition, if clients of this version read from followers."""
+        return topic.followers.get(index) if self._version >= FIRST_VERSION_FROM_FOLLOWERS else None
+
+    def exhausted(self) -> list[Partition] | None:
+        """The requested partitions if each fetch offset is the first that may not be read: there is nothing to read.
+
+        This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
+        """
+        if self._rack:
+            return None  # a replica may be preferred
+        by_name = self._services.replica_manager.by_name
+        reads_committed = self.reads_committed
+        partitions = []
+        for wanted in self._context.partitions.values():
+            topic = by_name.get(wanted.topic)
+            partition = topic.partitions.get(wanted.index) if topic is not None else None
+            if (
+                topic is None
+                or partition is None
+                or wanted.fetch_offset
+                != (partition.last_stable_offset if reads_committed else partition.high_watermark)
+                or (self._by_id and wanted.topic_id is not topic.topic_id)
+                or wanted.last_fetched_epoch >= 0
+                or wanted.current_leader_epoch not in (-1, partition.leader_epoch)
+                or (self._is_old and _refusal(self._version, topic.config) is not None)
+            ):
+                return None
+            partitions.append(partition)
+        return partitions
+
+    def read(self) -> tuple[Found, int, bool]:
+        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch, a
+        preferred replica."""
+        budget = self.max_bytes
+        min_one = True  # KIP-74: the first batch of the first non-empty partition is sent regardless of its size
+        size_bytes = 0
+        urgent = False
+        found: Found = []
+        for wanted in self._context.partitions.values():
+            _, data = self._look(wanted, budget, min_one)
+            records = data.records
+            if records:
+                length = len(records)
+                size_bytes += length
+                budget -= length
+                min_one = False
+            elif data.error_code != 0 or data.diverging_epoch is not None or data.preferred_read_replica != NO_REPLICA:
+                urgent = True
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    async def read_converted(self) -> tuple[Found, int, bool]:
+        """As `read`, for versions below `FIRST_VERSION_OF_BATCHES`."""
+        from kafkalite.api.request.down_conversion import DownConversion
+
+        services = self._services
+        old = DownConversion(self._version, self.max_bytes, services.runtime.clock, services.runtime.readers)
+        size_bytes = 0
+        urgent = False
+        found: Found = []
+        for wanted in self._context.partitions.values():
+            budget = self.max_bytes - size_bytes
+            min_one = not size_bytes
+            if self._version < FIRST_VERSION_WITH_MIN_ONE:  # earlier versions send part of a batch that is too large
+                min_one = wanted.max_bytes > 0 and budget > 0
+            partition, data = self._look(wanted, budget, min_one)
+            if partition is not None and type(data.records) is FileRegion:
+                region = data.records
+                try:
+                    data.records = await old.convert(partition, region, wanted.fetch_offset, wanted.max_bytes) or None
+                except KafkaError as error:
+                    data = self._refused(wanted, error.code)
+            size_bytes += len(data.records or b"")
+            urgent = urgent or data.error_code != 0
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
+        """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
+        topic = self._services.replica_manager.by_name.get(wanted.topic)
+        partition = None
+        if topic is not None:
+            partition = topic.partitions.get(wanted.index) or self._followed(topic, wanted.index)
+        if topic is None or partition is None:
+            known = wanted.topic or not self._by_id
+            topics = self._services.replica_manager
+            code = topics.missing_partition_error(wanted.topic, wanted.index) if known else ErrorCode.UNKNOWN_TOPIC_ID
+        elif self._by_id and wanted.topic_id is not topic.topic_id:
+            code = ErrorCode.INCONSISTENT_TOPIC_ID
+        elif self._is_old and (refusal := _refusal(self._version, topic.config)) is not None:
+            code = refusal
+        else:
+            try:
+                return partition, self._read_one(partition, wanted, budget, min_one)
+            except KafkaError as error:
+                code = error.code
+                if (
+                    code is ErrorCode.OFFSET_OUT_OF_RANGE
+                    and wanted.index not in topic.partitions
+                    and wanted.fetch_offset > partition.log.end_offset
+                ):
+                    code = ErrorCode.OFFSET_NOT_AVAILABLE
+                return partition, self._refused(wanted, code)
+        return None, self._refused(wanted, code)
+
+    def _refused(self, wanted: WantedPartition, code: ErrorCode) -> PartitionData:
+        told = code
+        if code == ErrorCode.KAFKA_STORAGE_ERROR and self._version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            told = ErrorCode.NOT_LEADER_OR_FOLLOWER  # makes the client refresh its metadata, as it should
+        data = _failure(wanted.index, told)
+        if code in _WITH_LEADER and self._version >= FIRST_VERSION_WITH_ENDPOINTS:
+            leader, epoch = self._services.leader_of(wanted.topic, wanted.index)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+        return data
+
+    def _read_one(self, partition: Partition, wanted: WantedPartition, budget: int, min_one: bool) -> PartitionData:
+        partition.check_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        data = PartitionData(
+            partition_index=wanted.index,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if self.reads_committed else None,
+            preferred_read_replica=self._preferred_replica(partition, wanted) if self._rack else NO_REPLICA,
+        )
+        if data.preferred_read_replica != NO_REPLICA:
+            return data
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+            if epoch < 0 or end_offset < 0:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+                data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                return data
+        max_bytes = min(wanted.max_bytes, budget)
+        if max_bytes > 0 or min_one:
+            region = partition.read(
+                wanted.fetch_offset, max(max_bytes, 0), min_one, read_committed=self.reads_committed
+            )
+            if region is not None:
+                data.records = region
+                if self.reads_committed:
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+                        for txn in partition.aborted_in(region, wanted.fetch_offset)
+                    ]
+        elif not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return data
+
+    def _preferred_replica(self, partition: Partition, wanted: WantedPartition) -> int:
+        """The replica that the consumer should read from; NO_REPLICA: this one."""
+        if not isinstance(partition, LeaderPartition):
+            return NO_REPLICA
+        if self._racks is None:
+            self._racks = {each.broker_id: each.rack for each in self._services.metadata.brokers.values()}
+        preferred = partition.preferred_read_replica(self._rack, wanted.fetch_offset, self._racks)
+        return NO_REPLICA if preferred is None or self._find(preferred) is None else preferred
+
+    def response(self, found: Found) -> FetchResponse:
+        context = self._context
+        session = context.session
+        topics: list[FetchableTopicResponse] = []
+        current: FetchableTopicResponse | None = None
+        with_data: list[WantedPartition] = []
+        by_id = self._by_id
+        told_leader = False
+        for wanted, data in found:
+            if session is not None:
+                if not wanted.is_news(data) and context.incremental:
+                    continue
+                if data.records:
+                    with_data.append(wanted)
+            if current is None or current.topic != wanted.topic or (by_id and current.topic_id != wanted.topic_id):
+                current = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[])
+                topics.append(current)
+            current.partitions.append(data)
+            told_leader = told_leader or data.current_leader is not None
+        if session is not None and context.incremental:
+            session.served(with_data)
+        response = FetchResponse(session_id=context.session_id, responses=topics)
+        if told_leader:
+            leaders = {data.current_leader.leader_id for _, data in found if data.current_leader is not None}
+            response.node_endpoints = [
+                NodeEndpoint(node_id=it.broker_id, host=it.host, port=it.port, rack=it.rack)
+                for it in map(self._find, sorted(leaders))
+                if it is not None
+            ]
+        return response
+
+
+def _refusal(version: int, config: TopicConfig) -> ErrorCode | None:
+    """The error for a client of a version before zstd, if the topic cannot be sent to it."""
+    if config.compression_type == "zstd":
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    if version < FIRST_VERSION_OF_BATCHES and not config.message_downconversion_enable:
+        return ErrorCode.UNSUPPORTED_VERSION
+    return None
+
+
+def _failure(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        preferred_read_replica=NO_REPLICA,
+    )

@@ -1,0 +1,280 @@
+"""Fetches of followers: each partition that a follower names is news to its leader, before anything is read.
+
+    arrive     once for each partition of a request: the follower has all below its fetch offset
+    read_all   up to the end of the log; in a session only what the follower was not told yet
+    wait       for an append, the high watermark, or that this broker leads what the follower expects it to lead
+
+Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
+waits for that, as long as it may, and then gets UNKNOWN_LEADER_EPOCH, after which it asks again soon.
+Source: kafka.server.ReplicaManager (fetchMessages, readFromLog, shouldLeaderThrottle), kafka.cluster.Partition
+(fetchRecords), kafka.server.DelayedFetch; KIP-73, KIP-227, KIP-903.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found
+from kafkalite.api.request.fetch_sessions import FetchContext, Key, WantedPartition, replica_of
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.network.client_connection import HurriedResponse, ignore
+from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from kafkalite.replication.leader_partition import LeaderPartition
+from kafkalite.replication.partition import DelayedOperation
+from kafkalite.replication.replica.epoch_divergence import NO_EPOCH
+from kafkalite.replication.replica.leader_replica import ReplicaFetch
+
+if TYPE_CHECKING:
+    from kafkalite.api.request.broker_endpoints import FindBroker
+    from kafkalite.api.request.services import Runtime, Services
+    from kafkalite.replication.partition import Partition
+    from kafkalite.replication.replica.replication_quota import ReplicationQuota
+    from kafkalite.replication.replica_manager import Topic
+
+
+class FollowerFetches:
+    """What the fetches of all followers share: the quota, the bytes that they got, and `ahead`: those that wait until
+    this broker is elected, which they know already."""
+
+    __slots__ = ("ahead", "bytes_out", "quota")
+
+    def __init__(self, quota: ReplicationQuota) -> None:
+        self.quota = quota
+        self.bytes_out = 0
+        self.ahead: dict[DelayedOperation, None] = {}
+
+    def on_election(self) -> None:
+        """This broker leads more."""
+        for operation in tuple(self.ahead):
+            operation.wake()
+
+
+def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: int) -> bool:
+    """Whether a follower that names this epoch may know of an election that this broker has not seen, or has not
+    carried out: the partition is not led here yet."""
+    state = topic.states.get(index) if topic is not None else None
+    if state is None:
+        return leader_epoch != NO_EPOCH
+    is_elected = state.leader == services.brokers.broker_id
+    return leader_epoch > state.leader_epoch or (is_elected and leader_epoch == state.leader_epoch)
+
+
+class ReplicaFetchReader(FetchReader):
+    """Reads for one request of a follower.
+
+    Invariant: after `arrive` each wanted partition is in one of `_arrived`, with the partition that has counted it,
+    `_settled`, with its final answer, and `_ahead`.
+    """
+
+    __slots__ = ("_ahead", "_arrived", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes")
+
+    def __init__(
+        self, services: Services, request: FetchRequest, context: FetchContext, version: int, find: FindBroker
+    ) -> None:
+        super().__init__(services, request, context, version, find)
+        self._broker_id, self._registration = replica_of(request)
+        self._fetches = services.follower_fetches
+        self._arrived: dict[Key, LeaderPartition] = {}
+        self._settled: dict[Key, PartitionData] = {}
+        self._ahead: dict[Key, WantedPartition] = {}
+        self._throttled_bytes = 0
+
+    def arrive(self) -> None:
+        """Tell the leaders of the request. Called once, and does not wait."""
+        for wanted in self._context.partitions.values():
+            self._arrive(wanted)
+
+    def arrive_later(self) -> None:
+        """Tell the leaders that were not elected yet, as far as they are now."""
+        ahead, self._ahead = self._ahead, {}
+        for wanted in ahead.values():
+            self._arrive(wanted)
+
+    def _arrive(self, wanted: WantedPartition) -> None:
+        services, key, epoch = self._services, wanted.key, wanted.current_leader_epoch
+        topic = services.replica_manager.by_name.get(wanted.topic)
+        if topic is not None and self._by_id and wanted.topic_id is not topic.topic_id:
+            self._settled[key] = self._refused(wanted, ErrorCode.INCONSISTENT_TOPIC_ID)
+            return
+        partition = topic.partitions.get(wanted.index) if topic is not None else None
+        if partition is None:
+            if is_ahead(services, topic, wanted.index, epoch):
+                self._ahead[key] = wanted
+            else:
+                missing = services.replica_manager.missing_partition_error(wanted.topic, wanted.index)
+                self._settled[key] = self._refused(wanted, missing if wanted.topic else ErrorCode.UNKNOWN_TOPIC_ID)
+            return
+        if epoch > partition.leader_epoch:
+            self._ahead[key] = wanted
+            return
+        try:
+            self._count(partition, wanted)
+        except KafkaError as error:
+            self._settled[key] = self._refused(wanted, error.code)
+
+    def _count(self, partition: Partition, wanted: WantedPartition) -> None:
+        """The follower's news for a partition that is led here. Raises KafkaError."""
+        epoch = wanted.current_leader_epoch
+        partition.check_epoch(epoch)
+        if not isinstance(partition, LeaderPartition):
+            raise KafkaError(_not_assigned(epoch))
+        fetch = ReplicaFetch(
+            self._broker_id,
+            self._registration,
+            epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.log_start_offset,
+        )
+        decision = partition.on_replica_fetch(fetch)
+        error = decision.error
+        if error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+            error = _not_assigned(epoch)
+        if error:
+            raise KafkaError(error)
+        if decision.diverging_epoch is None:
+            self._arrived[wanted.key] = partition
+        else:
+            data = self._settled[wanted.key] = _offsets_of(partition, wanted.index)
+            epoch, end_offset = decision.diverging_epoch
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+    def read_all(self) -> tuple[Found, int, bool]:
+        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch, or in a
+        session new offsets, so that an idle follower learns of the high watermark. There, partitions without news are
+        left out."""
+        in_session = self._context.incremental
+        budget = self.max_bytes
+        size_bytes = 0
+        urgent = False
+        found: Found = []
+        self._throttled_bytes = 0
+        for key, wanted in self._context.partitions.items():
+            partition = self._arrived.get(key)
+            if partition is None:
+                if (data := self._settled.get(key)) is not None:
+                    urgent = True
+                    found.append((wanted, data))
+                continue
+            log = partition.local_log
+            is_told = (
+                in_session
+                and wanted.told_high_watermark == partition.high_watermark
+                and wanted.told_start_offset == log.start_offset
+            )
+            if is_told and wanted.fetch_offset == log.end_offset and not partition.is_retired:
+                continue
+            data = self._read_arrived(partition, wanted, budget, not size_bytes)
+            length = len(data.records or b"")
+            size_bytes += length
+            budget -= length
+            urgent = urgent or data.error_code != 0 or (in_session and not is_told)
+            found.append((wanted, data))
+        return found, size_bytes, urgent
+
+    def _read_arrived(
+        self, partition: LeaderPartition, wanted: WantedPartition, budget: int, min_one: bool
+    ) -> PartitionData:
+        if partition.is_retired:
+            return self._refused(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        data = _offsets_of(partition, wanted.index)
+        max_bytes = min(wanted.max_bytes, budget)
+        if max_bytes <= 0 and not min_one:
+            return data
+        quota, throttled = self._fetches.quota, partition.log.config.leader_replication_throttled_replicas
+        is_throttled = bool(throttled) and quota.covers(throttled, wanted.index)
+        if is_throttled and self._broker_id not in partition.replica.in_sync.isr and self._is_over_quota():
+            return data
+        try:
+            data.records = partition.read_as_replica(wanted.fetch_offset, max(max_bytes, 0), min_one)
+        except KafkaError as error:
+            return self._refused(wanted, error.code)
+        if is_throttled:
+            self._throttled_bytes += len(data.records or b"")
+        return data
+
+    def _is_over_quota(self) -> bool:
+        return self._fetches.quota.is_exceeded(self._services.runtime.clock.monotonic_ms())
+
+    def response(self, found: Found) -> FetchResponse:
+        for wanted in self._ahead.values():
+            found.append((wanted, self._refused(wanted, ErrorCode.UNKNOWN_LEADER_EPOCH)))
+        if self._throttled_bytes:
+            self._fetches.quota.record(self._throttled_bytes, self._services.runtime.clock.monotonic_ms())
+        self._fetches.bytes_out += sum(len(data.records) for _, data in found if data.records)
+        return super().response(found)
+
+    def wait_in(self, operation: DelayedOperation) -> None:
+        """Wake `operation` when there may be more to answer."""
+        if self._ahead:
+            operation.wait_in(self._fetches.ahead)
+        for partition in self._arrived.values():
+            operation.wait_in(partition.replica_fetches)
+
+
+class DelayedReplicaFetch(HurriedResponse):
+    """The answer of `reader`, which has found too little, deferred until there are `min_bytes` or other news, or
+    `max_wait_ms` are over, or the follower sends more."""
+
+    __slots__ = ("_min_bytes", "_operation", "_reader", "_runtime", "_timer")
+
+    def __init__(self, runtime: Runtime, reader: ReplicaFetchReader, min_bytes: int, max_wait_ms: int) -> None:
+        super().__init__(self._stop_waiting, self._hurry)
+        self._runtime = runtime
+        self._reader = reader
+        self._min_bytes = min_bytes
+        self._timer = runtime.clock.call_later(max_wait_ms, self._time_out)
+        self._operation = self._begin()
+
+    def _begin(self) -> DelayedOperation:
+        operation = DelayedOperation(self._min_bytes, self._look_again, self._runtime.loop.call_soon)
+        self._reader.wait_in(operation)
+        return operation
+
+    def _look_again(self) -> None:
+        self._look(is_over=False)
+
+    def _time_out(self) -> None:
+        self._look(is_over=True)
+
+    def _hurry(self) -> None:
+        self._runtime.loop.call_soon(self._time_out)
+
+    def _look(self, *, is_over: bool) -> None:
+        if self.settled:
+            return
+        reader = self._reader
+        try:
+            reader.arrive_later()
+            found, size_bytes, urgent = reader.read_all()
+            response = reader.response(found) if is_over or urgent or size_bytes >= self._min_bytes else None
+        except Exception as error:
+            self.fail(error)
+            return
+        if response is not None:
+            self.answer(response)
+        else:
+            self._operation.withdraw()
+            self._operation = self._begin()
+
+    def _stop_waiting(self) -> None:  # answered, or the follower went away
+        self._timer.cancel()
+        self._operation.withdraw()
+        self.hurry = ignore
+        del self._operation, self._timer  # they refer to this
+
+
+def _offsets_of(partition: LeaderPartition, index: int) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.local_log.start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=NO_REPLICA,
+    )
+
+
+def _not_assigned(epoch: int) -> ErrorCode:
+    """The error for a broker that is no replica of the partition, as far as this one knows."""
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH
