@@ -19,7 +19,7 @@ from kafkalite.api.dispatch import Dispatcher
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
-from kafkalite.api.request.replica_fetch import FollowerFetches
+from kafkalite.api.request.follower_fetches import FollowerFetches
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock

@@ -28,25 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.services import Runtime, Services
     from kafkalite.replication.partition import Partition
-    from kafkalite.replication.replica.replication_quota import ReplicationQuota
     from kafkalite.replication.replica_manager import Topic
-
-
-class FollowerFetches:
-    """What the fetches of all followers share: the quota, the bytes that they got, and `ahead`: those that wait until
-    this broker is elected, which they know already."""
-
-    __slots__ = ("ahead", "bytes_out", "quota")
-
-    def __init__(self, quota: ReplicationQuota) -> None:
-        self.quota = quota
-        self.bytes_out = 0
-        self.ahead: dict[DelayedOperation, None] = {}
-
-    def on_election(self) -> None:
-        """This broker leads more."""
-        for operation in tuple(self.ahead):
-            operation.wake()
 
 
 def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: int) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
-    from kafkalite.api.request.replica_fetch import FollowerFetches
+    from kafkalite.api.request.follower_fetches import FollowerFetches
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.common.clock import Clock
     from kafkalite.common.throttled_log import RateLimitedLogger

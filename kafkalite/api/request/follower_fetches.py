@@ -1,0 +1,29 @@
+"""What the fetches of all followers share at their leader.
+
+Source: kafka.server.ReplicaManager (delayedFetchPurgatory), kafka.server.QuotaFactory (leader).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.replication.partition import DelayedOperation
+    from kafkalite.replication.replica.replication_quota import ReplicationQuota
+
+
+class FollowerFetches:
+    """The quota, the bytes that followers got, and `ahead`: the fetches that wait until this broker is elected, which
+    they know already."""
+
+    __slots__ = ("ahead", "bytes_out", "quota")
+
+    def __init__(self, quota: ReplicationQuota) -> None:
+        self.quota = quota
+        self.bytes_out = 0
+        self.ahead: dict[DelayedOperation, None] = {}
+
+    def on_election(self) -> None:
+        """This broker leads more."""
+        for operation in tuple(self.ahead):
+            operation.wake()
