@@ -19,6 +19,14 @@ _LOG = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
 
+SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker soon
+    "replica_lag_time_max_ms": 500,
+    "zookeeper_session_timeout_ms": 1_000,
+    "default_replication_factor": 3,
+    "min_insync_replicas": 2,
+    "auto_leader_rebalance_enable": False,
+}
+
 QUICK = {  # a client that notices a change of leaders at once
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
