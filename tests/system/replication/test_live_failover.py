@@ -67,21 +67,22 @@ def test_kafka_python_goes_on_after_a_failover():
 
 
 def test_an_old_leader_cuts_off_what_nobody_else_has():
-    with Cluster(3, **{**SETTINGS, "replica_lag_time_max_ms": 60_000}) as cluster:
+    patient = {"replica_lag_time_max_ms": 60_000, "zookeeper_session_timeout_ms": 60_000}
+    with Cluster(3, **{**SETTINGS, **patient}) as cluster:
         create_topic(cluster, "t", placed_on=[EVERY])
         writer = Writer(cluster)
         writer.write("t", [b"%d" % i for i in range(50)])
         writer.flush()
         await_equal_logs(cluster, "t", 0, EVERY)
         for follower in (1, 2):
-            cluster.pause(follower)  # in the ISR, and gets nothing any more
+            cluster.kill(follower, session_ends=False)  # in the ISR, and gets nothing any more
         careless = Writer(cluster, enable_idempotence=False, acks=1)
         careless.write("t", [b"alone-%d" % i for i in range(30)])
         careless.flush()
         assert len(careless.acknowledged) == 30 and end_offsets(cluster, "t", 0, [0]) == {0: 80}
         cluster.kill(0)
         for follower in (1, 2):
-            cluster.resume(follower)
+            cluster.start(follower)
         leader = cluster.wait_for_leader("t", 0, other_than=[0])
         assert leader in (1, 2)
         writer.write("t", [b"%d" % i for i in range(50, 60)])
