@@ -7,10 +7,10 @@ that other threads of it were doing is done before the kill returns, so its next
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.server.broker import Broker
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from kafkalite.testing.in_memory_zookeeper import ZooKeeperLine
 
 HOST = "127.0.0.1"
+
+Result = TypeVar("Result")
 
 
 class ClusterBroker:
@@ -106,6 +108,17 @@ class ClusterBroker:
             finally:
                 self._close()
                 server.end_threads()
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function on the thread of the broker, which may change what belongs to it, and return its result."""
+        if self._thread is None:
+            raise RuntimeError(f"broker {self.broker_id} is not running")
+
+        async def called() -> Result:
+            return function()
+
+        result: Result = self._thread.begin(called).result()
+        return result
 
     def pause(self) -> None:
         """Let it do nothing until `resume`, as SIGSTOP would: connections stay, and it does not answer."""
