@@ -13,6 +13,7 @@ from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import AppendResult, PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
+from kafkalite.log.segment.segment import NEVER
 from kafkalite.log.storage.descriptor_cache import DescriptorCache
 from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
@@ -88,9 +89,12 @@ class Disk:
         self._monkeypatch = monkeypatch
         self._opened: list[PartitionLog] = []
 
-    def open(self, *, clean: bool = True, recovery_point: int = 0, start_offset: int = 0, **settings: object) -> Log:
+    def open(
+        self, *, clean: bool = True, recovery_point: int = 0, start_offset: int = 0, high_watermark: int = NEVER,
+        **settings: object,
+    ) -> Log:  # fmt: skip
         self.settings.update(settings)
-        options = LoadOptions(clean, recovery_point, start_offset)
+        options = LoadOptions(clean, recovery_point, start_offset, high_watermark)
         log = PartitionLog.open("orders", 0, str(self.directory), self.config, options, self.services)
         self._opened.append(log)
         return Log(log, self.clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 from kafkalite.common.errors import StorageError
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.log_directory import ENTERED_FROM, DirectoryState, LogDirectory
+from kafkalite.log.directories.log_manager import LogManager
+from kafkalite.log.partition.partition_log import PartitionLog
+from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.storage.files import Files, run_inline
 from tests.support.log.three_disks import CLUSTER, CONFIG, KAFKAS_MARK, TOPIC_ID, Machine, create, write
 
@@ -224,3 +228,90 @@ def test_a_closed_directory_can_be_locked_by_the_next_broker(tmp_path: Path) -> 
     second.open()
     assert second.state is DirectoryState.ONLINE and second.last_shutdown.clean
     second.close()
+
+
+class TestATruncation:
+    """The checkpoints never name what the log has no more."""
+
+    def offsets(self, machine: Machine, name: str) -> str:
+        return machine.file(0, f"{name}-checkpoint").read_text().splitlines()[-1]
+
+    def begin(self, machine: Machine) -> tuple[LogManager, PartitionLog]:
+        """Offsets 0 to 5, all flushed and checkpointed."""
+        manager = machine.start(machine.paths[0])
+        (log,) = create(manager, "orders", 1)
+        for value in "abcdef":
+            write(log, value)
+        log.flusher.flush()
+        log.replicated_offset = 5
+        manager.checkpoint()
+        manager.directories.online[0].write_cleaner_offset(("orders", 0), 4, lambda error: None)
+        return manager, log
+
+    def test_is_in_the_checkpoints_first(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, log = self.begin(machine)
+
+        def look(segments: SegmentList, offset: int) -> None:
+            assert self.offsets(machine, "recovery-point-offset") == "orders 0 3"
+            assert self.offsets(machine, "replication-offset") == "orders 0 3"
+            assert self.offsets(machine, "cleaner-offset") == "orders 0 3"
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        assert self.offsets(machine, "recovery-point-offset") == "orders 0 5"  # within the last segment: one less
+        monkeypatch.setattr(SegmentList, "cut", look)
+        with pytest.raises(StorageError):
+            log.truncate_to(3)
+
+    def test_below_the_start_is_there_as_well(self, machine: Machine) -> None:
+        manager, log = self.begin(machine)
+        log.delete_records_before(4)
+        manager.checkpoint()
+        assert self.offsets(machine, "log-start-offset") == "orders 0 4"
+        log.truncate_to(2)
+        write(log, "x")
+        machine.kill()
+        log = machine.start(machine.paths[0]).logs["orders", 0]
+        assert (log.start_offset, log.end_offset) == (2, 3)
+
+    def test_above_all_that_is_written_writes_nothing(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, log = self.begin(machine)
+        for value in "ghi":
+            write(log, value)
+        before = machine.file(0, "recovery-point-offset-checkpoint").stat().st_ino
+        log.truncate_to(7)
+        assert machine.file(0, "recovery-point-offset-checkpoint").stat().st_ino == before
+        assert log.end_offset == 7
+
+    @pytest.mark.parametrize("offset", [2, 50])
+    def test_a_restart_that_is_cut_short_is_done_or_not(
+        self, machine: Machine, monkeypatch: pytest.MonkeyPatch, offset: int
+    ) -> None:
+        for call in range(1, 40):
+            _, log = self.begin(machine)
+            calls = 0
+
+            def die(*args: object, call: int = call) -> None:
+                nonlocal calls
+                calls += 1
+                if calls == call:
+                    raise KeyboardInterrupt
+
+            for name in ("rename", "fsync", "unlink"):
+                one = getattr(machine.disks, name)
+                monkeypatch.setattr(machine.disks, name, lambda *args, one=one: (die(), one(*args))[1], raising=False)
+            with contextlib.suppress(KeyboardInterrupt):
+                log.restart_at(offset)
+            monkeypatch.undo()
+            machine.kill()
+            manager = machine.start(machine.paths[0])
+            log = manager.logs["orders", 0]
+            is_over = calls < call
+            span = log.start_offset, log.end_offset
+            assert span == (offset, offset) or (not is_over and span in ((0, 6), (2, 6))), f"{span} after {call}"
+            manager.delete("orders", 0)
+            manager.close()
+            machine.managers.clear()
+            if is_over:
+                assert call > 5
+                return
+        raise AssertionError("it never ends")

@@ -21,7 +21,9 @@ from tests.unit.log.conftest import START_MS, Disk, Log
 GOLDEN = Path(__file__).parents[3] / "golden"
 
 
-def send(log: Log, producer: int, *values: str, epoch: int = 0, size: int = 1) -> AppendResult:
+def send(
+    log: Log, producer: int, *values: str, epoch: int = 0, size: int = 1, leader_epoch: int = 0
+) -> AppendResult:  # fmt: skip
     """A transactional batch in sequence, verified if it opens the transaction."""
     producers = log.log.producers
     known = producers.get(producer)
@@ -31,13 +33,15 @@ def send(log: Log, producer: int, *values: str, epoch: int = 0, size: int = 1) -
         records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=True
     )  # fmt: skip
     guard = producers.begin_verification(producer, epoch, sequence)
-    return log.log.append(memoryview(batch), 0, log.clock.wall_ms(), transactional=True, guard=guard)
+    return log.log.append(memoryview(batch), leader_epoch, log.clock.wall_ms(), transactional=True, guard=guard)
 
 
-def end(log: Log, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> AppendResult:
+def end(
+    log: Log, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0, leader_epoch: int = 0
+) -> AppendResult:  # fmt: skip
     now_ms = log.clock.wall_ms()
     batch = build_marker(producer, epoch, coordinator_epoch, now_ms, commit=commit)
-    return log.log.append(memoryview(batch), 0, now_ms, trusted=True)
+    return log.log.append(memoryview(batch), leader_epoch, now_ms, trusted=True)
 
 
 YEARS_MS = 9_000_000_000_000
