@@ -195,8 +195,8 @@ class LogDirectory:
         """Writes checkpoints in which the log is no more than these offsets, if those of now may say otherwise. Raises
         OSError.
 
-        A log that is to begin behind its end is written down as well: if the broker dies in between, the next start
-        finds a log that ends before its start, and begins it anew there.
+        A log that is emptied is written down as well, since its files go one by one. If the broker dies in between, the
+        next start finds a log that ends before its start, and begins it anew there, or it checks all that is left.
         """
         log, checkpoints = self.logs[key], self.checkpoints
         if checkpoints.cleaner_offsets.get(key, 0) > end_offset:
@@ -208,11 +208,11 @@ class LogDirectory:
             log.flusher.recovery_point <= end_offset
             and log.start_offset <= start_offset
             and high_watermark <= end_offset
-            and (start_offset <= log.start_offset or not log.size_bytes)
+            and (start_offset < end_offset or not log.size_bytes)
         ):
             return
         points = self.recovery_points()
-        points[key] = min(points[key], end_offset)
+        points[key] = 0 if start_offset == end_offset else min(points[key], end_offset)
         offsets = self.offsets(points)
         checkpoints.write(
             LogOffsets(

@@ -335,7 +335,8 @@ class SegmentList:
             self.remove(old[::-1])
             location.files.sync(location.directory)
             new.make_files(self._config)
-            location.files.sync_all([*new.files(), location.directory])
+            # with the names of a new log, too: from here on everything below the offset counts as flushed
+            location.files.sync_all([*self.flusher.dirty_paths, *new.files(), location.directory])
         except OSError:
             if len(self.segments) > 1:
                 self._set(self.segments[:-1])

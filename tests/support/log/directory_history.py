@@ -29,9 +29,13 @@ from tests.support.manual_clock import ManualClock
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _NAMES = ("a", "b", "c")
 _STEPS = {
-    "append": 40, "retry": 2, "flush": 5, "work": 10, "checkpoint": 6, "delete_before": 4, "keep_start": 3, "wait": 6,
-    "check": 2, "fault": 3, "create": 6, "delete": 3, "restart": 4, "kill": 4, "power_cut": 8, "end_soon": 7,
+    "append": 32, "follow": 8, "retry": 2, "flush": 5, "work": 10, "checkpoint": 6, "delete_before": 4, "keep_start": 3,
+    "truncate": 4, "restart_at": 2, "wait": 6, "check": 2, "fault": 3, "create": 6, "delete": 3, "restart": 4,
+    "kill": 4, "power_cut": 8, "end_soon": 7,
 }  # fmt: skip
+
+
+_OF_A_LOG = ("append", "follow", "retry", "flush", "delete_before", "keep_start", "truncate", "restart_at", "check")
 
 
 class _Topic:
@@ -82,7 +86,7 @@ class DirectoryHistory(LogHistory):
 
     def step(self, name: str, random: Random) -> None:
         """Steps of a log are those of one of them."""
-        if name in ("append", "retry", "flush", "delete_before", "keep_start", "check"):
+        if name in _OF_A_LOG:
             here = [topic for topic in sorted(self.topics) if self.manager.get(topic, 0) is not None]
             if not here:
                 return
@@ -133,6 +137,13 @@ class DirectoryHistory(LogHistory):
             topic.start_after_kill = max(topic.start_after_kill, start)
 
         self.manager.write_start_offsets([(self.log.topic, 0)], kept)
+
+    def _before_truncation(self, start_offset: int, end_offset: int) -> None:
+        """The manager writes this down."""
+        self.topic.start_after_kill = min(self.topic.start_after_kill, start_offset)
+
+    def _keep_start(self, offset: int) -> None:
+        """Whether the manager has done so is not known before the log has begun anew."""
 
     def work(self, random: Random) -> None:
         super().work(random)

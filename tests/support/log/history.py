@@ -7,6 +7,7 @@ of a log, here the history, writes the checkpoint and hands it to the next start
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -24,7 +25,7 @@ from kafkalite.log.storage.files import Job
 from kafkalite.log.storage.io_executor import SerialExecutor
 from kafkalite.record.batch import stamp
 from tests.support.log.faulty_files import Ended, FaultyFiles, Killed, PowerCut
-from tests.support.log.ledger import Ledger, make_batch, state_of, times_around
+from tests.support.log.ledger import NEVER, Ledger, make_batch, state_of, times_around
 from tests.support.log.plain_compaction import compact
 from tests.support.manual_clock import ManualClock
 
@@ -32,9 +33,9 @@ START_MS = 1_700_000_000_000
 Step = tuple[str, int]
 
 _STEPS = {
-    "append": 40, "retry": 4, "flush": 6, "work": 8, "hear": 8, "checkpoint": 6, "delete_before": 4, "truncate": 3,
-    "wait": 6, "check": 2, "fault": 4, "configure": 2, "restart": 3, "kill": 4, "power_cut": 8, "end_soon": 6,
-    "compact": 10,
+    "append": 32, "follow": 12, "retry": 4, "flush": 6, "work": 8, "hear": 8, "checkpoint": 6, "delete_before": 4,
+    "truncate": 3, "restart_at": 1, "wait": 6, "check": 2, "fault": 4, "configure": 2, "restart": 3, "kill": 4,
+    "power_cut": 8, "end_soon": 6, "compact": 10,
 }  # fmt: skip
 
 
@@ -110,21 +111,8 @@ class LogHistory:
     # what happens
 
     def append(self, random: Random) -> None:
-        count = random.choice((1, 1, 1, 2, 3, 10))
-        producer: dict[str, int] = {}
-        if random.random() < 0.6:
-            producer_id = random.randrange(3)
-            epoch, sequence = self.sequences.get(producer_id, (0, 0))
-            if random.random() < 0.05:
-                epoch, sequence = epoch + 1, 0
-            producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
-        if random.random() < 0.15:
-            self.epoch += random.randint(1, 2)
-        times = times_around(random, self.clock.wall_ms(), count)
-        if not producer and random.random() < 0.2:
-            times = [-1] * count  # a producer without a time would be forgotten at the next start
-        self.batches += 1
-        batch = make_batch(self.batches, times, random.choice((0, 128, 128, 256)), **producer)
+        sequences = self.sequences.copy()
+        batch, times, producer = self._make(random, sequences)
         log, ledger = self.log, self.ledger
         end = log.end_offset
         written = ledger.attempt(batch, end, self.epoch, times, **producer)
@@ -138,8 +126,55 @@ class LogHistory:
         else:
             assert (result.base_offset, result.last_offset, result.duplicate) == (end, written.last, False)
             ledger.accept(written)
-        if producer:
-            self.sequences[producer_id] = (epoch, sequence + count)
+        self.sequences.update(sequences)
+        self._heed()
+
+    def _make(
+        self, random: Random, sequences: dict[int, tuple[int, int]]
+    ) -> tuple[bytearray, list[int], dict[str, int]]:
+        """The next batch, its records' timestamps and its producer; perhaps the first of an epoch."""
+        count = random.choice((1, 1, 1, 2, 3, 10))
+        producer: dict[str, int] = {}
+        if random.random() < 0.6:
+            producer_id = random.randrange(3)
+            epoch, sequence = sequences.get(producer_id, (0, 0))
+            if random.random() < 0.05:
+                epoch, sequence = epoch + 1, 0
+            producer = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+            sequences[producer_id] = (epoch, sequence + count)
+        if random.random() < 0.15:
+            self.epoch += random.randint(1, 2)
+        times = times_around(random, self.clock.wall_ms(), count)
+        if not producer and random.random() < 0.2:
+            times = [-1] * count  # a producer without a time would be forgotten at the next start
+        self.batches += 1
+        return make_batch(self.batches, times, random.choice((0, 128, 128, 256)), **producer), times, producer
+
+    def follow(self, random: Random) -> None:
+        """A leader's answer is appended: some batches, and a part of the next one. After an error, or the end, some of
+        them are there."""
+        log, ledger = self.log, self.ledger
+        sequences = [self.sequences.copy()]
+        answer = bytearray()
+        offset = log.end_offset
+        attempted = []
+        try:
+            for _ in range(random.choice((1, 2, 3, 8))):
+                sequences.append(sequences[-1].copy())
+                batch, times, producer = self._make(random, sequences[-1])
+                offset += random.choice((0, 0, 0, 0, 3))  # compaction has removed some
+                attempted.append(ledger.attempt(batch, offset, self.epoch, times, **producer))
+                ledger.accept(attempted[-1])
+                answer += attempted[-1].data
+                offset = attempted[-1].last + 1
+            cut = answer[: random.randrange(60)]
+            with contextlib.suppress(StorageError):
+                end = log.append_as_follower(memoryview(bytes(answer + cut)), self.clock.wall_ms(), self.epoch)
+                assert end == offset == log.end_offset
+        finally:
+            there = [written for written in attempted if written.last < log.end_offset]
+            del ledger.chain[len(ledger.chain) - len(attempted) + len(there) :]
+        self.sequences.update(sequences[len(there)])
         self._heed()
 
     def retry(self, random: Random) -> None:
@@ -199,10 +234,9 @@ class LogHistory:
         log = self.log
         low = 0 if random.random() < 0.1 else max(log.start_offset, log.end_offset - 8)
         offset = random.randint(low, log.end_offset)
-        bases = {written.base for written in self.ledger.chain} | {log.end_offset}
-        offset = max((base for base in bases if base <= offset), default=0)
-        # the owner has to write this down first: what it said before does not hold in between
-        self.kept = LoadOptions(False, min(self.kept.recovery_point, offset), min(self.kept.start_offset, offset))
+        ends = {written.last + 1 for written in self.ledger.chain} | {log.end_offset}
+        offset = max((end for end in ends if end <= offset), default=0)
+        self._before_truncation(min(log.start_offset, offset), offset)
         self.ledger.promised = min(self.ledger.promised, offset)
         self.ledger.start_kept = min(self.ledger.start_kept, offset)
         self.ledger.cutting_at = offset
@@ -214,6 +248,33 @@ class LogHistory:
         assert log.end_offset == offset
         self.ledger.truncate(offset)
         self._forget_sequences()
+
+    def _before_truncation(self, start_offset: int, end_offset: int) -> None:
+        """The owner has to write this down first: what it said before does not hold in between."""
+        recovery_point = 0 if start_offset == end_offset else min(self.kept.recovery_point, end_offset)
+        self.kept = LoadOptions(False, recovery_point, min(self.kept.start_offset, start_offset))
+
+    def restart_at(self, random: Random) -> None:
+        """The log begins anew behind its end, as if all before had been deleted."""
+        log, ledger = self.log, self.ledger
+        offset = log.end_offset + random.choice((0, 1, 5, 100))
+        self._before_truncation(offset, offset)
+        self._keep_start(offset)
+        ledger.promised = ledger.cutting_at = 0
+        ledger.start_asked = offset
+        try:
+            log.restart_at(offset)
+        except StorageError:
+            self._kill(random)
+            return
+        assert (log.start_offset, log.end_offset) == (offset, offset)
+        ledger.promised = ledger.start_kept = offset
+        ledger.cutting_at = NEVER
+        self._forget_sequences()
+
+    def _keep_start(self, offset: int) -> None:
+        self.kept = LoadOptions(False, self.kept.recovery_point, offset)
+        self.ledger.start_kept = offset
 
     def compact(self, random: Random) -> None:
         """Some segments that are on the disk for good keep the last batch of each key, and of each producer."""

@@ -140,6 +140,8 @@ class Ledger:
         missing = []
         for compaction in self.compactions:
             dropped = [self._known[data] for data in compaction.dropped if self._known[data].base >= first]
+            # the truncation under way may have cut some
+            dropped = [written for written in dropped if written.last < self.cutting_at or written.data in found]
             there = [written for written in dropped if written.data in found]
             left = {max(b for b in compaction.sources if b <= written.base) for written in there}
             if len(there) < len(dropped):
