@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import KafkaError
+from kafkalite.metadata.isr_state import WriteOutcome
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
@@ -27,11 +28,13 @@ _RETRY_MS = 100  # while ZooKeeper cannot be reached
 
 
 class IsrWriter:
-    """The `IsrStore` of a broker's partitions. `close` ends its tasks."""
+    """The `IsrStore` of a broker's partitions. `close` ends its tasks. `shrinks`, `expands` and `failures` count the
+    writes that were carried out, or refused."""
 
     def __init__(self, metadata: ClusterMetadata, clock: Clock) -> None:
         self._metadata = metadata
         self._clock = clock
+        self.shrinks = self.expands = self.failures = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def write(self, partition: LeaderPartition, change: WriteIsr) -> None:
@@ -52,8 +55,14 @@ class IsrWriter:
         task.add_done_callback(self._tasks.discard)
 
     async def _write(self, partition: LeaderPartition, change: WriteIsr) -> None:
+        size_before = len(partition.replica.in_sync.isr)
         outcome = await self._metadata.write_isr(partition.topic, partition.index, change)
         logger.debug("%s-%d: %s: %s", partition.topic, partition.index, change, outcome.value)
+        if outcome is WriteOutcome.WRITTEN:
+            self.shrinks += len(change.isr) < size_before
+            self.expands += len(change.isr) > size_before
+        elif outcome is not WriteOutcome.UNKNOWN:
+            self.failures += 1
         partition.on_write(change, outcome)
 
     async def _read(self, partition: LeaderPartition, read: ReadIsr) -> None:

@@ -119,6 +119,10 @@ class ReplicaManager:
         record = self._metadata.topics.get(topic)
         return record is not None and index in record.partitions
 
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether this broker's replica may be in a directory that has failed."""
+        return (topic, index) in self._offline
+
     def leader_of(self, topic: str, index: int) -> int | None:
         """The broker that leads the partition, or NO_LEADER; None if the cluster does not have this partition."""
         if self.partition(topic, index) is not None:

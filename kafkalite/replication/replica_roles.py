@@ -40,8 +40,8 @@ class ReplicaRoles:
         self._broker_id = broker_id
         self._clock = clock
         self._settings = settings
-        self._fetchers = fetchers
-        self._isr_writer = IsrWriter(metadata, clock)
+        self.fetchers = fetchers
+        self.isr_writer = IsrWriter(metadata, clock)
         self._live: dict[int, int] = {}
         self._look_at_brokers()
 
@@ -70,7 +70,7 @@ class ReplicaRoles:
             record,
             self._broker_id,
             self._live,
-            self._isr_writer,
+            self.isr_writer,
             self._clock,
             min_insync_replicas=min_insync_replicas,
             lag_time_max_ms=self._settings().replica_lag_time_max_ms,
@@ -88,18 +88,18 @@ class ReplicaRoles:
         backoff_ms = self._settings().replica_fetch_backoff_ms
         partition = FollowerPartition(topic, index, topic_id, log, leader_epoch, leader, backoff_ms=backoff_ms)
         self.followers[topic, index] = partition
-        self._fetchers.add(partition)
+        self.fetchers.add(partition)
         return partition
 
     def end_following(self, partition: FollowerPartition) -> None:
         """When this returns, nothing more is appended in its name."""
         self.followers.pop((partition.topic, partition.index), None)
-        self._fetchers.remove(partition)
+        self.fetchers.remove(partition)
         partition.retire()
 
     def on_brokers(self) -> None:
         """Brokers have come or gone, or begin to stop."""
-        self._fetchers.on_brokers()
+        self.fetchers.on_brokers()
         if self._look_at_brokers():
             for partition in list(self.leaders.values()):
                 partition.on_brokers(self._live)
@@ -110,5 +110,5 @@ class ReplicaRoles:
             partition.shrink_isr()
 
     async def close(self) -> None:
-        await self._fetchers.close()
-        await self._isr_writer.close()
+        await self.fetchers.close()
+        await self.isr_writer.close()

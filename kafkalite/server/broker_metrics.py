@@ -193,13 +193,15 @@ def _resident_bytes() -> int | None:
 
 
 def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) -> Iterator[Row | None]:
-    here = offline = since_pause = of_all = leaderless = imbalanced = 0
+    here = leading = offline = since_pause = of_all = leaderless = imbalanced = 0
     names = list(replica_manager)
     for topic in names:
         led, states = topic.partitions, topic.states
         broken = sum([partition.is_offline for partition in led.values()])
-        offline += broken
-        here += len(led)
+        broken_followers = sum([replica_manager.is_offline(topic.name, index) for index in states if index not in led])
+        offline += broken + broken_followers
+        here += len(led) + len(topic.followers) + broken_followers
+        leading += len(led) - broken
         of_all += len(states)
         leaderless += broken + sum([state.leader == NO_LEADER and index not in led for index, state in states.items()])
         imbalanced += sum([not _has_preferred_leader(state) for state in states.values()])
@@ -208,7 +210,7 @@ def _broker(replica_manager: ReplicaManager, is_controller: Callable[[], bool]) 
             since_pause = 0
             yield None
     of_cluster = (1, leaderless, imbalanced, len(names), of_all) if is_controller() else (0, 0, 0, 0, 0)
-    yield Row((), (here, here - offline, offline, *of_cluster))
+    yield Row((), (here, leading, offline, *of_cluster))
 
 
 def _has_preferred_leader(state: PartitionRecord) -> bool:
@@ -282,7 +284,7 @@ def _late_transactions(
 
 def _partitions(replica_manager: ReplicaManager) -> Iterator[Row]:
     for topic in list(replica_manager):
-        for index, partition in list(topic.partitions.items()):
+        for index, partition in [*topic.partitions.items(), *topic.followers.items()]:
             if partition.is_offline or replica_manager.by_name.get(topic.name) is not topic:
                 continue
             log = partition.log

@@ -314,6 +314,7 @@ class BrokerServer:
         from kafkalite.common.metrics import CONTENT_TYPE
         from kafkalite.server.broker_metrics import broker_metrics, health
         from kafkalite.server.metrics_endpoint import MetricsEndpoint
+        from kafkalite.server.replication_metrics import add_replication_metrics
 
         where = metrics_listener(self.config.metrics_listener)
         metrics = broker_metrics(
@@ -328,6 +329,8 @@ class BrokerServer:
             lambda: self.metadata.controller_id == self.broker_id,
             self._member.controller_stats,
         )
+        fetches = self._services.follower_fetches
+        add_replication_metrics(metrics, self.replica_manager, lambda: fetches.bytes_out)
         endpoint = MetricsEndpoint(
             where.host, where.port, CONTENT_TYPE, metrics.pieces, lambda: health(self.logs, self.cleaner)
         )

@@ -178,6 +178,7 @@ class _Describer:
         self._is_shared = services.metadata.is_shared
         self._alive = services.metadata.brokers if self._is_shared else self._reachable
         self._version = context.api_version
+        self._is_offline_here = services.replica_manager.is_offline
 
     def topic(self, topic: Topic, operations: int) -> MetadataResponseTopic:
         led = topic.partitions
@@ -185,21 +186,26 @@ class _Describer:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.internal,
-            partitions=[self._partition(index, state, led.get(index)) for index, state in topic.states.items()],
+            partitions=[
+                self._partition(topic.name, index, state, led.get(index)) for index, state in topic.states.items()
+            ],
             topic_authorized_operations=operations,
         )
 
-    def _partition(self, index: int, state: PartitionRecord, led: Partition | None) -> MetadataResponsePartition:
+    def _partition(
+        self, topic: str, index: int, state: PartitionRecord, led: Partition | None
+    ) -> MetadataResponsePartition:
         me, alive = self._me, self._alive
         leader, epoch, replicas, isr = state.leader, state.leader_epoch, state.replicas, state.isr
         if not self._is_shared:  # the broker id may have changed since the topic was created
             replicas = isr = (me,)
         offline = [replica for replica in replicas if replica not in alive]
+        if led.is_offline if led is not None else me in replicas and self._is_offline_here(topic, index):
+            offline = [replica for replica in replicas if replica not in alive or replica == me]
         if led is not None:
             leader, epoch = me, led.leader_epoch
             if led.is_offline:
                 leader = NO_LEADER
-                offline = [replica for replica in replicas if replica not in alive or replica == me]
         elif leader == me:  # not open yet, or resigned
             leader = NO_LEADER
         code = ErrorCode.NONE

@@ -1,0 +1,155 @@
+"""The metrics of replication: what this broker leads and how far others have it, and what it copies from others.
+
+The names are those that the JMX exporter gives Kafka's MBeans, as in `broker_metrics`. A broker whose partitions have
+one replica each has all of the totals as well, so that alerts on them need no exception.
+Source: the MBeans of kafka.server.{ReplicaManager, AbstractFetcherManager, FetcherLagMetrics, BrokerTopicMetrics},
+kafka.cluster.Partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalite.common.metrics import GAUGE, Column, Metrics, Row
+from kafkalite.replication.leader_partition import LeaderPartition
+
+if TYPE_CHECKING:
+    from kafkalite.metadata.cluster_metadata import PartitionRecord
+    from kafkalite.replication.replica_manager import ReplicaManager, Topic
+    from kafkalite.replication.replica_roles import ReplicaRoles
+
+_PER_PAUSE = 500  # partitions of which few numbers are read
+_MANAGER = "kafka_server_replicamanager"
+_PARTITION = "kafka_cluster_partition"
+
+_LED_COLUMNS = (
+    Column(f"{_MANAGER}_underreplicatedpartitions", GAUGE, "Partitions led here of which a replica is not in sync."),
+    Column(
+        f"{_MANAGER}_underminisrpartitioncount",
+        GAUGE,
+        "Partitions led here with fewer in-sync replicas than min.insync.replicas: acks=all is refused.",
+    ),
+    Column(f"{_MANAGER}_atminisrpartitioncount", GAUGE, "Partitions led here that have just as many."),
+    Column(f"{_MANAGER}_reassigningpartitions", GAUGE, "Partitions led here whose replicas are being reassigned."),
+)
+_PARTITION_COLUMNS = (
+    Column(f"{_PARTITION}_replicascount", GAUGE, "Replicas of the partition."),
+    Column(f"{_PARTITION}_insyncreplicascount", GAUGE, "In-sync replicas of the partition."),
+    Column(f"{_PARTITION}_underreplicated", GAUGE, "1 if a replica is not in sync."),
+    Column(f"{_PARTITION}_underminisr", GAUGE, "1 if there are fewer than min.insync.replicas."),
+    Column(f"{_PARTITION}_atminisr", GAUGE, "1 if there are just as many."),
+)
+_REPLICA_LAG = Column(
+    "kafkalite_partition_replica_lag", GAUGE, "Records of the leader's log that this replica does not have yet."
+)
+_CONSUMER_LAG = Column(
+    "kafka_server_fetcherlagmetrics_consumerlag", GAUGE, "Committed records that the follower here does not have yet."
+)
+_FETCHER_COLUMNS = (
+    Column("kafka_server_replicafetchermanager_maxlag", GAUGE, "The largest lag of a follower here, in records."),
+    Column("kafka_server_replicafetchermanager_failedpartitionscount", GAUGE, "Followers here that ceased to fetch."),
+)
+
+
+def add_replication_metrics(metrics: Metrics, replica_manager: ReplicaManager, bytes_out: Callable[[], int]) -> None:
+    """`bytes_out` are the bytes that followers of this broker got."""
+    roles = replica_manager.roles
+    metrics.table(_LED_COLUMNS, (), partial(_led, replica_manager))
+    _add_counters(metrics, roles, bytes_out)
+    metrics.table(_FETCHER_COLUMNS, ("clientId",), partial(_fetchers, roles))
+    where = ("topic", "partition")
+    metrics.table(_PARTITION_COLUMNS, where, partial(_led_with_replicas, replica_manager))
+    metrics.table((_REPLICA_LAG,), (*where, "replica"), partial(_replica_lags, replica_manager))
+    metrics.table((_CONSUMER_LAG,), ("clientId", *where), partial(_consumer_lags, roles))
+
+
+def _add_counters(metrics: Metrics, roles: ReplicaRoles | None, bytes_out: Callable[[], int]) -> None:
+    def count(read: Callable[[ReplicaRoles], int]) -> Callable[[], int]:
+        return lambda: 0 if roles is None else read(roles)
+
+    metrics.counter(
+        f"{_MANAGER}_isrshrinks_total", "In-sync replicas that were removed.", count(lambda it: it.isr_writer.shrinks)
+    )
+    metrics.counter(
+        f"{_MANAGER}_isrexpands_total", "In-sync replicas that were added.", count(lambda it: it.isr_writer.expands)
+    )
+    metrics.counter(
+        f"{_MANAGER}_failedisrupdates_total",
+        "Changes of in-sync replicas that were refused.",
+        count(lambda it: it.isr_writer.failures),
+    )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_replicationbytesin_total",
+        "Bytes that followers here got from leaders.",
+        count(lambda it: it.fetchers.bytes_in),
+    )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_replicationbytesout_total", "Bytes that leaders here sent.", bytes_out
+    )
+
+
+def _led(replica_manager: ReplicaManager) -> Iterator[Row | None]:
+    totals = [0, 0, 0, 0]
+    since_pause = 0
+    for topic in list(replica_manager):
+        for index, led in list(topic.partitions.items()):
+            if led.is_offline:
+                continue
+            if isinstance(led, LeaderPartition):
+                _, _, *counted = _counts(led, topic.states.get(index))
+                counted.append(_is_reassigned(topic, index))
+            else:
+                counted = [False, False, True, _is_reassigned(topic, index)]  # as many as there are replicas
+            totals = [total + one for total, one in zip(totals, counted, strict=True)]
+        since_pause += 1 + len(topic.partitions)
+        if since_pause >= _PER_PAUSE:
+            since_pause = 0
+            yield None
+    yield Row((), totals)
+
+
+def _is_reassigned(topic: Topic, index: int) -> bool:
+    state = topic.states.get(index)
+    return state is not None and bool(state.adding or state.removing)
+
+
+def _counts(led: LeaderPartition, state: PartitionRecord | None) -> tuple[int, int, bool, bool, bool]:
+    """Replicas and in-sync replicas, and whether it is under-replicated, under its min ISR, and just at it. Replicas
+    that a reassignment adds do not count."""
+    replicas = len(led.replica.replicas - set(state.adding if state is not None else ()))
+    in_sync, min_isr = len(led.replica.in_sync.isr), led.replica.min_isr
+    return replicas, in_sync, in_sync < replicas, in_sync < min_isr, in_sync == min_isr
+
+
+def _leaders(replica_manager: ReplicaManager) -> Iterator[tuple[Topic, LeaderPartition]]:
+    for topic in list(replica_manager):
+        for led in list(topic.partitions.values()):
+            if isinstance(led, LeaderPartition) and replica_manager.by_name.get(topic.name) is topic:
+                yield topic, led
+
+
+def _led_with_replicas(replica_manager: ReplicaManager) -> Iterator[Row]:
+    for topic, led in _leaders(replica_manager):
+        yield Row((topic.name, str(led.index)), _counts(led, topic.states.get(led.index)))
+
+
+def _replica_lags(replica_manager: ReplicaManager) -> Iterator[Row]:
+    for topic, led in _leaders(replica_manager):
+        end_offset = led.local_log.end_offset
+        for broker_id, state in sorted(led.replica.followers.items()):
+            lag = None if state.log_end_offset < 0 else max(end_offset - state.log_end_offset, 0)
+            yield Row((topic.name, str(led.index), str(broker_id)), (lag,))
+
+
+def _fetchers(roles: ReplicaRoles | None) -> Iterator[Row]:
+    fetchers = None if roles is None else roles.fetchers
+    values = (0, 0) if fetchers is None else (fetchers.max_lag, fetchers.failed_partition_count)
+    yield Row(("Replica",), values)
+
+
+def _consumer_lags(roles: ReplicaRoles | None) -> Iterator[Row]:
+    lags = {} if roles is None else roles.fetchers.lags()
+    for (topic, index), lag in lags.items():
+        yield Row(("Replica", topic, str(index)), (lag,))

@@ -1,0 +1,95 @@
+"""The numbers of replication, as a scraper reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from kafkalite.common.metrics import Metrics
+from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.replication.isr_writer import IsrWriter
+from kafkalite.replication.replica.leader_replica import ReplicaFetch
+from kafkalite.server.broker import Broker
+from kafkalite.server.replication_metrics import add_replication_metrics
+from tests.support.manual_clock import ManualClock
+from tests.support.prometheus import Family, parse, value
+from tests.support.replication.led_in_broker import REGISTRATIONS, follow, lead
+
+TWO, THREE = 2, 3
+MANAGER = "kafka_server_replicamanager"
+
+
+def scrape(broker: Broker) -> dict[str, Family]:
+    running: Any = broker._running
+    metrics = Metrics()
+    add_replication_metrics(metrics, running.replica_manager, lambda: 7)
+    return parse("".join(piece.decode() if isinstance(piece, bytes) else piece for piece in metrics.pieces()))
+
+
+def test_a_leader_counts_its_partitions_by_their_in_sync_replicas(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            running: Any = broker._running
+            await running.topic_admin.create("t", 4, {})
+            told = scrape(broker)
+            assert value(told, f"{MANAGER}_underreplicatedpartitions") == 0
+            assert value(told, f"{MANAGER}_atminisrpartitioncount") == 4  # with one replica, as in Kafka
+            whole = lead(broker, "t", 0, min_isr=2)
+            lead(broker, "t", 1, isr=(TWO,), min_isr=2)
+            lead(broker, "t", 2, isr=(), min_isr=2)
+            whole.append(memoryview(build_batch([NewRecord(None, b"value", timestamp=1)])), 1, 9)
+            whole.on_replica_fetch(ReplicaFetch(TWO, REGISTRATIONS[TWO], whole.leader_epoch, 0, -1, 0))
+            told = scrape(broker)
+            assert value(told, f"{MANAGER}_underreplicatedpartitions") == 2
+            assert value(told, f"{MANAGER}_underminisrpartitioncount") == 1
+            assert value(told, f"{MANAGER}_atminisrpartitioncount") == 2
+            assert value(told, f"{MANAGER}_reassigningpartitions") == 0
+            where = {"topic": "t", "partition": "1"}
+            assert value(told, "kafka_cluster_partition_replicascount", **where) == 3
+            assert value(told, "kafka_cluster_partition_insyncreplicascount", **where) == 2
+            assert value(told, "kafkalite_partition_replica_lag", topic="t", partition="0", replica="2") == 1
+            assert value(told, "kafka_server_brokertopicmetrics_replicationbytesout_total") == 7
+            assert value(told, "kafka_server_replicafetchermanager_maxlag", clientId="Replica") == 0
+            states = running.replica_manager.by_name["t"].states
+            states[3] = states[3]._replace(adding=(TWO,))
+            follow(broker, "t", 0)
+            told = scrape(broker)
+            assert value(told, f"{MANAGER}_reassigningpartitions") == 1
+            assert value(told, f"{MANAGER}_underreplicatedpartitions") == 2
+
+    uvloop.run(story())
+
+
+def test_changes_of_the_isr_are_counted_when_they_are_carried_out(tmp_path: Path) -> None:
+    class Cluster:
+        outcome = WriteOutcome.WRITTEN
+
+        async def write_isr(self, topic: str, partition: int, write: WriteIsr) -> WriteOutcome:
+            return self.outcome
+
+    async def story() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            running: Any = broker._running
+            await running.topic_admin.create("t", 1, {})
+            cluster = Cluster()
+            writer = IsrWriter(cluster, ManualClock())  # type: ignore[arg-type]
+            leader = lead(broker, "t", isr=(TWO,))
+            me = running.broker_id
+
+            async def write(*isr: int) -> tuple[int, int, int]:
+                writer.write(leader, WriteIsr(frozenset({me, *isr}), frozenset(), 1, {}))
+                await asyncio.wait(writer._tasks)
+                return writer.shrinks, writer.expands, writer.failures
+
+            assert await write() == (1, 0, 0)
+            assert await write(TWO, THREE) == (1, 1, 0)
+            cluster.outcome = WriteOutcome.UNKNOWN
+            assert await write() == (1, 1, 0)
+            cluster.outcome = WriteOutcome.REFUSED
+            assert await write() == (1, 1, 1)
+
+    uvloop.run(story())
