@@ -60,7 +60,7 @@ class ReplicaAppend:
             upto, run_bytes = self._fitting(segment, segment_bytes)
             run = headers if upto - self._at == len(headers) else headers[self._at : upto]
             latest = epochs.latest
-            if any(header[2] != latest for header in run):
+            if run[0][2] != latest or (len(run) > 1 and any(header[2] != latest for header in run)):
                 self._enter_epochs(epochs, run)
             segment.append_run(self._records[self._position : self._position + run_bytes], run, now_ms)
         except OSError as error:
@@ -99,7 +99,7 @@ class ReplicaAppend:
         batches = self._batches
         headers = batches.headers
         size_bytes = headers[self._at][1] + PREFIX_BYTES
-        if not segment.size_bytes:
+        if self._at + 1 == len(headers) or not segment.size_bytes:
             return self._at + 1, size_bytes  # the time at which the segment rolls comes from its first batch
         room_bytes = min(segment_bytes - segment.size_bytes, _index_room(segment))
         left_bytes = batches.size_bytes - self._position
