@@ -66,7 +66,7 @@ def _fetch_as_replica(
     """A follower's fetch. It counts on its arrival, before anything is read, and once."""
     reader.arrive()
     min_bytes = min(request.min_bytes, reader.max_bytes)
-    waits = min_bytes > 0 and request.max_wait_ms > 0
+    waits = min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
     found, size_bytes, urgent = reader.read_all()
     if urgent or size_bytes >= min_bytes or not waits:
         return reader.response(found)

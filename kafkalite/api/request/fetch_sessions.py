@@ -13,10 +13,14 @@ Source: kafka.server.FetchSession, KIP-227, KIP-516.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+
+if TYPE_CHECKING:
+    from kafkalite.replication.leader_partition import LeaderPartition
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session
@@ -33,13 +37,15 @@ Key = tuple[str | UUID, int]
 
 
 class WantedPartition:
-    """The parameters of a fetch of one partition, and the offsets last sent to the client.
+    """The parameters of a fetch of one partition, and the offsets last sent to the client. `counted_by`: the leader
+    that a follower has told of these parameters already.
 
     In a request by id, `topic` is empty until a topic of that id is found, and keeps its name from then on. So a client
     whose topic is deleted and created again meanwhile gets INCONSISTENT_TOPIC_ID.
     """
 
     __slots__ = (
+        "counted_by",
         "current_leader_epoch",
         "fetch_offset",
         "index",
@@ -63,6 +69,7 @@ class WantedPartition:
         self.update(wanted)
 
     def update(self, wanted: FetchPartition) -> None:
+        self.counted_by: LeaderPartition | None = None
         self.fetch_offset = wanted.fetch_offset
         self.log_start_offset = wanted.log_start_offset
         self.max_bytes = wanted.partition_max_bytes

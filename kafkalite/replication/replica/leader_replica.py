@@ -143,6 +143,21 @@ class LeaderReplica:
             effects += self._raise_low_watermark()
         return FetchDecision(ErrorCode.NONE, None, effects)
 
+    def on_idle_fetch(self, broker_id: int, registration: int, fetch_offset: int, now_ms: float) -> bool:
+        """A fetch that says what the follower's previous one has said. False if it may have effects nevertheless, and
+        is one for `on_fetch`: the leader has more by now, or the follower is not in sync."""
+        follower = self.followers.get(broker_id)
+        if (
+            follower is None
+            or fetch_offset != self.log_end_offset
+            or fetch_offset != follower.log_end_offset
+            or registration != follower.registration
+            or broker_id not in self.in_sync.isr
+        ):
+            return False
+        follower.on_idle_fetch(now_ms)
+        return True
+
     def _may_join(self, broker_id: int, follower: ReplicaState) -> bool:
         """Not before it has what this leader had at its election: committed records may lie above a high watermark that
         a new leader does not know yet."""

@@ -52,6 +52,11 @@ class ReplicaState:
         self._last_fetch_leader_end_offset = max(leader_end_offset, self._last_fetch_leader_end_offset)
         self._last_fetch_ms = now_ms
 
+    def on_idle_fetch(self, now_ms: float) -> None:
+        """As `on_fetch` of the same offset as before, which is still the end of the leader's log."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        self._last_fetch_ms = now_ms
+
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_time_max_ms: float) -> bool:
         """Whether it has all that the leader has, or had it within replica.lag.time.max.ms."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms

@@ -9,7 +9,14 @@ import pytest
 from kafkalite.api.request import fetch_sessions
 from kafkalite.api.request.fetch_sessions import EVICTION_MS, FetchSessions
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData
+from kafkalite.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
 
 
 def request(session_id: int = 0, epoch: int = 0, wants: str = "", forgets: str = "") -> FetchRequest:
@@ -89,6 +96,27 @@ def test_a_full_cache_serves_without_a_session_until_one_has_been_idle_long_enou
     assert sessions.context(request(wants="1"), 12, EVICTION_MS).session_id == 0
     assert sessions.context(request(wants="1"), 12, EVICTION_MS + 1).session_id not in (0, old)
     assert len(sessions) == 1
+
+
+def test_a_followers_session_replaces_one_of_a_consumer_and_not_vice_versa() -> None:
+    def of_follower(version: int) -> FetchRequest:
+        asked = request(wants="1")
+        if version >= 15:
+            asked.replica_state = ReplicaState(replica_id=2, replica_epoch=5)
+        else:
+            asked.replica_id = 2
+        return asked
+
+    for version in (12, 15):
+        sessions = FetchSessions(2)
+        first, second = (sessions.context(request(wants="0"), 12, 0).session_id for _ in range(2))
+        assert sessions.context(of_follower(version), version, 1).session_id not in (0, first, second)
+        with pytest.raises(KafkaError):
+            sessions.context(request(first, 1), 12, 1)
+        assert sessions.context(of_follower(version), version, 1).session_id not in (0, second)
+        assert sessions.context(request(wants="0"), 12, EVICTION_MS).session_id == 0
+        assert sessions.context(of_follower(version), version, 1).session_id == 0  # only followers' are left
+        assert sessions.context(request(wants="0"), 12, EVICTION_MS + 2).session_id != 0
 
 
 def test_all_sessions_together_have_so_many_partitions_and_not_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,98 @@
+"""A fetch that repeats the previous one is counted in short where it can have no effects: of two leaders, one counts
+every fetch in full, and they are equal after every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
+from kafkalite.replication.replica.epoch_divergence import EpochEndOffset, ReplicaLog
+from kafkalite.replication.replica.leader_replica import LeaderReplica, ReplicaFetch
+
+EPOCH, LAG_MS = 5, 1_000
+LIVE = {1: 11, 2: 21, 3: 31}
+
+
+class Epochs:
+    def epoch_at(self, offset: int) -> int:
+        return EPOCH
+
+    def end_offset_for(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        return EpochEndOffset(EPOCH, end_offset)
+
+
+class Twin:
+    def __init__(self, *, in_short: bool) -> None:
+        self._in_short = in_short
+        self.now_ms = 0.0
+        self.end = 0
+        self.idle_count = 0
+        self._sent: dict[int, int] = {}  # the offset that each follower fetched last
+        self._pending: list[WriteIsr] = []
+        state = IsrState(1, EPOCH, frozenset({1, 2, 3}), frozenset(), 0)
+        self.leader = LeaderReplica(
+            1, [1, 2, 3], state, self.log(), LIVE, 0.0, min_insync_replicas=2, lag_time_max_ms=LAG_MS
+        )
+
+    def log(self) -> ReplicaLog:
+        return ReplicaLog(0, self.end, self.end, self.leader.high_watermark if self.end else 0, Epochs())
+
+    def _note(self, effects: list[Any]) -> list[Any]:
+        self._pending += [effect for effect in effects if isinstance(effect, WriteIsr)]
+        return effects
+
+    def step(self, kind: str, broker: int, number: int) -> list[Any]:
+        if kind == "append":
+            self.end += 1
+            return self._note(self.leader.on_append(self.end, self.end, self.now_ms))
+        if kind == "wait":
+            self.now_ms += 150 * number
+            return []
+        if kind == "shrink":
+            return self._note(self.leader.shrink(self.now_ms))
+        if kind == "write":
+            if not self._pending:
+                return []
+            outcome = (WriteOutcome.WRITTEN, WriteOutcome.REFUSED)[number % 2]
+            return self._note(self.leader.on_write(self._pending.pop(0), outcome, self.now_ms))
+        offset = self._sent.get(broker, 0) if kind == "same" else self.end
+        registration = LIVE[broker]
+        is_same = self._sent.get(broker) == offset
+        self._sent[broker] = offset
+        if self._in_short and is_same and self.leader.on_idle_fetch(broker, registration, offset, self.now_ms):
+            self.idle_count += 1
+            return []
+        fetch = ReplicaFetch(broker, registration, EPOCH, offset, -1, 0)
+        return self._note(self.leader.on_fetch(fetch, self.log(), self.now_ms).effects)
+
+    def state(self) -> Any:
+        followers = {
+            broker: (each.log_end_offset, each.last_caught_up_ms, each.is_caught_up(self.end, self.now_ms, LAG_MS))
+            for broker, each in self.leader.followers.items()
+        }
+        return self.leader.high_watermark, self.leader.in_sync.committed, self.leader.in_sync.pending, followers
+
+
+STEPS = st.tuples(
+    st.sampled_from(["append", "wait", "shrink", "write", "same", "same", "all"]),
+    st.sampled_from([2, 3]),
+    st.integers(0, 9),
+)
+
+
+@given(st.lists(STEPS, max_size=60))
+def test_a_fetch_counted_in_short_leaves_what_one_in_full_leaves(steps: list[tuple[str, int, int]]) -> None:
+    short, full = Twin(in_short=True), Twin(in_short=False)
+    for step in steps:
+        assert short.step(*step) == full.step(*step)
+        assert short.state() == full.state()
+
+
+def test_idle_fetches_are_counted_in_short() -> None:
+    twin = Twin(in_short=True)
+    for step in (("all", 2, 0), ("same", 2, 0), ("append", 2, 0), ("same", 2, 0), ("all", 2, 0), ("same", 2, 0)):
+        twin.step(*step)
+    assert twin.idle_count == 2
