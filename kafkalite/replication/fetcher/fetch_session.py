@@ -9,7 +9,6 @@ Source: org.apache.kafka.clients.FetchSessionHandler, org.apache.kafka.common.re
 from __future__ import annotations
 
 from typing import NamedTuple
-from uuid import UUID
 
 from kafkalite.replication.replica.follower_replica import Fetch
 
@@ -17,8 +16,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 _EPOCH_MAX = 0x7FFFFFFF
 
-Key = tuple[UUID, int]
-"""A partition: the id of its topic, and its index."""
+Key = tuple[bytes, int]
+"""A partition: the id of its topic, as it travels, and its index."""
 
 
 class SessionRequest(NamedTuple):

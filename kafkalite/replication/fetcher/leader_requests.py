@@ -6,20 +6,14 @@ Source: kafka.server.RemoteLeaderEndPoint, KIP-320, KIP-516, KIP-595, KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
-from uuid import UUID
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
+from kafkalite.protocol.codec.primitives import read_uvarint, write_uvarint
+from kafkalite.protocol.header import decode_response
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -44,6 +38,17 @@ OFFSETS_VERSION = 7
 
 PIECE_BYTES_MAX = 1 << 20
 _BATCH_HEAD_BYTES = 12  # base offset and length
+_NO_RECORDS = memoryview(b"")
+_FETCH_KEY = 1
+_READ_UNCOMMITTED = 0
+_write_header = struct.Struct(">ihhih").pack
+_write_fetch = struct.Struct(">iiibii").pack
+_write_partition = struct.Struct(">iiqiqiB").pack
+_write_index = struct.Struct(">i").pack
+_write_end = struct.Struct(">BBBBiqB").pack  # the rack, one tagged field: number, size, replica state
+_read_answer = struct.Struct(">iBihiB").unpack_from
+_read_partition = struct.Struct(">ihqqqBiB").unpack_from
+_read_offset = struct.Struct(">q").unpack_from
 _CODES = {code.value: code for code in ErrorCode}
 
 
@@ -55,44 +60,47 @@ def error_code(number: int) -> ErrorCode:
 # Fetch
 
 
-def fetch_request(session: SessionRequest, settings: BrokerConfig, broker_id: int, registration: int) -> FetchRequest:
-    max_bytes = settings.replica_fetch_max_bytes
-    topics: dict[UUID, FetchTopic] = {}
-    for (topic_id, index), (leader_epoch, fetch_offset, last_epoch, log_start_offset) in session.named.items():
-        topic = topics.get(topic_id)
-        if topic is None:
-            topic = topics[topic_id] = FetchTopic(topic_id=topic_id, partitions=[])
-        topic.partitions.append(
-            FetchPartition(
-                partition=index,
-                current_leader_epoch=leader_epoch,
-                fetch_offset=fetch_offset,
-                last_fetched_epoch=last_epoch,
-                log_start_offset=log_start_offset,
-                partition_max_bytes=max_bytes,
-            )
+def fetch_frame(
+    session: SessionRequest, settings: BrokerConfig, broker_id: int, registration: int, correlation_id: int, name: bytes
+) -> bytes:
+    """A whole Fetch request, with its size. `name` is the client id.
+
+    Packed here and not by way of a FetchRequest, which takes 8 us for one partition where this takes 3; a follower
+    sends two requests for a record that comes alone. The tests compare both.
+    """
+    body = [
+        _write_fetch(
+            settings.replica_fetch_wait_max_ms,
+            settings.replica_fetch_min_bytes,
+            settings.replica_fetch_response_max_bytes,
+            _READ_UNCOMMITTED,
+            session.session_id,
+            session.session_epoch,
         )
-    return FetchRequest(
-        replica_state=ReplicaState(replica_id=broker_id, replica_epoch=registration),
-        max_wait_ms=settings.replica_fetch_wait_max_ms,
-        min_bytes=settings.replica_fetch_min_bytes,
-        max_bytes=settings.replica_fetch_response_max_bytes,
-        isolation_level=0,
-        session_id=session.session_id,
-        session_epoch=session.session_epoch,
-        topics=list(topics.values()),
-        forgotten_topics_data=_forgotten(session.forgotten) if session.forgotten else [],
-        rack_id="",
-    )
+    ]
+    max_bytes = settings.replica_fetch_max_bytes
+    topics: dict[bytes, list[bytes]] = {}
+    for (topic_id, index), (leader_epoch, fetch_offset, last_epoch, log_start_offset) in session.named.items():
+        partition = _write_partition(index, leader_epoch, fetch_offset, last_epoch, log_start_offset, max_bytes, 0)
+        if topic_id in topics:
+            topics[topic_id].append(partition)
+        else:
+            topics[topic_id] = [partition]
+    _write_topics(body, topics)
+    forgotten: dict[bytes, list[bytes]] = {}
+    for topic_id, index in session.forgotten:
+        forgotten.setdefault(topic_id, []).append(_write_index(index))
+    _write_topics(body, forgotten)
+    body.append(_write_end(1, 1, 1, 13, broker_id, registration, 0))
+    content = b"".join(body)
+    size = 11 + len(name) + len(content)
+    return b"%b%b\0%b" % (_write_header(size, _FETCH_KEY, FETCH_VERSION, correlation_id, len(name)), name, content)
 
 
-def _forgotten(keys: Iterable[Key]) -> list[ForgottenTopic]:
-    topics: dict[UUID, ForgottenTopic] = {}
-    for topic_id, index in keys:
-        if topic_id not in topics:
-            topics[topic_id] = ForgottenTopic(topic_id=topic_id, partitions=[])
-        topics[topic_id].partitions.append(index)
-    return list(topics.values())
+def _write_topics(body: list[bytes], topics: dict[bytes, list[bytes]]) -> None:
+    body.append(write_uvarint(len(topics) + 1))
+    for topic_id, partitions in topics.items():
+        body += (topic_id, write_uvarint(len(partitions) + 1), *partitions, b"\0")
 
 
 class FetchedData(NamedTuple):
@@ -104,37 +112,91 @@ class FetchedData(NamedTuple):
     is_more: bool
 
 
-def fetched_data(response: FetchResponse) -> Iterator[FetchedData]:
-    """The partitions of an answer. Records of more than PIECE_BYTES_MAX come in pieces, each as an answer of its
-    own."""
+class FetchedAnswer(NamedTuple):
+    """A leader's answer to a fetch: an error, or the session that it keeps and the partitions that have news."""
+
+    error: ErrorCode
+    session_id: int
+    partitions: list[FetchedData]
+
+
+def fetched(frame: memoryview) -> FetchedAnswer:
+    """The answer in a response frame without its size. Raises Malformed.
+
+    Records of more than PIECE_BYTES_MAX come in pieces, each as an answer of its own.
+    """
+    try:
+        return _fetched_as_usual(frame)
+    except (struct.error, IndexError):
+        pass
+    response: FetchResponse = decode_response(FetchRequest, FETCH_VERSION, frame)[1]
+    found: list[FetchedData] = []
     for topic in response.responses:
-        topic_id = topic.topic_id
         for data in topic.partitions:
-            key = (topic_id, data.partition_index)
-            records = data.records
-            if not isinstance(records, memoryview) or len(records) < _BATCH_HEAD_BYTES:
-                yield FetchedData(key, _answer(data, None), None, False)
-            elif len(records) <= PIECE_BYTES_MAX:
-                yield FetchedData(key, _answer(data, int.from_bytes(records[:8], "big", signed=True)), records, False)
+            records = data.records if isinstance(data.records, memoryview) else _NO_RECORDS
+            diverging = data.diverging_epoch
+            if diverging is not None and diverging.epoch >= 0:
+                end = EpochEndOffset(diverging.epoch, diverging.end_offset)
             else:
-                is_more = False
-                for piece in pieces(records):
-                    first_offset = int.from_bytes(piece[:8], "big", signed=True)
-                    yield FetchedData(key, _answer(data, first_offset), piece, is_more)
-                    is_more = True
+                end = None
+            key = (topic.topic_id.bytes, data.partition_index)
+            _add(found, key, error_code(data.error_code), data.high_watermark, data.log_start_offset, end, records)
+    return FetchedAnswer(error_code(response.error_code), response.session_id, found)
 
 
-def _answer(data: PartitionData, first_offset: int | None) -> FetchAnswer:
-    diverging = data.diverging_epoch
-    return FetchAnswer(
-        error_code(data.error_code) if data.error_code else ErrorCode.NONE,
-        data.high_watermark,
-        data.log_start_offset,
-        EpochEndOffset(diverging.epoch, diverging.end_offset)
-        if diverging is not None and diverging.epoch >= 0
-        else None,
-        first_offset,
-    )
+def _fetched_as_usual(frame: memoryview) -> FetchedAnswer:
+    """The same for an answer without optional parts: no diverging epochs, no aborted transactions, at most 126 topics
+    and partitions of each. IndexError for another one. 2 us for one partition instead of 6."""
+    _, tags, _, error, session_id, topic_count = _read_answer(frame)
+    position = 16
+    if tags or topic_count > 127 or not topic_count:
+        raise IndexError
+    found: list[FetchedData] = []
+    for _ in range(topic_count - 1):
+        topic_id = frame[position : position + 16].tobytes()
+        partition_count = frame[position + 16]
+        position += 17
+        if partition_count > 127:
+            raise IndexError
+        for _ in range(partition_count - 1):
+            index, code, high_watermark, _, start_offset, aborted, _, length = _read_partition(frame, position)
+            position += 36
+            if aborted > 1:
+                raise IndexError
+            if length > 127:
+                length, position = read_uvarint(frame, position - 1)
+            records = frame[position : position + length - 1] if length > 1 else _NO_RECORDS
+            position += len(records)
+            if frame[position]:
+                raise IndexError
+            position += 1
+            _add(found, (topic_id, index), error_code(code), high_watermark, start_offset, None, records)
+        if frame[position]:
+            raise IndexError
+        position += 1
+    if frame[position] or position + 1 != len(frame):
+        raise IndexError
+    return FetchedAnswer(error_code(error), session_id, found)
+
+
+def _add(
+    found: list[FetchedData],
+    key: Key,
+    error: ErrorCode,
+    high_watermark: int,
+    log_start_offset: int,
+    diverging: EpochEndOffset | None,
+    records: memoryview,
+) -> None:
+    if len(records) < _BATCH_HEAD_BYTES:
+        found.append(FetchedData(key, FetchAnswer(error, high_watermark, log_start_offset, diverging), None, False))
+        return
+    is_more = False
+    for piece in (records,) if len(records) <= PIECE_BYTES_MAX else pieces(records):
+        (first_offset,) = _read_offset(piece)
+        answer = FetchAnswer(error, high_watermark, log_start_offset, diverging, first_offset)
+        found.append(FetchedData(key, answer, piece, is_more))
+        is_more = True
 
 
 def pieces(records: memoryview) -> Iterator[memoryview]:

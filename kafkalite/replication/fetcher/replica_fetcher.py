@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
-from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafkalite.replication.fetcher import leader_requests as wire
 from kafkalite.replication.fetcher.fetch_session import FetchSession, Key
@@ -76,7 +75,7 @@ class ReplicaFetcher:
     ) -> None:
         self.leader_id = leader_id
         self.bytes_in = self.requests = 0
-        self._name = f"broker-{broker_id}-fetcher-{number}"
+        self._client_id = b"broker-%d-fetcher-%d" % (broker_id, number)
         self._find = find
         self._clock = clock
         self._settings = settings
@@ -115,14 +114,14 @@ class ReplicaFetcher:
         return iter(self._followed.values())
 
     def add(self, partition: FetchedPartition) -> None:
-        key = (partition.topic_id, partition.index)
+        key = (partition.topic_id.bytes, partition.index)
         self._followed[key] = partition
         partition.on_ready = partial(self._on_ready, key, partition)
         self._mark(key)
 
     def remove(self, partition: FetchedPartition) -> None:
         """From now on no answer reaches the partition."""
-        key = (partition.topic_id, partition.index)
+        key = (partition.topic_id.bytes, partition.index)
         if self._followed.get(key) is partition:
             del self._followed[key]
             self._changed.pop(key, None)
@@ -217,7 +216,7 @@ class ReplicaFetcher:
         epochs, offsets = self._look_at_changed(now_ms)
         if epochs or offsets:
             self._is_busy = True
-            self._asked = [(partition.topic_id, partition.index) for partition in epochs or offsets]
+            self._asked = [(partition.topic_id.bytes, partition.index) for partition in epochs or offsets]
         if epochs:
             self._send(
                 wire.epoch_request(epochs, self._broker_id), wire.EPOCH_VERSION, partial(self._on_epochs, epochs)
@@ -227,12 +226,16 @@ class ReplicaFetcher:
             self._send(asks, wire.OFFSETS_VERSION, partial(self._on_offsets, offsets))
         elif len(self._session):
             session = self._session.next_request()
-            request = wire.fetch_request(session, self._settings(), self._broker_id, self._registration())
             self._is_busy = self._waits_at_leader = True
             self._nudges = 0
             self._nudge_again_ms = now_ms
             self.requests += 1
-            self._send(request, wire.FETCH_VERSION, self._on_fetched)
+            correlation_id = self._expect(self._on_fetched)
+            connection.send(
+                wire.fetch_frame(
+                    session, self._settings(), self._broker_id, self._registration(), correlation_id, self._client_id
+                )
+            )
 
     def _look_at_changed(
         self, now_ms: float
@@ -267,7 +270,7 @@ class ReplicaFetcher:
                 self._wake_at(delayed_ms)
         if not epochs:
             for partition in offsets:
-                del self._changed[partition.topic_id, partition.index]
+                del self._changed[partition.topic_id.bytes, partition.index]
         return epochs, offsets
 
     def _throttled_until_ms(self, partition: FetchedPartition, now_ms: float) -> float:
@@ -304,9 +307,13 @@ class ReplicaFetcher:
 
     def _send(self, request: Message, version: int, on_answer: Callable[[memoryview], None]) -> None:
         assert self._connection is not None
+        self._connection.send(request_frame(request, version, self._expect(on_answer), self._client_id.decode()))
+
+    def _expect(self, on_answer: Callable[[memoryview], None]) -> int:
+        """The correlation id of a request to be sent now."""
         self._correlation_id = self._correlation_id % _CORRELATION_ID_MAX + 1
         self._answers.append((self._correlation_id, on_answer))
-        self._connection.send(request_frame(request, version, self._correlation_id, self._name))
+        return self._correlation_id
 
     def _on_frame(self, frame: memoryview) -> None:
         try:
@@ -339,14 +346,14 @@ class ReplicaFetcher:
 
     def _on_fetched(self, frame: memoryview) -> None:
         self._waits_at_leader = False
-        response: FetchResponse = decode_response(FetchRequest, wire.FETCH_VERSION, frame)[1]
+        answer = wire.fetched(frame)
         self._failures = 0
-        if response.error_code:
-            self._on_session_error(wire.error_code(response.error_code))
+        if answer.error:
+            self._on_session_error(answer.error)
             return
         self._session_errors = 0
-        self._rest = wire.fetched_data(response)
-        self._session.on_answer(response.session_id)
+        self._rest = iter(answer.partitions)
+        self._session.on_answer(answer.session_id)
         self._take_rest()
 
     def _on_session_error(self, error: ErrorCode) -> None:
@@ -425,7 +432,7 @@ class ReplicaFetcher:
         self._is_busy = False
         self._changed.update(dict.fromkeys(self._asked))
         self._asked = ()
-        keys = {partition: (partition.topic_id, partition.index) for partition in asked}
+        keys = {partition: (partition.topic_id.bytes, partition.index) for partition in asked}
         return [each for each, key in keys.items() if self._followed.get(key) is each and key not in self._removed]
 
 

@@ -10,11 +10,14 @@ from hypothesis import strategies as st
 from kafkalite.api.request.fetch_sessions import FetchSessions
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.protocol.codec.codec import decode
+from kafkalite.protocol.header import decode_request_header
+from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.replication.fetcher.fetch_session import INITIAL_EPOCH, FetchSession, Key
-from kafkalite.replication.fetcher.leader_requests import FETCH_VERSION, fetch_request
+from kafkalite.replication.fetcher.leader_requests import FETCH_VERSION, fetch_frame
 from kafkalite.replication.replica.follower_replica import Fetch
 
-TOPICS = [uuid.UUID(int=number) for number in (1, 2)]
+TOPICS = [uuid.UUID(int=number).bytes for number in (1, 2)]
 KEYS: list[Key] = [(topic, index) for topic in TOPICS for index in (0, 1)]
 
 
@@ -108,7 +111,8 @@ def test_the_leader_fetches_what_the_follower_believes_whatever_gets_lost(
         elif what == "leader restarts":
             theirs = FetchSessions(slots)
         elif len(ours):
-            request = fetch_request(ours.next_request(), settings, 1, 5)
+            frame = memoryview(fetch_frame(ours.next_request(), settings, 1, 5, 9, b"f"))[4:]
+            request: FetchRequest = decode(FetchRequest, FETCH_VERSION, frame, decode_request_header(frame)[1])[0]
             if what == "request lost":
                 ours.restart()
                 continue
@@ -119,7 +123,7 @@ def test_the_leader_fetches_what_the_follower_believes_whatever_gets_lost(
                 ours.restart(closes=error.code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
                 continue
             held = {
-                each: (at.current_leader_epoch, at.fetch_offset, at.last_fetched_epoch)
+                (each[0].bytes, each[1]): (at.current_leader_epoch, at.fetch_offset, at.last_fetched_epoch)
                 for each, at in context.partitions.items()
             }
             assert held == {each: fetch[:3] for each, fetch in wanted.items()}
