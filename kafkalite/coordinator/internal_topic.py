@@ -43,6 +43,14 @@ _INTERNAL_PRODUCE_VERSION = 9
 TRANSACTION_MIN_ISR = "transaction.state.log.min.isr"
 _CLEANUP_POLICY = {"cleanup.policy": "compact"}
 _PRODUCERS_FAULTS = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE})
+_WITHOUT_REPLICAS = frozenset(  # clients repeat their requests until there are enough, or another leader
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 _APPEND_MS = 60_000  # the default of transaction.timeout.ms; Kafka takes that of the transaction
 TURN_BYTES = 64 * 1024
 ROLL_BYTES = 1 << 20
@@ -329,7 +337,8 @@ class InternalTopic(Generic[L]):
 
         def on_append(error: KafkaError | None) -> None:
             if error is not None and error.code not in _PRODUCERS_FAULTS:
-                logger.error("%s-%d takes no records: %s", self.name, index, error)
+                level = logging.DEBUG if error.code in _WITHOUT_REPLICAS else logging.ERROR
+                logger.log(level, "%s-%d takes no records: %s", self.name, index, error)
             done(ErrorCode.NONE if error is None else error.code)
 
         now_ms = self._clock.wall_ms()

@@ -333,3 +333,64 @@ def test_a_commit_waits_for_the_replicas_of_its_partition(beside: Callable[..., 
         assert code(await commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     beside(story, clock=clock, offsets_topic_num_partitions=1, offsets_commit_timeout_ms=1_000)
+
+
+def test_a_marker_waits_for_the_replicas_of_its_partition(beside: Callable[..., None]) -> None:
+    from kafkalite.protocol.messages.transactions import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
+    async def story(crowd: Crowd, broker: Broker) -> None:
+        leader = lead(broker, "t", min_isr=2)
+        records = batch(producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        leader.append(records, 1, 9, transactional=True, guard=leader.begin_verification(7, 0, 0))
+        marker = WritableTxnMarker(
+            producer_id=7, producer_epoch=0, coordinator_epoch=1, transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+        )  # fmt: skip
+
+        def code(answer: Any) -> int:
+            return int(answer.markers[0].topics[0].partitions[0].error_code)
+
+        parked = crowd.begin(WriteTxnMarkersRequest(markers=[marker]), 1)
+        await until(lambda: leader.local_log.end_offset == 2)
+        replica_fetch(leader, TWO, 2)
+        assert leader.last_stable_offset == 0 and not parked.done()
+        replica_fetch(leader, THREE, 2)
+        assert code(await parked) == 0 and leader.last_stable_offset == 2
+        lead(broker, "t", isr=(), min_isr=2)
+        refused = await crowd.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        assert code(refused) == ErrorCode.NOT_ENOUGH_REPLICAS and leader.local_log.end_offset == 2
+
+    beside(story)
+
+
+def test_metadata_names_replicas_isr_and_what_is_offline(beside: Callable[..., None]) -> None:
+    from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    async def story(crowd: Crowd, broker: Broker) -> None:
+        async def described() -> Any:
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+            (topic,) = (await crowd.ask(asked, 9)).topics
+            return topic.partitions[0]
+
+        running: Any = broker._running
+        me = running.broker_id
+        leader = lead(broker, "t", isr=(TWO,))
+        in_racks(broker, {me: "a", TWO: "b"})
+        services: Any = running._services
+        services.metadata.is_shared = True
+        services.brokers.all_for = lambda connection: [
+            BrokerEndpoint(each, "there", 9092, None) for each in services.metadata.brokers
+        ]
+        told = await described()
+        assert (told.leader_id, told.leader_epoch, told.error_code) == (me, leader.leader_epoch, 0)
+        assert (told.replica_nodes, told.isr_nodes, told.offline_replicas) == ([me, TWO, THREE], [me, TWO], [THREE])
+        follow(broker, "t")
+        assert (await described()).leader_id == TWO
+        running.replica_manager._offline["t", 0] = "its disk has failed"
+        assert (await described()).offline_replicas == [me, THREE]
+
+    beside(story)
