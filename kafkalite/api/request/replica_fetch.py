@@ -84,6 +84,8 @@ class ReplicaFetchReader(FetchReader):
     def arrive_later(self) -> None:
         """Tell the leaders that were not elected yet, as far as they are now."""
         ahead, self._ahead = self._ahead, {}
+        if ahead and self._by_id:
+            self._find_names()
         for wanted in ahead.values():
             self._arrive(wanted)
 

@@ -317,6 +317,21 @@ def test_an_unknown_topic_is_waited_for_as_well(world: Callable[..., None]) -> N
     world(story)
 
 
+def test_a_topic_that_comes_while_its_fetch_waits_is_found(world: Callable[..., None]) -> None:
+    async def story(world: World, leader: Any) -> None:
+        manager, topic = world.running.replica_manager, world.topic
+        assert outcome(await world.produce(acks=1)) == (0, 0)
+        request = world.fetch(TWO, world.wanted(0), max_wait_ms=60_000, topic_id=UUID(int=topic.topic_id.int))
+        del manager.by_name["t"], manager.by_id[topic.topic_id]
+        early = world.crowd.begin(request, VERSION)
+        await until(lambda: world.running._services.follower_fetches.ahead)
+        manager.by_name["t"] = manager.by_id[topic.topic_id] = topic
+        manager.on_election(leader)
+        assert len(only(await early).records) == len(BATCH)
+
+    world(story)
+
+
 def test_a_throttled_partition_is_left_out_while_the_follower_is_not_in_sync(world: Callable[..., None]) -> None:
     clock = ManualClock()
 
