@@ -167,7 +167,7 @@ class Connection:
             self._processor.bytes_in += count
             if framer.partial_request_bytes or self._is_request_partial:
                 self._update_request_memory()
-            if type(self._pending) is HurriedResponse:
+            if isinstance(self._pending, HurriedResponse):
                 self._pending.hurry()
         self._look_for_reset()
 

@@ -366,6 +366,8 @@ class BrokerServer:
     def _apply_config(self, config: BrokerConfig) -> None:
         self.config = config
         self.replica_manager.reconfigure(config)
+        if self._roles is not None:
+            self._roles.fetchers.on_settings()
         self.logs.verification.enabled = config.transaction_partition_verification_enable
         self._services.admission_epoch.advance()
         self._cleaner.reconfigure(config)

@@ -292,6 +292,9 @@ def test_a_peer_knows_both_ends(tell: Tell) -> None:
 
 
 def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tell) -> None:
+    class Fetch(HurriedResponse):
+        pass
+
     async def story(world: World) -> None:
         waiting: list[HurriedResponse] = []
 
@@ -299,7 +302,7 @@ def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tel
             if bytes(request) != b"fetch":
                 return [world.frame(bytes(request))]
             loop = asyncio.get_running_loop()
-            answer = HurriedResponse(lambda: None, lambda: loop.call_soon(answer.answer, [world.frame(b"early")]))
+            answer = Fetch(lambda: None, lambda: loop.call_soon(answer.answer, [world.frame(b"early")]))
             waiting.append(answer)
             return answer
 

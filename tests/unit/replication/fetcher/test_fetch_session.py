@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.api.request.fetch_sessions import FetchSessions
@@ -94,12 +94,13 @@ STEPS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(steps=STEPS, slots=st.integers(0, 1))
 def test_the_leader_fetches_what_the_follower_believes_whatever_gets_lost(
     steps: list[tuple[str, Key, int]], slots: int
 ) -> None:
     ours, theirs = FetchSession(), FetchSessions(slots)
-    settings = BrokerConfig()
+    config = BrokerConfig()
     wanted: dict[Key, Fetch] = {}
     for what, key, offset in steps:
         if what == "want":
@@ -111,7 +112,7 @@ def test_the_leader_fetches_what_the_follower_believes_whatever_gets_lost(
         elif what == "leader restarts":
             theirs = FetchSessions(slots)
         elif len(ours):
-            frame = memoryview(fetch_frame(ours.next_request(), settings, 1, 5, 9, b"f"))[4:]
+            frame = memoryview(fetch_frame(ours.next_request(), config, 1, 5, 9, b"f"))[4:]
             request: FetchRequest = decode(FetchRequest, FETCH_VERSION, frame, decode_request_header(frame)[1])[0]
             if what == "request lost":
                 ours.restart()

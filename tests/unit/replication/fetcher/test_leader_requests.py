@@ -7,7 +7,7 @@ import struct
 import uuid
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.common.errors import ErrorCode, Malformed
@@ -36,6 +36,7 @@ KEYS = st.tuples(st.one_of(TOPIC_ID, st.just(bytes(16))), INT32)
 FETCHES = st.builds(Fetch, INT32, INT64, INT32, INT64)
 
 
+@settings(deadline=None)
 @given(
     named=st.dictionaries(KEYS, FETCHES, max_size=8),
     forgotten=st.lists(KEYS, max_size=5, unique=True),
@@ -46,7 +47,7 @@ FETCHES = st.builds(Fetch, INT32, INT64, INT32, INT64)
 def test_a_fetch_has_the_bytes_of_its_declaration(
     named: dict[Key, Fetch], forgotten: list[Key], session: tuple[int, int], registration: int, name: bytes
 ) -> None:
-    settings = BrokerConfig(replica_fetch_max_bytes=123_456, replica_fetch_wait_max_ms=77)
+    config = BrokerConfig(replica_fetch_max_bytes=123_456, replica_fetch_wait_max_ms=77)
     topics: dict[bytes, FetchTopic] = {}
     for (topic_id, index), fetch in named.items():
         topic = topics.setdefault(topic_id, FetchTopic(topic_id=uuid.UUID(bytes=topic_id), partitions=[]))
@@ -77,7 +78,7 @@ def test_a_fetch_has_the_bytes_of_its_declaration(
         rack_id="",
     )
     asked = SessionRequest(*session, named, forgotten)
-    frame = wire.fetch_frame(asked, settings, 9, registration, 5, name)
+    frame = wire.fetch_frame(asked, config, 9, registration, 5, name)
     assert frame == request_frame(request, wire.FETCH_VERSION, 5, name.decode())
 
 
@@ -111,6 +112,7 @@ def frame_of(response: FetchResponse) -> memoryview:
     return memoryview(b"".join(map(bytes, response_frame(response, wire.FETCH_VERSION, 3))))[4:]  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(RESPONSES)
 def test_an_answer_has_the_values_of_its_declaration(response: FetchResponse) -> None:
     answer = wire.fetched(frame_of(response))
@@ -134,6 +136,7 @@ def test_an_answer_has_the_values_of_its_declaration(response: FetchResponse) ->
             assert found.first_offset == int.from_bytes(given_records[:8], "big", signed=True)
 
 
+@settings(deadline=None)
 @given(RESPONSES, st.data())
 def test_an_answer_that_is_cut_or_goes_on_is_malformed(response: FetchResponse, data: st.DataObject) -> None:
     frame = frame_of(response)
@@ -144,6 +147,7 @@ def test_an_answer_that_is_cut_or_goes_on_is_malformed(response: FetchResponse, 
         wire.fetched(memoryview(bytes(frame) + b"\0"))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=80))
 def test_any_bytes_are_an_answer_or_malformed(data: bytes) -> None:
     with contextlib.suppress(Malformed):

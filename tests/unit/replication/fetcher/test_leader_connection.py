@@ -1,0 +1,168 @@
+"""A connection to a leader: frames out of whatever pieces the bytes come in, and every end of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalite.replication.fetcher.leader_connection import SLAB_BYTES, LeaderConnection
+from tests.support.manual_clock import ManualClock
+
+TIMEOUT_MS = 30_000
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.reads = True
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Scene:
+    """`pauses`: each frame is kept until `resume`."""
+
+    def __init__(self, *, pauses: bool = False) -> None:
+        self.clock = ManualClock()
+        self.transport = Transport()
+        self.pauses = pauses
+        self.frames: list[bytes] = []
+        self.views: list[memoryview] = []
+        self.lost: list[str] = []
+        self.connection = LeaderConnection(self._on_frame, self.lost.append, self.clock, TIMEOUT_MS)
+        self.connection.connection_made(self.transport)
+
+    def _on_frame(self, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        self.views.append(frame)
+        if self.pauses:
+            self.connection.pause()
+
+    def expect(self, count: int) -> None:
+        for _ in range(count):
+            self.connection.send(b"request")
+
+    def receive(self, data: bytes) -> None:
+        """As much at a time as there is room for."""
+        while data and not self.lost:
+            room = self.connection.get_buffer(-1)
+            assert len(room), "a protocol without room is closed by the loop"
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self.connection.buffer_updated(count)
+            data = data[count:]
+
+
+def frame(payload: bytes) -> bytes:
+    return len(payload).to_bytes(4, "big") + payload
+
+
+PAYLOADS = st.lists(
+    st.one_of(
+        st.binary(min_size=4, max_size=40),
+        st.sampled_from([SLAB_BYTES - 5, SLAB_BYTES - 4, SLAB_BYTES - 3, SLAB_BYTES, 200_000, 40_000]).map(
+            lambda size: bytes([size % 251]) * size
+        ),
+    ),
+    max_size=6,
+)
+
+
+@settings(deadline=None)
+@given(payloads=PAYLOADS, pieces=st.lists(st.integers(1, 70_000), min_size=1, max_size=8), pauses=st.booleans())
+def test_frames_come_whole_and_in_order_however_the_bytes_come(
+    payloads: list[bytes], pieces: list[int], pauses: bool
+) -> None:
+    scene = Scene(pauses=pauses)
+    scene.expect(len(payloads))
+    data = b"".join(map(frame, payloads))
+    pieces = [*pieces, 50_000]  # some bytes at a time, and then many
+    position = number = 0
+    while position < len(data):
+        if not scene.transport.reads:
+            kept = scene.frames[-1]
+            assert scene.views[-1] == kept  # nothing has overwritten it
+            scene.connection.resume()
+            continue
+        room = scene.connection.get_buffer(-1)
+        count = min(pieces[number % len(pieces)], len(room), len(data) - position)
+        assert count
+        room[:count] = data[position : position + count]
+        position += count
+        number += 1
+        scene.connection.buffer_updated(count)
+    while not scene.transport.reads:
+        scene.connection.resume()
+    assert scene.frames == payloads and not scene.lost
+
+
+def test_a_response_behind_one_that_is_kept_waits() -> None:
+    scene = Scene(pauses=True)
+    scene.expect(2)
+    scene.receive(frame(b"first") + frame(b"second"))
+    assert scene.frames == [b"first"] and not scene.transport.reads
+    scene.pauses = False
+    scene.connection.resume()
+    assert scene.frames == [b"first", b"second"] and scene.transport.reads
+
+
+@pytest.mark.parametrize("size", [b"\xff\xff\xff\xff", b"\0\0\0\0", b"\0\0\0\3", b"\x7f\xff\xff\xff"])
+def test_a_size_that_no_response_has_ends_the_connection(size: bytes) -> None:
+    scene = Scene()
+    scene.expect(1)
+    scene.receive(size + b"....")
+    assert len(scene.lost) == 1 and scene.transport.is_aborted
+
+
+def test_a_response_that_nobody_asked_for_ends_it() -> None:
+    scene = Scene()
+    scene.expect(1)
+    scene.receive(frame(b"asked") + frame(b"more"))
+    assert scene.frames == [b"asked"] and scene.lost == ["a response without a request"]
+
+
+def test_its_end_is_told_once() -> None:
+    scene = Scene()
+    scene.connection.fail("no more")
+    scene.connection.connection_lost(None)
+    scene.connection.connection_lost(OSError("reset"))
+    assert scene.lost == ["no more"] and scene.transport.is_aborted
+
+
+def test_closed_by_its_owner_it_tells_nothing() -> None:
+    scene = Scene()
+    scene.expect(1)
+    scene.connection.close()
+    scene.connection.connection_lost(None)
+    scene.clock.advance(10 * TIMEOUT_MS)
+    assert scene.lost == []
+
+
+def test_a_response_that_does_not_come_in_time_ends_it() -> None:
+    scene = Scene()
+    scene.expect(1)
+    scene.clock.advance(TIMEOUT_MS - 1)
+    scene.receive(frame(b"just in time"))
+    scene.clock.advance(5 * TIMEOUT_MS)  # nothing is expected
+    assert scene.lost == []
+    scene.expect(1)
+    scene.clock.advance(TIMEOUT_MS - 1)
+    assert scene.lost == []
+    scene.clock.advance(1)
+    assert scene.lost == ["no answer in 30000 ms"]
