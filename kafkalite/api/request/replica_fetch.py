@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from kafkalite.replication.replica_manager import Topic
 
 
+_NEWS_WAIT_MS = 3
+
+
 def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: int) -> bool:
     """Whether a follower that names this epoch may know of an election that this broker has not seen, or has not
     carried out: the partition is not led here yet."""
@@ -48,7 +51,9 @@ class ReplicaFetchReader(FetchReader):
     `_settled`, with its final answer, and `_ahead`.
     """
 
-    __slots__ = ("_ahead", "_arrived", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes")
+    __slots__ = (
+        "_ahead", "_arrived", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes", "has_news",
+    )  # fmt: skip
 
     def __init__(
         self, services: Services, request: FetchRequest, context: FetchContext, version: int, find: FindBroker
@@ -60,6 +65,7 @@ class ReplicaFetchReader(FetchReader):
         self._settled: dict[Key, PartitionData] = {}
         self._ahead: dict[Key, WantedPartition] = {}
         self._throttled_bytes = 0
+        self.has_news = False
 
     @property
     def has_partitions(self) -> bool:
@@ -139,15 +145,16 @@ class ReplicaFetchReader(FetchReader):
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
     def read_all(self) -> tuple[Found, int, bool]:
-        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch, or in a
-        session new offsets, so that an idle follower learns of the high watermark. There, partitions without news are
-        left out."""
+        """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch. In a
+        session partitions without news are left out, and `has_news` says whether there are new offsets: an idle
+        follower is to learn of the high watermark."""
         in_session = self._context.incremental
         budget = self.max_bytes
         size_bytes = 0
         urgent = False
         found: Found = []
         self._throttled_bytes = 0
+        self.has_news = False
         for key, wanted in self._context.partitions.items():
             partition = self._arrived.get(key)
             if partition is None:
@@ -167,7 +174,8 @@ class ReplicaFetchReader(FetchReader):
             length = len(data.records or b"")
             size_bytes += length
             budget -= length
-            urgent = urgent or data.error_code != 0 or (in_session and not is_told)
+            urgent = urgent or data.error_code != 0
+            self.has_news = self.has_news or (in_session and not is_told)
             found.append((wanted, data))
         return found, size_bytes, urgent
 
@@ -213,16 +221,22 @@ class ReplicaFetchReader(FetchReader):
 
 class DelayedReplicaFetch(HurriedResponse):
     """The answer of `reader`, which has found too little, deferred until there are `min_bytes` or other news, or
-    `max_wait_ms` are over, or the follower sends more."""
+    `max_wait_ms` are over, or the follower sends more.
 
-    __slots__ = ("_min_bytes", "_operation", "_reader", "_runtime", "_timer")
+    New offsets wait for records for `_NEWS_WAIT_MS`. Otherwise each record that is produced alone would cost each
+    follower two fetches: one that brings it, and one that tells that it is committed.
+    """
+
+    __slots__ = ("_has_news", "_min_bytes", "_operation", "_reader", "_runtime", "_timer")
 
     def __init__(self, runtime: Runtime, reader: ReplicaFetchReader, min_bytes: int, max_wait_ms: int) -> None:
         super().__init__(self._stop_waiting, self._hurry)
         self._runtime = runtime
         self._reader = reader
         self._min_bytes = min_bytes
-        self._timer = runtime.clock.call_later(max_wait_ms, self._time_out)
+        self._has_news = reader.has_news
+        wait_ms = min(max_wait_ms, _NEWS_WAIT_MS) if reader.has_news else max_wait_ms
+        self._timer = runtime.clock.call_later(wait_ms, self._time_out)
         self._operation = self._begin()
 
     def _begin(self) -> DelayedOperation:
@@ -252,9 +266,13 @@ class DelayedReplicaFetch(HurriedResponse):
             return
         if response is not None:
             self.answer(response)
-        else:
-            self._operation.withdraw()
-            self._operation = self._begin()
+            return
+        if reader.has_news and not self._has_news:
+            self._has_news = True
+            self._timer.cancel()
+            self._timer = self._runtime.clock.call_later(_NEWS_WAIT_MS, self._time_out)
+        self._operation.withdraw()
+        self._operation = self._begin()
 
     def _stop_waiting(self) -> None:  # answered, or the follower went away
         self._timer.cancel()

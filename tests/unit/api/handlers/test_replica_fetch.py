@@ -30,6 +30,7 @@ BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))
 VERSION = 17
 TWO, THREE = 2, 3
 WAIT_MS = 500
+NEWS_WAIT_MS = 3
 
 
 class World:
@@ -203,13 +204,38 @@ def test_a_session_has_news_and_then_waits_for_more(world: Callable[..., None]) 
         data = only(await asker.ask(world.fetch(TWO, session_epoch=2, **session), VERSION))
         assert len(data.records) == len(BATCH)
         await world.ask(THREE, 1, max_wait_ms=0)
-        news = await asker.ask(world.fetch(TWO, world.wanted(1), session_epoch=3, **session), VERSION)
-        assert only(news).high_watermark == 1 and not only(news).records
+        news = asyncio.ensure_future(asker.ask(world.fetch(TWO, world.wanted(1), session_epoch=3, **session), VERSION))
+        await until(lambda: leader.replica_fetches)
+        clock.advance(NEWS_WAIT_MS - 1)
+        assert not news.done()
+        clock.advance(1)
+        assert only(await news).high_watermark == 1 and not only(await news).records
         parked = asyncio.ensure_future(asker.ask(world.fetch(TWO, session_epoch=4, **session), VERSION))
         await until(lambda: leader.replica_fetches)
-        assert not parked.done()
+        (waiting,) = leader.replica_fetches
         leader.delete_records_before(1)
+        await until(lambda: leader.replica_fetches and waiting not in leader.replica_fetches)
+        assert not parked.done()
+        clock.advance(NEWS_WAIT_MS)
         assert only(await parked).log_start_offset == 1
+
+    world(story, clock=clock)
+
+
+def test_news_go_with_the_next_record_if_it_comes_soon(world: Callable[..., None]) -> None:
+    clock = ManualClock()
+
+    async def story(world: World, leader: Any) -> None:
+        asker = await world.crowd.join()
+        assert outcome(await world.produce(acks=1)) == (0, 0)
+        full = await asker.ask(world.fetch(TWO, world.wanted(0), max_wait_ms=0, session_epoch=0), VERSION)
+        session = {"session_id": full.session_id, "session_epoch": 1}
+        await world.ask(THREE, 1, max_wait_ms=0)
+        parked = asyncio.ensure_future(asker.ask(world.fetch(TWO, world.wanted(1), **session), VERSION))
+        await until(lambda: leader.high_watermark == 1)
+        assert outcome(await world.produce(acks=1)) == (0, 1)
+        both = only(await parked)
+        assert both.high_watermark == 1 and len(both.records) == len(BATCH)
 
     world(story, clock=clock)
 
