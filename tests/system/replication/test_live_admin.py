@@ -151,13 +151,14 @@ def test_a_replica_begins_where_the_leader_begins(way):
     with Cluster(3, **SETTINGS) as cluster:
         placed = EVERY if way == "a replica that was away" else (0, 1)
         create_topic(cluster, "t", placed_on=[placed], segment_bytes=20_000, retention_bytes=40_000)
-        writer = Writer(cluster)
+        writer = Writer(cluster, batch_size=5_000)
         writer.write("t", [bytes(1_000) + b"%d" % i for i in range(30)])
         writer.flush()
         if way == "a replica that was away":
             cluster.stop(2)
         writer.write("t", [bytes(1_000) + b"%d" % i for i in range(30, 300)])
         writer.flush()
+        assert not writer.failures
         for number in (0, 1):
             delete_old_segments(cluster, number)
         assert min(start_offsets(cluster, "t")) > 30
