@@ -77,6 +77,7 @@ class Writer:
                 "enable.idempotence": True,
                 "linger.ms": 0,
                 "message.timeout.ms": int(DEADLINE_S * 1000),
+                "error_cb": self._failed,
                 **QUICK,
                 **named,
             },
@@ -91,6 +92,10 @@ class Writer:
 
     def flush(self) -> None:
         assert self.client.flush(2 * DEADLINE_S) == 0, "some records have no answer"
+
+    def _failed(self, error: confluent_kafka.KafkaError) -> None:
+        if error.fatal():
+            self.failures.append(error)
 
     def _delivered(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:

@@ -83,6 +83,9 @@ class LiveHistory:
 
     def _disturb(self, cluster: Cluster) -> None:
         number = self._rng.randrange(self._count)
+        if self._rng.random() < 0.4:  # leaders have more to lose
+            leader = cluster.leader_of(TOPIC, self._rng.randrange(self._partitions))
+            number = number if leader is None else leader
         name, action = self._rng.choice(list(self._possible(cluster, number)))
         self.trace.append(f"{name} {number}")
         action()
