@@ -291,7 +291,7 @@ class BrokerConfig(Settings):
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
         if values.get("zookeeper_connect") is None:
-            warnings += one_copy(values)
+            warnings += _one_copy(values)
         _settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
@@ -372,7 +372,7 @@ class BrokerConfig(Settings):
 _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig.settings if len(s.broker) > 1)
 
 
-def one_copy(values: Mapping[str, Any]) -> list[str]:
+def _one_copy(values: Mapping[str, Any]) -> list[str]:
     """Warnings for settings that ask for more than one replica, where there can be only one; they are common, so they
     do not prevent a start."""
     found = []

@@ -67,14 +67,5 @@ def reassignment_refusal(
     return None
 
 
-def needs_copying(replicas: Sequence[int]) -> KafkaError:
-    """The answer to a reassignment that brokers cannot carry out: INVALID_REPLICA_ASSIGNMENT, the code with which
-    clients expect a target to be refused for good."""
-    return _bad_target(
-        f"The partition stays on {list(replicas)}: brokers do not copy records from each other in this version of "
-        "kafkalite, so replicas cannot be added, removed or put in another order."
-    )
-
-
 def _bad_target(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -3,7 +3,7 @@
 Tools of before 2.4 write a request below /admin and wait until the node is gone. An election of preferred leaders is
 performed where the first replica lives and is in sync. The partitions of a reassignment leave its node one by one, when
 they have reached their target, when they cannot, or when a client has named another target; then the node goes. A
-refusal is a line in the log. As long as brokers do not copy records, every reassignment is refused.
+refusal is a line in the log.
 
 Notifications of changed in-sync replicas and of failed log directories have no reader here: every broker watches the
 states, and the leader of a partition on a failed disk says so to clients. Kafka's controller reads them before it
@@ -149,9 +149,6 @@ def _refusal(view: ClusterView, key: TopicPartition, target: tuple[int, ...], co
     current = known.value.partitions.get(number) if known is not None and name not in view.deletions else None
     if current is None:
         return f"{name}-{number} does not exist"
-    if not context.elections.moves_replicas:
-        stays = f"{name}-{number} stays on {list(current)}, for kafkalite cannot copy it to {list(target)}"
-        return None if current == target else stays
     fault = admin_checks.reassignment_refusal(current, target, context.brokers.live, is_reassigned=False)
     return None if fault is None else f"{name}-{number}: {fault}"
 

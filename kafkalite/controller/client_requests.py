@@ -156,7 +156,7 @@ class ClientRequests(PartitionAdmin):
                 wanted[key] = target
             if at % CHECKED_PER_TURN == 0:
                 await asyncio.sleep(0)
-        late = await self._begin(wanted, store, catch_up) if context.elections.moves_replicas else {}
+        late = await self._begin(wanted, store, catch_up)
         return [
             late.get(key) if refusal is None else refusal for refusal, (key, _) in zip(refusals, targets, strict=True)
         ]
@@ -204,10 +204,7 @@ class ClientRequests(PartitionAdmin):
         partition = self._partition(key) if key[0] not in self._view.deletions else None
         replicas = partition.replicas if partition is not None else None
         is_moving = reassignment_steps.is_moving(self._view, key)
-        refusal = admin_checks.reassignment_refusal(replicas, target, context.brokers.live, is_reassigned=is_moving)
-        if refusal is not None or replicas is None or context.elections.moves_replicas:
-            return refusal
-        return admin_checks.needs_copying(replicas) if is_moving or tuple(target or ()) != replicas else None
+        return admin_checks.reassignment_refusal(replicas, target, context.brokers.live, is_reassigned=is_moving)
 
 
 def _tell(moves: Sequence[Move]) -> None:

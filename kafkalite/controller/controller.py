@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.config.broker_config import BrokerConfig
-from kafkalite.controller import elections, pending_changes, reassignment_steps
+from kafkalite.controller import pending_changes, reassignment_steps
 from kafkalite.controller.admin_requests import AdminRequests
 from kafkalite.controller.client_requests import ClientRequests
 from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerMoved, ControllerStore, Step, elect, removals
-from kafkalite.controller.elections import Elections
 from kafkalite.controller.leader_balance import preferred_changes
 from kafkalite.controller.pending_changes import ElectionContext, NewState, StateChange, state_json
 from kafkalite.metadata.cluster_metadata import NO_LEADER, Change
@@ -58,15 +57,11 @@ _FIRST_BALANCE_MS = 5_000  # after the election of the controller: brokers that 
 
 
 class Controller:
-    """Takes part in elections from `start` to `stop`. `rules` are those of leaders' elections, by default the ones that
-    the switch chooses."""
+    """Takes part in elections from `start` to `stop`."""
 
-    def __init__(
-        self, metadata: ZooKeeperMetadata, clock: Clock, config: BrokerConfig, rules: Elections | None = None
-    ) -> None:
+    def __init__(self, metadata: ZooKeeperMetadata, clock: Clock, config: BrokerConfig) -> None:
         self.stats = ControllerStats()
         self._config = config
-        self._rules = rules or elections.chosen()
         self._metadata = metadata
         self._view = metadata.view
         self._clock = clock
@@ -337,7 +332,7 @@ class Controller:
         """Have partitions led by their preferred replicas again. What is refused now is left for the next time."""
         interval_ms = 1_000 * self._config.leader_imbalance_check_interval_seconds
         self._balance_after(interval_ms)
-        if not self._config.auto_leader_rebalance_enable or not self._rules.moves_replicas:
+        if not self._config.auto_leader_rebalance_enable:
             return
         await self._metadata.catch_up()
         changes = await preferred_changes(self._view, self._context(store))
@@ -357,7 +352,7 @@ class Controller:
         self._next_balance = self._clock.call_later(delay_ms, wake)
 
     def _context(self, store: ControllerStore) -> ElectionContext:
-        return ElectionContext(self._rules, pending_changes.brokers_of(self._view), self._config, store.epoch)
+        return ElectionContext(pending_changes.brokers_of(self._view), self._config, store.epoch)
 
     async def _delete_topics(self, store: ControllerStore) -> list[Step]:
         wanted = sorted(self._view.deletions)

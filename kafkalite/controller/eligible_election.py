@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kafkalite.controller.isr_election import next_leader, preferred_leader
-from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
+from kafkalite.controller.leader_and_isr import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.eligible_leader_replicas import target_elr
 from kafkalite.metadata.isr_state import IsrState

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.controller.leader_election import RECOVERING, LeaderAndIsr, LiveBrokers
+from kafkalite.controller.leader_and_isr import RECOVERING, LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 

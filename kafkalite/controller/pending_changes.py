@@ -22,8 +22,8 @@ from typing import NamedTuple
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.elections import Brokers, Elections, is_unclean
-from kafkalite.controller.leader_election import LeaderAndIsr
+from kafkalite.controller.elections import initial_leader, next_leader, preferred_leader
+from kafkalite.controller.leader_and_isr import Brokers, LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
 from kafkalite.zk.client.operations import SetData
@@ -57,7 +57,6 @@ class StateChange(NamedTuple):
 class ElectionContext(NamedTuple):
     """All that an election looks at besides the partition."""
 
-    elections: Elections
     brokers: Brokers
     config: BrokerConfig
     controller_epoch: int
@@ -91,19 +90,19 @@ def state_changes(view: ClusterView, name: str, context: ElectionContext) -> Ite
     known = view.assignments.get(name)
     if known is None:
         return
-    elections, brokers = context.elections, context.brokers
+    brokers = context.brokers
     least, unclean = min_isr(view, name, context.config), may_be_unclean(view, name, context.config)
     states, adding = view.states.get(name, {}), known.value.adding
     for number, replicas in known.value.partitions.items():
         node = states.get(number)
         if node is None:
-            state = elections.initial(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
+            state = initial_leader(replicas, brokers, view.last_epochs.get(name, {}).get(number, NO_EPOCH) + 1)
             yield None if state is None else NewState(name, number, state)
         elif _is_settled(replicas, node, brokers):
             yield None
         else:
             of_origin = effective_min_isr(least, len(replicas) - len(adding.get(number, ())))
-            state = elections.next(replicas, leader_and_isr(node), node.node.mzxid, brokers, unclean, of_origin)
+            state = next_leader(replicas, leader_and_isr(node), node.node.mzxid, brokers, unclean, of_origin)
             yield None if state is None else _change(name, number, state, node, context)
 
 
@@ -126,7 +125,7 @@ def preferred_change(view: ClusterView, name: str, number: int, context: Electio
         return None
     replicas, node = found
     least = _min_isr_of_origin(view, name, number, context.config)
-    state = context.elections.preferred(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, least)
+    state = preferred_leader(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, least)
     return None if state is None else _change(name, number, state, node, context)
 
 
@@ -137,7 +136,7 @@ def unclean_change(view: ClusterView, name: str, number: int, context: ElectionC
         return None
     replicas, node = found
     least = _min_isr_of_origin(view, name, number, context.config)
-    state = context.elections.next(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, True, least)
+    state = next_leader(replicas, leader_and_isr(node), node.node.mzxid, context.brokers, True, least)
     if state is None or state.leader == NO_LEADER:
         return None
     return _change(name, number, state, node, context)
@@ -218,4 +217,4 @@ def _change(
     write = state_write(name, number, state, node, context.controller_epoch)
     before = leader_and_isr(node)
     elects = state.leader_epoch != before.leader_epoch
-    return StateChange(name, number, state, Step((write,)), elects, is_unclean(before, state.leader))
+    return StateChange(name, number, state, Step((write,)), elects, before.would_be_unclean(state.leader))

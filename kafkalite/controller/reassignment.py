@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from kafkalite.controller.eligible_election import next_state
 from kafkalite.controller.isr_election import Members, members
-from kafkalite.controller.leader_election import LeaderAndIsr, LiveBrokers
+from kafkalite.controller.leader_and_isr import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.isr_state import IsrState
 from kafkalite.zk.znodes.znode_data import TopicNode
 

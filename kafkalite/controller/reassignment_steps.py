@@ -16,10 +16,8 @@ from typing import NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.controller.controller_store import Step
-from kafkalite.controller.elections import isr_state, leader_and_isr
-from kafkalite.controller.leader_election import LeaderAndIsr
-from kafkalite.controller.pending_changes import ElectionContext, min_isr, state_write
-from kafkalite.controller.pending_changes import leader_and_isr as state_of
+from kafkalite.controller.leader_and_isr import LeaderAndIsr
+from kafkalite.controller.pending_changes import ElectionContext, leader_and_isr, min_isr, state_write
 from kafkalite.controller.reassignment import (
     Assignment,
     assignment_of,
@@ -86,13 +84,13 @@ def _without_dropped(
 ) -> LeaderAndIsr | None:
     """The state without replicas that the new assignment drops; None if none of those that stay has the records. It is
     written also if it is equal: its new version refuses what a leader with an old view would write."""
-    before, written_by = state_of(node), node.node.mzxid
+    before, written_by = leader_and_isr(node), node.node.mzxid
     live, stopping, _ = context.brokers
-    state = isr_state(before)
+    state = before.isr_state
     if not keeps_the_records(after, state, written_by, live, stopping):
         return None
     least = effective_min_isr(least, len(after.origin))
-    return leader_and_isr(without_dropped(after, state, written_by, live, least, stopping), before, after.replicas)
+    return before.followed_by(without_dropped(after, state, written_by, live, least, stopping), after.replicas)
 
 
 def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move]:
@@ -106,10 +104,10 @@ def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move
         node = view.states.get(name, {}).get(number)
         if node is None or number not in known.value.partitions:
             continue
-        before = state_of(node)
-        done = finish(assignment_of(known.value, number), isr_state(before), node.node.mzxid, live, stopping)
+        before = leader_and_isr(node)
+        done = finish(assignment_of(known.value, number), before.isr_state, node.node.mzxid, live, stopping)
         if done is not None:
-            state = leader_and_isr(done.state, before, done.assignment.replicas)
+            state = before.followed_by(done.state, done.assignment.replicas)
             write = state_write(name, number, state, node, context.controller_epoch)
             changes[number] = _Change(done.assignment, write)
     return list(_moves(name, known, changes))

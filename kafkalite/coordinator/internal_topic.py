@@ -26,7 +26,6 @@ from kafkalite.common.names import (
 )
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.coordinator.effect_performer import AppendDone, Records
-from kafkalite.metadata import replica_assignment
 from kafkalite.record.batch import build_batch_at
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replica_manager import ReplicaManager, Topic
@@ -223,7 +222,7 @@ class InternalTopic(Generic[L]):
 
     def _tell_of_fewer_replicas(self, factor: int) -> None:
         """Not on a broker by itself, which can have no other."""
-        if self._replicas.role.is_alone or not replica_assignment.REPLICATES:
+        if self._replicas.role.is_alone:
             return
         logger.warning(
             "%s is created with %d of %d replicas, for there are no more brokers now: set %s, or start all brokers "

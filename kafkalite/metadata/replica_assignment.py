@@ -18,25 +18,8 @@ from itertools import zip_longest
 
 from kafkalite.common.errors import ErrorCode, KafkaError
 
-REPLICATES: bool = False
-"""Whether brokers copy records from each other. What must not happen before they do hangs on it."""
-
 Racks = Mapping[int, str | None]
 """The rack of each live broker by its id."""
-
-
-def replication_factor_max() -> int:
-    """As many replicas as a partition can have: an int16 in requests."""
-    return 32_767 if REPLICATES else 1
-
-
-def check_replication_factor(replication_factor: int) -> None:
-    """INVALID_REPLICATION_FACTOR for more replicas than can be kept."""
-    if replication_factor > replication_factor_max():
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Replication factor: {replication_factor} is not possible: kafkalite keeps one copy of each partition.",
-        )
 
 
 def assign_replicas(

@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 
 from kafkalite.common.errors import ErrorCode, KafkaError, StorageError
 from kafkalite.common.names import format_uuid, random_uuid
-from kafkalite.metadata import replica_assignment
 from kafkalite.metadata.cluster_metadata import ClusterMetadata, PartitionRecord, TopicRecord
 from kafkalite.metadata.topic_validation import check_more_partitions, check_new_topic
 
@@ -61,10 +60,10 @@ class TopicAdmin:
     def possible_factor(self, wanted: int, *, is_explicit: bool) -> int:
         """The replicas of a new internal topic, which is created when it is needed first. What an operator has set is
         enforced in a cluster, as in Kafka; otherwise there are no more replicas than live brokers."""
-        if is_explicit and self._metadata.is_shared and replica_assignment.REPLICATES:
+        if is_explicit and self._metadata.is_shared:
             return wanted
         live_count = len(self._metadata.brokers) if self._metadata.is_shared else 1
-        return min(wanted, max(live_count, 1), replica_assignment.replication_factor_max())
+        return min(wanted, max(live_count, 1))
 
     async def create(
         self,

@@ -30,7 +30,6 @@ from kafkalite.config.listeners import metrics_listener
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
-from kafkalite.metadata import replica_assignment
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
 from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
@@ -184,7 +183,7 @@ class BrokerServer:
 
     def _replica_roles(self) -> ReplicaRoles | None:
         """A broker that shares its metadata with others may share partitions with them, too."""
-        if not (replica_assignment.REPLICATES and self.metadata.is_shared):
+        if not self.metadata.is_shared:
             return None
         from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
         from kafkalite.replication.replica_roles import ReplicaRoles

@@ -15,7 +15,6 @@ from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.elections import Elections
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import Create, Operation, SetData
 from kafkalite.zk.client.session import ZooKeeperSession
@@ -38,12 +37,7 @@ class Member:
     """A broker that is registered and takes part in elections from `start` to `stop`."""
 
     def __init__(
-        self,
-        place: Place,
-        broker_id: int,
-        session_timeout_ms: int = 6000,
-        config: BrokerConfig | None = None,
-        rules: Elections | None = None,
+        self, place: Place, broker_id: int, session_timeout_ms: int = 6000, config: BrokerConfig | None = None
     ) -> None:
         directory = place.directory / str(broker_id)
         directory.mkdir(exist_ok=True)
@@ -52,7 +46,7 @@ class Member:
         self.broker_id = broker_id
         self.metadata = ZooKeeperMetadata(settings, [directory], clock, broker_id=broker_id)
         self.view = self.metadata.view
-        self.controller = Controller(self.metadata, clock, config or BrokerConfig(), rules)
+        self.controller = Controller(self.metadata, clock, config or BrokerConfig())
         self._moved = asyncio.Event()
         self.metadata.listen(lambda change, name: self._moved.set())
         self.metadata.listen_paths(lambda changed: self._moved.set())
@@ -121,14 +115,12 @@ class Member:
 
 
 @asynccontextmanager
-async def cluster(
-    place: Place, *broker_ids: int, rules: Elections | None = None, config: BrokerConfig | None = None
-) -> AsyncIterator[list[Member]]:
+async def cluster(place: Place, *broker_ids: int) -> AsyncIterator[list[Member]]:
     """Members of one cluster, started one after the other: the first is the controller."""
     members: list[Member] = []
     try:
         for broker_id in broker_ids:
-            members.append(await Member(place, broker_id, config=config, rules=rules).start())
+            members.append(await Member(place, broker_id).start())
             await members[0].until(lambda: members[0].is_controller, "a controller")
         yield members
     finally:

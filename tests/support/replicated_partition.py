@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkalite.controller.isr_election import members, next_leader
-from kafkalite.controller.leader_election import RECOVERED, RECOVERING, LeaderAndIsr
+from kafkalite.controller.leader_and_isr import RECOVERED, RECOVERING, LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 
 

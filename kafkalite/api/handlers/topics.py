@@ -16,7 +16,6 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import INTERNAL_TOPICS, ZERO_UUID
-from kafkalite.metadata import replica_assignment
 from kafkalite.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -174,7 +173,6 @@ def _check_replication_factor(services: Services, factor: int) -> None:
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Replication factor: {factor} larger than available brokers: {broker_count}.",
         )
-    replica_assignment.check_replication_factor(factor)
 
 
 def _check_replicas(services: Services, broker_ids: list[int]) -> None:
@@ -194,7 +192,6 @@ def _check_replicas(services: Services, broker_ids: list[int]) -> None:
         )
     if not broker_ids or len(set(broker_ids)) < len(broker_ids):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"replicas {broker_ids}: each broker once, at least one")
-    replica_assignment.check_replication_factor(len(broker_ids))
 
 
 async def delete_topics(
@@ -304,7 +301,7 @@ def _checked_replicas(services: Services, wanted: CreatePartitionsTopic) -> list
 
 def _check_same_factor(factor: int, added: list[list[int]], *, first: int) -> None:
     bad = {number: len(replicas) for number, replicas in enumerate(added, start=first) if len(replicas) != factor}
-    if bad and replica_assignment.REPLICATES:
+    if bad:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Inconsistent replication factor between partitions, partition 0 has {factor} while partitions "

@@ -16,9 +16,8 @@ from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
-from kafkalite.config.broker_config import one_copy
 from kafkalite.controller.controller import Controller
-from kafkalite.metadata import replica_assignment
+from kafkalite.metadata.replica_assignment import assign_added_partitions, assign_replicas
 from kafkalite.server.membership.adoption import Adopted, adopt
 from kafkalite.server.membership.controlled_shutdown import hand_over
 from kafkalite.server.membership.fencing_monitor import FencingMonitor, find_witness
@@ -75,11 +74,6 @@ class ClusterMember:
         dial_zookeeper: Dial | None = None,
     ) -> None:
         """Raises ConfigError for settings that do not go together."""
-        if not replica_assignment.REPLICATES:
-            settings = config.values().items()
-            given = {name: value for name, value in settings if name.replace("_", ".") in config.explicit}
-            for warning in one_copy(given):
-                logger.warning("%s", warning)
         broker_id = config.broker_id
         if broker_id < 0 and directories.stored_broker_id is not None:
             broker_id = directories.stored_broker_id
@@ -114,7 +108,7 @@ class ClusterMember:
 
     @property
     def default_replication_factor(self) -> int:
-        return min(self._config.default_replication_factor, replica_assignment.replication_factor_max())
+        return self._config.default_replication_factor
 
     def assign(
         self, partition_count: int, states: Mapping[int, PartitionRecord], replication_factor: int
@@ -123,10 +117,8 @@ class ClusterMember:
         these get as many replicas as partition 0 has. Raises KafkaError."""
         racks = {broker.broker_id: broker.rack for broker in self.metadata.brokers.values()}
         if not states:
-            return replica_assignment.assign_replicas(racks, partition_count, replication_factor)
-        kept = replica_assignment.replication_factor_max()
-        existing = {index: state.replicas[:kept] for index, state in states.items()}
-        return replica_assignment.assign_added_partitions(racks, existing, partition_count)
+            return assign_replicas(racks, partition_count, replication_factor)
+        return assign_added_partitions(racks, {i: state.replicas for i, state in states.items()}, partition_count)
 
     def inter_broker_requests(self) -> InterBrokerRequests:
         return InterBrokerRequests(self.metadata, self.broker_id, self._config.inter_broker_listener_name, self._clock)
@@ -186,7 +178,7 @@ class ClusterMember:
     async def leave(self) -> None:
         """Unregister from the cluster. When this returns, this broker leads no partition. Waits before until others
         lead the partitions that have several replicas, if the controller finds others that can."""
-        if self._config.controlled_shutdown_enable and replica_assignment.REPLICATES:
+        if self._config.controlled_shutdown_enable:
             pauses_ms = self._config.controlled_shutdown_max_retries * self._config.controlled_shutdown_retry_backoff_ms
             await hand_over(self.metadata, self.broker_id, self._clock, pauses_ms)
         await self._fencing.stop()

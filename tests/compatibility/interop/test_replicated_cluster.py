@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kafkalite.metadata import replica_assignment
 from kafkalite.testing import Cluster
 from tests.compatibility.interop.conftest import run_command
 from tests.compatibility.interop.java_tools import JavaTools, java_command
@@ -27,10 +26,8 @@ COUNT = 200
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(replica_assignment, "REPLICATES", True)
-        with Cluster(3) as cluster:
-            yield cluster
+    with Cluster(3) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import uvloop
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from kafkalite.metadata import replica_assignment
 from kafkalite.protocol.messages.elections import ElectLeadersRequest
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -31,11 +30,6 @@ from tests.support.three_brokers import IDS, ThreeBrokers, three_brokers
 from tests.support.zookeeper import ZooKeeper
 
 DEFAULT = -1
-
-
-@pytest.fixture(autouse=True)
-def several_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replica_assignment, "REPLICATES", True)
 
 
 async def create(cluster: ThreeBrokers, name: str, partitions: int, factor: int, *placed: list[int]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.controller.admin_checks import election_refusal, needs_copying, no_candidate, reassignment_refusal
+from kafkalite.controller.admin_checks import election_refusal, no_candidate, reassignment_refusal
 from kafkalite.metadata.cluster_metadata import NO_LEADER, PartitionRecord
 from kafkalite.metadata.partition_admin import Election
 
@@ -68,4 +68,3 @@ def test_what_is_under_way_can_be_cancelled() -> None:
 def test_a_long_target_makes_no_long_message() -> None:
     refusal = reassignment_refusal((1,), range(5, 100_000), LIVE, is_reassigned=False)
     assert refusal is not None and len(str(refusal)) < 200
-    assert needs_copying((1,)).code == 39 and "do not copy" in str(needs_copying((1,)))

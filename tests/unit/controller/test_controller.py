@@ -57,7 +57,7 @@ def test_a_new_topic_gets_states_and_each_broker_leads_its_own(tell: Tell) -> No
                 "leader": 2,
                 "version": 1,
                 "leader_epoch": 0,
-                "isr": [2],
+                "isr": [2, 1],
             }
             known = one.view.assignments["orders"]
             more = known.value._replace(partitions={**known.value.partitions, 5: (2,)})
@@ -280,7 +280,7 @@ def test_old_tools_get_their_answer(tell: Tell, caplog: pytest.LogCaptureFixture
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "the preferred leader")
             assert one.epochs("orders") == {0: 5, 1: 0}
             await one.until_gone(znode_paths.PREFERRED_REPLICA_ELECTION)
-            moved = reassignment_json({("orders", 1): (1,), ("orders", 0): (1, 2)})
+            moved = reassignment_json({("orders", 1): (9,), ("orders", 0): (1, 2), ("nobody's", 0): (1,)})
             await two.session.write([Create(znode_paths.REASSIGN_PARTITIONS, moved)])
             requests = [znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION]
             await one.until_gone(*requests)
@@ -289,7 +289,7 @@ def test_old_tools_get_their_answer(tell: Tell, caplog: pytest.LogCaptureFixture
             await one.until_gone(*requests)
 
     tell(story)
-    assert "orders-1 stays on [2], for kafkalite cannot copy it to [1]" in caplog.text
+    assert "nobody's-0 does not exist" in caplog.text and "no such broker is alive" in caplog.text
 
 
 def test_an_unclean_election_has_to_be_allowed(tell: Tell) -> None:
@@ -297,6 +297,7 @@ def test_an_unclean_election_has_to_be_allowed(tell: Tell) -> None:
         async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(2, 1)]))
             await one.until(lambda: one.leaders("orders") == {0: 2}, "a leader")
+            await one.write_isr("orders", 0, 2)
             await two.vanish()
             await one.until(lambda: one.leaders("orders") == {0: NO_LEADER}, "nobody")
             allowed = znode_data.config_json({"unclean.leader.election.enable": "true"})
@@ -427,6 +428,7 @@ def test_a_client_may_order_an_unclean_election(tell: Tell) -> None:
         async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(2, 1), (2,), (1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2, 2: 1}, "leaders")
+            await one.write_isr("orders", 0, 2)
             keys = [("orders", number) for number in range(3)]
             assert codes(await one.controller.partition_admin.elect_leaders(keys, Election.UNCLEAN)) == [84, 84, 84]
             await two.vanish()
@@ -438,17 +440,17 @@ def test_a_client_may_order_an_unclean_election(tell: Tell) -> None:
     tell(story)
 
 
-def test_replicas_stay_where_they_are(tell: Tell) -> None:
+def test_a_reassignment_to_where_a_partition_is_needs_nothing(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2) as (one, _):
             await one.session.write(topic("orders", [(1, 2), (2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
             admin = one.controller.partition_admin
-            targets = [(0, (1, 2)), (1, (2,)), (1, (1,)), (0, (2, 1)), (1, (3,)), (1, None), (7, (1,))]
+            targets = [(0, (1, 2)), (1, (2,)), (1, (3,)), (1, ()), (1, None), (7, (1,))]
             found = await admin.reassign([(("orders", number), target) for number, target in targets])
-            assert codes(found) == [0, 0, 39, 39, 39, 85, 3]
-            assert found[2] is not None and "do not copy records" in str(found[2])
+            assert codes(found) == [0, 0, 39, 39, 85, 3]
             assert admin.reassignments() == {}
+            assert one.view.assignments["orders"].node.version == 0
             await one.session.write([Create(znode_paths.delete_topic("orders"))])
             await one.until(lambda: "orders" not in one.view.topics, "its end")
             assert codes(await admin.reassign([(("orders", 0), (1, 2))])) == [3]

@@ -13,7 +13,7 @@ from kafkalite.controller.isr_election import (
     next_leader,
     preferred_leader,
 )
-from kafkalite.controller.leader_election import RECOVERED, RECOVERING, LeaderAndIsr
+from kafkalite.controller.leader_and_isr import RECOVERED, RECOVERING, LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from tests.support.replicated_partition import Cluster
 

@@ -7,8 +7,7 @@ import json
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import pending_changes
-from kafkalite.controller.elections import IN_SYNC_REPLICAS, ONE_REPLICA, Brokers
-from kafkalite.controller.leader_election import LeaderAndIsr
+from kafkalite.controller.leader_and_isr import Brokers, LeaderAndIsr
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.metadata.cluster_metadata import BrokerRecord
 from kafkalite.zk.client.operations import Node, SetData
@@ -16,8 +15,8 @@ from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 TOPIC_ID = random_uuid()
-ONE = ElectionContext(ONE_REPLICA, Brokers({1: 50}), BrokerConfig(), 3)
-THREE = ElectionContext(IN_SYNC_REPLICAS, Brokers({1: 50, 2: 50, 3: 50}), BrokerConfig(), 3)
+ONE = ElectionContext(Brokers({1: 50}), BrokerConfig(), 3)
+THREE = ElectionContext(Brokers({1: 50, 2: 50, 3: 50}), BrokerConfig(), 3)
 
 
 def node(data: bytes, version: int = 0, mzxid: int = 100) -> Node:

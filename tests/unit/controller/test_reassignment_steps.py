@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkalite.common.names import random_uuid
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller import reassignment_steps
-from kafkalite.controller.elections import IN_SYNC_REPLICAS, Brokers
+from kafkalite.controller.leader_and_isr import Brokers
 from kafkalite.controller.pending_changes import ElectionContext
 from kafkalite.controller.reassignment import Assignment
 from kafkalite.controller.reassignment_steps import Move
@@ -16,7 +16,7 @@ from kafkalite.zk.znodes import znode_data, znode_paths
 from kafkalite.zk.znodes.znode_data import StateNode, TopicNode
 
 LIVE = Brokers({1: 50, 2: 50, 3: 50})
-CONTEXT = ElectionContext(IN_SYNC_REPLICAS, LIVE, BrokerConfig(), 3)
+CONTEXT = ElectionContext(LIVE, BrokerConfig(), 3)
 TOPIC_ID = random_uuid()
 
 

@@ -10,7 +10,6 @@ import pytest
 from kafkalite.common.errors import KafkaError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.elections import IN_SYNC_REPLICAS
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.partition_admin import Election, Reassignment
 from kafkalite.zk.client.operations import Create, SetData
@@ -31,7 +30,7 @@ def replicas(member: Member, name: str = "orders") -> dict[int, tuple[int, ...]]
 
 def test_a_new_partition_is_in_sync_on_all_that_live(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, rules=IN_SYNC_REPLICAS) as (one, _):
+        async with cluster(place, 1, 2) as (one, _):
             await one.session.write(topic("orders", [(2, 1, 9), (9, 1, 2), (9,)]))
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 1}, "leaders")
             assert (one.isr("orders", 0), one.isr("orders", 1)) == ({1, 2}, {1, 2})
@@ -41,13 +40,13 @@ def test_a_new_partition_is_in_sync_on_all_that_live(tell: Tell) -> None:
 
 def test_a_dead_follower_leaves_the_isr_and_a_dead_leader_is_replaced(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, three):
+        async with cluster(place, 1, 2, 3) as (one, two, three):
             await one.session.write(topic("orders", [(3, 2, 1), (2, 1, 3)]))
             await one.until(lambda: one.leaders("orders") == {0: 3, 1: 2}, "leaders")
             await three.vanish()
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2} and one.isr("orders", 1) == {1, 2}, "others")
             assert one.epochs("orders") == {0: 1, 1: 0}, "a leader that stays keeps its epoch"
-            again = await Member(place, 3, rules=IN_SYNC_REPLICAS).start()
+            again = await Member(place, 3).start()
             await two.until(lambda: 3 in two.view.brokers, "its return")
             assert one.isr("orders", 0) == {1, 2}, "it has to catch up first"
             await again.stop()
@@ -57,7 +56,7 @@ def test_a_dead_follower_leaves_the_isr_and_a_dead_leader_is_replaced(tell: Tell
 
 def test_a_deleted_topic_waits_for_every_broker_that_has_a_replica(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, rules=IN_SYNC_REPLICAS) as (one, two):
+        async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(1, 2), (2, 1)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
             await two.vanish()
@@ -66,7 +65,7 @@ def test_a_deleted_topic_waits_for_every_broker_that_has_a_replica(tell: Tell) -
             await one.session.write(topic("later", [(1,)]))
             await one.until(lambda: one.leaders("later") == {0: 1}, "others to go on")
             assert "orders" in one.view.assignments
-            again = await Member(place, 2, rules=IN_SYNC_REPLICAS).start()
+            again = await Member(place, 2).start()
             await one.until(lambda: "orders" not in one.view.assignments and not one.view.deletions, "the deletion")
             await again.stop()
 
@@ -75,7 +74,7 @@ def test_a_deleted_topic_waits_for_every_broker_that_has_a_replica(tell: Tell) -
 
 def test_a_broker_that_stops_hands_over_what_others_have(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, rules=IN_SYNC_REPLICAS) as (one, two):
+        async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(2, 1), (2,), (1, 2)]))
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 2, 2: 1}, "leaders")
             await two.metadata.begin_to_stop()
@@ -89,7 +88,7 @@ def test_a_broker_that_stops_hands_over_what_others_have(tell: Tell) -> None:
 
 def test_a_reassignment_goes_on_as_the_isr_grows(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, *_):
+        async with cluster(place, 1, 2, 3) as (one, *_):
             await one.session.write(topic("orders", [(1, 2), (1,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 1}, "leaders")
             admin, key, other = one.controller.partition_admin, ("orders", 0), ("orders", 1)
@@ -112,7 +111,7 @@ def test_a_reassignment_goes_on_as_the_isr_grows(tell: Tell) -> None:
 
 def test_a_reassignment_without_copies_ends_at_once(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, rules=IN_SYNC_REPLICAS) as (one, _):
+        async with cluster(place, 1, 2) as (one, _):
             await one.session.write(topic("orders", [(1, 2), (1, 2)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 1}, "leaders")
             admin = one.controller.partition_admin
@@ -126,7 +125,7 @@ def test_a_reassignment_without_copies_ends_at_once(tell: Tell) -> None:
 
 def test_a_reassignment_may_be_cancelled_or_get_another_target(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, *_):
+        async with cluster(place, 1, 2, 3) as (one, *_):
             await one.session.write(topic("orders", [(1,), (2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
             admin, key = one.controller.partition_admin, ("orders", 0)
@@ -149,7 +148,7 @@ def test_a_reassignment_may_be_cancelled_or_get_another_target(tell: Tell) -> No
 
 def test_a_cancellation_that_would_lose_records_is_refused(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, _):
+        async with cluster(place, 1, 2, 3) as (one, two, _):
             await one.session.write(topic("orders", [(2,)]))
             await one.until(lambda: one.leaders("orders") == {0: 2}, "a leader")
             admin, key = one.controller.partition_admin, ("orders", 0)
@@ -167,7 +166,7 @@ def test_a_cancellation_that_would_lose_records_is_refused(tell: Tell) -> None:
 
 def test_old_tools_follow_their_reassignments(tell: Tell, caplog: pytest.LogCaptureFixture) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, rules=IN_SYNC_REPLICAS) as (one, two):
+        async with cluster(place, 1, 2) as (one, two):
             await one.session.write(topic("orders", [(1,)] * 5))
             await one.until(lambda: len(one.leaders("orders")) == 5, "leaders")
 
@@ -200,7 +199,7 @@ def test_old_tools_follow_their_reassignments(tell: Tell, caplog: pytest.LogCapt
 
 def test_a_new_controller_goes_on_with_reassignments(tell: Tell) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, three):
+        async with cluster(place, 1, 2, 3) as (one, two, three):
             await two.session.write(topic("orders", [(2,)]))
             await two.until(lambda: two.leaders("orders") == {0: 2}, "a leader")
             request = reassignment_json({("orders", 0): (3,)})
@@ -217,13 +216,13 @@ def test_a_new_controller_goes_on_with_reassignments(tell: Tell) -> None:
 
 def test_preferred_and_unclean_elections_on_request(tell: Tell, caplog: pytest.LogCaptureFixture) -> None:
     async def story(place: Place) -> None:
-        async with cluster(place, 1, 2, 3, rules=IN_SYNC_REPLICAS) as (one, two, three):
+        async with cluster(place, 1, 2, 3) as (one, two, three):
             await one.session.write(topic("orders", [(2, 1), (3, 1), (2, 3)]))
             await one.until(lambda: len(one.leaders("orders")) == 3, "leaders")
             keys = [("orders", number) for number in range(3)]
             await two.vanish()
             await one.until(lambda: one.leaders("orders") == {0: 1, 1: 3, 2: 3}, "others")
-            again = await Member(place, 2, rules=IN_SYNC_REPLICAS).start()
+            again = await Member(place, 2).start()
             admin = one.controller.partition_admin
             assert codes(await admin.elect_leaders(keys, Election.PREFERRED)) == [80, 84, 80]
             await one.write_isr("orders", 0, 1, 2)
@@ -250,7 +249,7 @@ def test_leaders_return_to_their_preferred_replicas(tell: Tell, enabled: bool) -
         clock = ManualClock()
         config = BrokerConfig(auto_leader_rebalance_enable=enabled, leader_imbalance_check_interval_seconds=60)
         one, two = Member(place, 1), Member(place, 2)
-        one.controller = Controller(one.metadata, clock, config, IN_SYNC_REPLICAS)
+        one.controller = Controller(one.metadata, clock, config)
         await one.start()
         await one.until(lambda: one.is_controller, "a controller")
         await two.metadata.start()

@@ -12,7 +12,6 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.replica_assignment import (
     assign_added_partitions,
     assign_replicas,
-    check_replication_factor,
     rack_alternated,
 )
 
@@ -81,13 +80,6 @@ def test_what_cannot_be_spread_is_refused(partition_count: int, replication_fact
     with pytest.raises(KafkaError) as refusal:
         assign_replicas(NO_RACKS, partition_count, replication_factor)
     assert refusal.value.code == code
-
-
-def test_a_second_copy_is_not_promised() -> None:
-    check_replication_factor(1)
-    with pytest.raises(KafkaError) as refusal:
-        check_replication_factor(2)
-    assert refusal.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
 @given(
