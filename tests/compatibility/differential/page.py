@@ -70,17 +70,17 @@ ELSEWHERE = """
 * At `max.connections` a new connection is closed at once; Kafka leaves it waiting in the backlog.
 * Where nothing is said, `broker.id` is 0, and `__consumer_offsets` and `__transaction_state` are created with no more
   replicas than there are brokers, at most three, and a `min.insync.replicas` that these can meet. Kafka creates neither
-  before there are three brokers, so that one or two serve no groups; nobody would choose that. In a cluster a warning
-  says so, and what is set is waited for as in Kafka.
+  before there are three brokers, so that one or two serve no groups. In a cluster a warning says so, and what is set is
+  waited for as in Kafka.
 
 ## What only a cluster shows
 
-* There is one copy of each partition: `default.replication.factor`, `offsets.topic.replication.factor` and
-  `transaction.state.log.replication.factor` above 1 are warned of at start and count as 1; a request that names a
-  higher factor is refused with INVALID_REPLICATION_FACTOR.
-* A topic that Kafka made with several replicas is led without the others: `min.insync.replicas` above 1 makes acks=all
-  NOT_ENOUGH_REPLICAS, as in Kafka with one replica in sync. What groups commit and what transactions
-  store is taken all the same.
+* A broker by itself has one copy of each partition: `default.replication.factor` and those of the internal topics above
+  1 are warned of at start and count as 1 there; Kafka creates no such topic then.
+* A broker that stops waits only for partitions that another live broker could lead; Kafka's waits for all that have
+  several replicas.
+* A reassignment that is cancelled, or gets another target, is refused with INVALID_REPLICA_ASSIGNMENT where no replica
+  that would stay is alive and in sync; Kafka has no leader then. More in [replication](replication.md).
 * Settings of a broker can be changed at any other one, also while it is away; Kafka has clients go to the broker
   itself. What they are is told by the broker itself, as in Kafka.
 * A broker whose number was made up tells that number as its `broker.id`; Kafka tells -1, as configured.

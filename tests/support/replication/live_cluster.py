@@ -9,19 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import confluent_kafka
-import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalite.metadata import replica_assignment
 from kafkalite.testing.cluster import Cluster
 from tests.support.wait import DEADLINE_S
 
 _LOG = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
-
-needs_replicas = pytest.mark.skipif(not replica_assignment.REPLICATES, reason="brokers do not copy records yet")
 
 SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker soon
     "replica_lag_time_max_ms": 500,

@@ -19,14 +19,11 @@ from tests.support.replication.live_cluster import (
     await_equal_logs,
     create_topic,
     end_offsets,
-    needs_replicas,
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
 
 EVERY = (0, 1, 2)
-
-pytestmark = needs_replicas
 
 
 def start_offsets(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:

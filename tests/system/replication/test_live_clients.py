@@ -15,7 +15,6 @@ from tests.support.replication.live_cluster import (
     Writer,
     await_equal_logs,
     create_topic,
-    needs_replicas,
     new_consumer,
     read_all,
 )
@@ -23,7 +22,6 @@ from tests.support.wait import DEADLINE_S, until
 
 EVERY = (0, 1, 2)
 
-pytestmark = needs_replicas
 GROUP = "g"
 TRANSACTION = {"transactional_id": "tx", "transaction_timeout_ms": int(DEADLINE_S * 1000)}
 

@@ -15,14 +15,11 @@ from tests.support.replication.live_cluster import (
     await_equal_logs,
     create_topic,
     end_offsets,
-    needs_replicas,
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
 
 EVERY = (0, 1, 2)
-
-pytestmark = needs_replicas
 
 
 @pytest.mark.parametrize("ending", ["kill", "stop", "lose_session", "pause"])

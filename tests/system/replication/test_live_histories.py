@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.replication.live_cluster import needs_replicas
 from tests.support.replication.live_history import LiveHistory
 
 
@@ -13,7 +12,6 @@ def test_with_one_replica_what_was_acknowledged_comes_back(seed):
     LiveHistory(seed, replicas=1).run()
 
 
-@needs_replicas
 @pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 105))])
 def test_with_three_replicas_nothing_acknowledged_is_lost(seed):
     LiveHistory(seed).run()

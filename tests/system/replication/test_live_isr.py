@@ -12,13 +12,11 @@ from tests.support.replication.live_cluster import (
     await_equal_logs,
     create_topic,
     end_offsets,
-    needs_replicas,
     read_all,
 )
 
 EVERY = (0, 1, 2)
 
-pytestmark = needs_replicas
 ONCE = {"enable_idempotence": False, "message_send_max_retries": 0}
 
 
