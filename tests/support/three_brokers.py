@@ -27,10 +27,16 @@ from tests.support.wait import DEADLINE_S
 from tests.unit.api.conftest import Crowd
 
 IDS = (1, 2, 3)
+INTERNAL_TOPICS = {
+    "offsets_topic_num_partitions": 6,
+    "offsets_topic_replication_factor": 1,  # what is led by one broker is nowhere else, unless a test wants it
+    "transaction_state_log_replication_factor": 1,
+}
 
 
 class ThreeBrokers:
-    """`settings` are of all brokers, `own` of single ones. A broker that is down is None in `crowds`."""
+    """`settings` are of all brokers, `own` of single ones; None is the default. A broker that is down is None in
+    `crowds`."""
 
     def __init__(self, connect: str, directory: Path, settings: Mapping[str, Any], own: Mapping[int, Any]) -> None:
         self.brokers = {}
@@ -43,7 +49,8 @@ class ThreeBrokers:
                 "zookeeper_connection_timeout_ms": int(1000 * DEADLINE_S),
                 "group_initial_rebalance_delay_ms": 0,
             }
-            values |= {"offsets_topic_num_partitions": 6, **settings, **own.get(number, {})}
+            values |= {**INTERNAL_TOPICS, **settings, **own.get(number, {})}
+            values = {name: value for name, value in values.items() if value is not None}
             if "listeners" in values:
                 del values["port"]
             self.brokers[number] = Broker(data_dir=directory / f"broker-{number}", **values)

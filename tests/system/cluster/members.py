@@ -37,6 +37,8 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "6",
     "transaction.state.log.num.partitions": "6",
+    "offsets.topic.replication.factor": "1",  # what is away has no heir: tests/system/replication has replicas
+    "transaction.state.log.replication.factor": "1",
     "auto.create.topics.enable": "false",
     "file.delete.delay.ms": "0",
 }

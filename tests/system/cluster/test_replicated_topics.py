@@ -97,7 +97,8 @@ def test_internal_topics_have_as_many_replicas_as_there_are_brokers(
     zookeeper: ZooKeeper, chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def life() -> None:
-        async with three_brokers(zookeeper.connect + chroot, tmp_path) as cluster:
+        defaults = {"offsets_topic_replication_factor": None, "transaction_state_log_replication_factor": None}
+        async with three_brokers(zookeeper.connect + chroot, tmp_path, **defaults) as cluster:
             for kind in (0, 1):
                 answer = await cluster.ask(1, FindCoordinatorRequest(key="g", key_type=kind), 3)
                 assert answer.error_code == 0
