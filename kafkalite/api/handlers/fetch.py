@@ -67,7 +67,7 @@ def _fetch_as_replica(
     reader.arrive()
     min_bytes = min(request.min_bytes, reader.max_bytes)
     waits = min_bytes > 0 and request.max_wait_ms > 0 and reader.has_partitions
-    found, size_bytes, urgent = reader.read_all()
+    found, size_bytes, urgent = reader.read_all(is_last=not waits)
     if urgent or size_bytes >= min_bytes or not waits:
         return reader.response(found)
     return DelayedReplicaFetch(services.runtime, reader, min_bytes, min(request.max_wait_ms, WAIT_MS_MAX))

@@ -144,10 +144,11 @@ class ReplicaFetchReader(FetchReader):
             epoch, end_offset = decision.diverging_epoch
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
-    def read_all(self) -> tuple[Found, int, bool]:
+    def read_all(self, *, is_last: bool) -> tuple[Found, int, bool]:
         """The current data, its bytes, and whether it must be answered at once: an error, a diverging epoch. In a
         session partitions without news are left out, and `has_news` says whether there are new offsets: an idle
-        follower is to learn of the high watermark."""
+        follower is to learn of the high watermark. Offsets alone are in the data if it is the last reading, or there
+        are records besides; otherwise the next one finds them."""
         in_session = self._context.incremental
         budget = self.max_bytes
         size_bytes = 0
@@ -168,14 +169,17 @@ class ReplicaFetchReader(FetchReader):
                 and wanted.told_high_watermark == partition.high_watermark
                 and wanted.told_start_offset == log.start_offset
             )
-            if is_told and wanted.fetch_offset == log.end_offset and not partition.is_retired:
-                continue
+            if in_session and wanted.fetch_offset == log.end_offset and not partition.is_retired:
+                if is_told:
+                    continue
+                self.has_news = True
+                if not (is_last or size_bytes):
+                    continue
             data = self._read_arrived(partition, wanted, budget, not size_bytes)
             length = len(data.records or b"")
             size_bytes += length
             budget -= length
             urgent = urgent or data.error_code != 0
-            self.has_news = self.has_news or (in_session and not is_told)
             found.append((wanted, data))
         return found, size_bytes, urgent
 
@@ -259,7 +263,7 @@ class DelayedReplicaFetch(HurriedResponse):
         reader = self._reader
         try:
             reader.arrive_later()
-            found, size_bytes, urgent = reader.read_all()
+            found, size_bytes, urgent = reader.read_all(is_last=is_over)
             response = reader.response(found) if is_over or urgent or size_bytes >= self._min_bytes else None
         except Exception as error:
             self.fail(error)
