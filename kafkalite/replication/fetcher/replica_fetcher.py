@@ -130,9 +130,10 @@ class ReplicaFetcher:
                 self._removed.add(key)
 
     def on_brokers(self) -> None:
-        """Brokers have come, gone or moved: the leader may be reachable now."""
-        if self._connection is not None and self._find(self.leader_id) != self._endpoint:
-            self._connection.fail("its address has changed")
+        """Brokers have come, gone or moved: the leader may be reachable now, or may lead no more."""
+        endpoint = self._find(self.leader_id)
+        if self._connection is not None and endpoint != self._endpoint:
+            self._connection.fail("its address has changed" if endpoint else "it is not registered any more")
         if self._connection is None:
             self._paused_until_ms = float("-inf")
         self._schedule()
@@ -327,7 +328,8 @@ class ReplicaFetcher:
 
     def _on_lost(self, why: str) -> None:
         """Nobody knows what the leader has handled, so the session begins anew."""
-        log = logger.info if self._failures else logger.warning
+        is_expected = self._failures or self._find(self.leader_id) is None
+        log = logger.info if is_expected else logger.warning
         log("the connection to broker %d, to fetch from it, is lost: %s", self.leader_id, why)
         self._connection = None
         self._answers.clear()

@@ -577,6 +577,26 @@ def test_a_leader_that_moves_is_followed() -> None:
     play(story)
 
 
+def test_a_leader_that_goes_and_returns_is_asked_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(scene: Scene) -> None:
+        led = scene.leader.lead("t")
+        scene.leader.append(led, 1)
+        follower = scene.follow(led)
+        await scene.has(follower, 1)
+        endpoint = scene.endpoints.pop(LEADER)
+        scene.fetchers.on_brokers()
+        scene.leader.append(led, 2)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert follower.values == [1]
+        scene.endpoints[LEADER] = endpoint
+        scene.fetchers.on_brokers()
+        await scene.has(follower, 1, 2)  # though no time has passed
+
+    play(story)
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
 def test_a_leader_that_lost_its_sessions_gets_all_partitions_again() -> None:
     async def story(scene: Scene) -> None:
         leds = [scene.leader.lead("t", index) for index in range(3)]
