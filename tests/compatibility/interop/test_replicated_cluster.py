@@ -77,7 +77,7 @@ def test_partitions_move_while_they_are_written_to(
     tools: JavaTools, cluster: Cluster, tell: Callable[[str], None], tmp_path: Path
 ) -> None:
     tell("kafka-reassign-partitions --execute, --list, --verify, with a throttle; records are all there")
-    create(tools, "moved", (0, 1), (1,))
+    create(tools, "moved", (0, 1), (1, 0))
     tools.produce("moved", "".join(f"{number}\n" for number in range(COUNT)))
     plan = tmp_path / "plan.json"
     rows = [("moved", 0, [2, 1]), ("moved", 1, [0, 2])]
