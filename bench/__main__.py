@@ -44,6 +44,7 @@ examples:
   python -m bench --bootstrap 127.0.0.1:9092 --pid 4711
   python -m bench vs-kafka                              kafkalite and Apache Kafka by turns; see vs-kafka --help
   python -m bench compaction                            the same for log compaction; see compaction --help
+  python -m bench replication                           three replicas each, by turns; see replication --help
   python -m bench segment-reader                        segment files to Arrow, without a broker
   python -m bench spark                                 Spark's data source beside its Kafka source; see spark --help
 """
@@ -148,6 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from bench import segment_reader  # needs the extra 'spark'
 
         return segment_reader.main(words[1:])
+    if words[:1] == ["replication"]:
+        from bench import replication  # needs a stock client
+
+        return replication.main(words[1:])
     if words[:1] == ["spark"]:
         return spark.main(words[1:])
     options = parse(words)

@@ -54,6 +54,10 @@ class Node:
         self.began = 0.0
 
     @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None
 

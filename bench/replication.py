@@ -1,0 +1,299 @@
+"""Three replicas on one machine: three brokers of kafkalite and three of Apache Kafka, each with a ZooKeeper, by turns.
+
+    python -m bench replication [--pairs 3] [--seconds 4] [--only produce-100B,...]
+
+Both clusters stay up; the brokers of the one that is not measured are stopped by SIGSTOP, and their sessions with
+ZooKeeper last long enough for that. The topics have three replicas and min.insync.replicas=2, the producers acks=-1.
+
+    produce-100B, produce-1KB     a stock C producer with its defaults, as fast as it can; CPU of all brokers
+    single-100B                   one record in flight: microseconds from the send to the answer, p50 and p99
+    failover                      the leader is killed with -9: milliseconds until another one acknowledges a record
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.cluster import Node, zookeeper
+from bench.librdkafka import Library, Producer
+from bench.records import payload
+from bench.reference.kafka import LOG4J, await_ready, command_line, free_port, stop
+from bench.report import machine
+from bench.usage import ProcessTree
+from bench.wire import BrokerError
+
+IDS = (0, 1, 2)
+_SESSION_MS = 60_000
+_FAILOVER_SESSION_MS = 6_000
+_FLUSH_MS = 60_000
+_TOPIC = {"min.insync.replicas": "2"}
+_MOST_BYTES = 1 << 30
+
+
+class Cluster:
+    """Three brokers; `processes` in the order of their ids, None for one that was killed."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.bootstraps = [""] * len(IDS)
+
+    @property
+    def pids(self) -> list[int]:
+        raise NotImplementedError
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(self.bootstraps)
+
+    def signal(self, number: signal.Signals) -> None:
+        for pid in self.pids:
+            os.kill(pid, number)
+
+    def kill(self, broker_id: int) -> None:
+        raise NotImplementedError
+
+    def restart(self, broker_id: int) -> None:
+        raise NotImplementedError
+
+    def cpu_s(self) -> float:
+        return sum(ProcessTree(pid).cpu().total_s for pid in self.pids)
+
+    def create(self, topic: str) -> None:
+        """Returns when all replicas are in sync."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.create_topics([NewTopic(topic, 1, len(IDS), config=_TOPIC)])[topic].result(60)
+        deadline = time.monotonic() + 60
+        while len(self._state(topic).isrs) < len(IDS):
+            if time.monotonic() > deadline:
+                raise BrokerError(f"{topic} has not got all of its replicas in sync")
+            time.sleep(0.05)
+
+    def leader(self, topic: str) -> int:
+        return int(self._state(topic).leader)
+
+    def _state(self, topic: str) -> Any:
+        return AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, 60).topics[topic].partitions[0]
+
+
+class Kafkalite(Cluster):
+    name = "kafkalite"
+
+    def __init__(self, home: Path, connect: str, session_ms: int) -> None:
+        super().__init__()
+        self._nodes = [Node(broker_id, home, connect, session_ms) for broker_id in IDS]
+        for node in self._nodes:
+            node.begin()
+        for node in self._nodes:
+            node.await_ready()
+        self.bootstraps = [node.bootstrap for node in self._nodes]
+
+    @property
+    def pids(self) -> list[int]:
+        return [pid for node in self._nodes if (pid := node.pid) is not None]
+
+    def kill(self, broker_id: int) -> None:
+        self._nodes[broker_id].end(signal.SIGKILL)
+
+    def restart(self, broker_id: int) -> None:
+        self._nodes[broker_id].begin()
+        self._nodes[broker_id].await_ready()
+
+    def close(self) -> None:
+        for node in self._nodes:
+            node.end(signal.SIGTERM)
+
+
+class ApacheKafka(Cluster):
+    name = "Apache Kafka 3.9.1"
+
+    def __init__(self, home: Path, connect: str, session_ms: int) -> None:
+        super().__init__()
+        self._home = home
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * len(IDS)
+        for broker_id in IDS:
+            place = home / f"kafka{broker_id}"
+            place.mkdir()
+            port = free_port()
+            self.bootstraps[broker_id] = f"127.0.0.1:{port}"
+            settings = {
+                "broker.id": str(broker_id),
+                "zookeeper.connect": connect,
+                "zookeeper.session.timeout.ms": str(session_ms),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "log.dirs": str(place / "data"),
+            }
+            (place / "server.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+            (place / "log4j.properties").write_text(LOG4J)
+            self._begin(broker_id)
+        for broker_id in IDS:
+            self._await(broker_id)
+
+    def _begin(self, broker_id: int) -> None:
+        place = self._home / f"kafka{broker_id}"
+        with (place / "kafka.out").open("ab") as sink:
+            self._processes[broker_id] = subprocess.Popen(
+                command_line("3.9.1", place, "1g", "kafka.Kafka", str(place / "server.properties")),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                cwd=place,
+                start_new_session=True,
+            )
+
+    def _await(self, broker_id: int) -> None:
+        process = self._processes[broker_id]
+        assert process is not None
+        await_ready(self.bootstraps[broker_id], process, self._home / f"kafka{broker_id}" / "kafka.out")
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for process in self._processes if process is not None]
+
+    def kill(self, broker_id: int) -> None:
+        process, self._processes[broker_id] = self._processes[broker_id], None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def restart(self, broker_id: int) -> None:
+        self._begin(broker_id)
+        self._await(broker_id)
+
+    def close(self) -> None:
+        for process in self._processes:
+            if process is not None:
+                stop(process)
+
+
+# Work: each returns figures by name.
+
+Figures = dict[str, float]
+
+
+def produce(cluster: Cluster, topic: str, value_bytes: int, seconds: float) -> Figures:
+    cluster.create(topic)
+    library, most = Library(), _MOST_BYTES // value_bytes
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "acks": "-1",
+        "queue.buffering.max.messages": "500000",
+        "message.timeout.ms": str(_FLUSH_MS),
+    }
+    with contextlib.closing(Producer(library, topic, settings, payload(value_bytes), 1_000)) as producer:
+        _send(producer, min(1.0, seconds), most)
+        cpu_before, began = cluster.cpu_s(), time.perf_counter()
+        sent = _send(producer, seconds, most)
+        took_s = time.perf_counter() - began
+        cpu_s = cluster.cpu_s() - cpu_before
+    return {"records/s": sent / took_s, "MB/s": sent * value_bytes / took_s / 1e6, "CPU us/record": cpu_s / sent * 1e6}
+
+
+def _send(producer: Producer, seconds: float, most: int) -> int:
+    sent, deadline = 0, time.monotonic() + seconds
+    while sent < most and time.monotonic() < deadline:
+        sent += producer.produce(most - sent)
+    producer.flush(_FLUSH_MS)
+    return sent
+
+
+def single(cluster: Cluster, topic: str, seconds: float) -> Figures:
+    cluster.create(topic)
+    settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
+    samples: list[int] = []
+    with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
+        until = time.monotonic() + min(1.0, seconds)
+        while time.monotonic() < until:
+            producer.produce(1), producer.flush(_FLUSH_MS)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            before = time.perf_counter_ns()
+            producer.produce(1), producer.flush(_FLUSH_MS)
+            samples.append(time.perf_counter_ns() - before)
+    samples.sort()
+    return {"p50 us": samples[len(samples) // 2] / 1e3, "p99 us": samples[len(samples) * 99 // 100] / 1e3}
+
+
+def failover(cluster: Cluster, topic: str, seconds: float) -> Figures:
+    """Each record waits for its answer; the longest wait is that of the failover."""
+    cluster.create(topic)
+    settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
+    with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
+        for _ in range(100):
+            producer.produce(1), producer.flush(_FLUSH_MS)
+        leader = cluster.leader(topic)
+        began = time.perf_counter()
+        cluster.kill(leader)
+        producer.produce(1), producer.flush(_FLUSH_MS)
+        waited_ms = (time.perf_counter() - began) * 1e3
+    cluster.restart(leader)
+    return {"ms": waited_ms}
+
+
+WORKS: dict[str, Callable[[Cluster, str, float], Figures]] = {
+    "produce-100B": lambda cluster, topic, seconds: produce(cluster, topic, 100, seconds),
+    "produce-1KB": lambda cluster, topic, seconds: produce(cluster, topic, 1024, seconds),
+    "single-100B": single,
+    "failover": failover,
+}
+
+
+@contextlib.contextmanager
+def clusters(home: Path, session_ms: int) -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    with contextlib.ExitStack() as stack:
+        for kind in (Kafkalite, ApacheKafka):
+            place = home / kind.__name__
+            place.mkdir()
+            connect = stack.enter_context(zookeeper(place / "zookeeper"))
+            cluster = kind(place, connect, session_ms)
+            stack.callback(cluster.close)
+            stack.callback(cluster.signal, signal.SIGCONT)
+            made.append(cluster)
+            cluster.signal(signal.SIGSTOP)
+        yield made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench replication", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--only", default=",".join(WORKS), help=f"some of {', '.join(WORKS)}")
+    options = parser.parse_args(arguments)
+    wanted = options.only.split(",")
+    found: dict[tuple[str, str, str], list[float]] = {}
+    session_ms = _FAILOVER_SESSION_MS if wanted == ["failover"] else _SESSION_MS
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-replication-", ignore_cleanup_errors=True) as home,
+        clusters(Path(home), session_ms) as sides,
+    ):
+        for name in wanted:
+            for pair in range(options.pairs):
+                for cluster in sides if pair % 2 == 0 else reversed(sides):
+                    cluster.signal(signal.SIGCONT)
+                    try:
+                        figures = WORKS[name](cluster, f"{name}-{pair}", options.seconds)
+                    finally:
+                        cluster.signal(signal.SIGSTOP)
+                    shown = ", ".join(f"{value:,.1f} {unit}" for unit, value in figures.items())
+                    print(f"{name} {pair + 1}/{options.pairs} {cluster.name}: {shown}", flush=True)
+                    for unit, value in figures.items():
+                        found.setdefault((name, unit, cluster.name), []).append(value)
+    print(f"\n{', '.join(machine().values())}\n\n| work | unit | kafkalite | Kafka | ratio |\n| --- | --- | ---: | ---: | ---: |")
+    for name, unit in dict.fromkeys(key[:2] for key in found):
+        ours = statistics.median(found[name, unit, Kafkalite.name])
+        theirs = statistics.median(found[name, unit, ApacheKafka.name])
+        print(f"| {name} | {unit} | {ours:,.1f} | {theirs:,.1f} | {ours / theirs:.2f} |")
+    return 0
