@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.cluster import Node, zookeeper
@@ -72,10 +73,12 @@ class Cluster:
         return sum(ProcessTree(pid).cpu().total_s for pid in self.pids)
 
     def create(self, topic: str) -> None:
-        """Returns when all replicas are in sync."""
+        """Returns when all replicas are in sync. A cluster that stood still may have lost its connections."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, 1, len(IDS), config=_TOPIC)])[topic].result(60)
         deadline = time.monotonic() + 60
+        while topic not in admin.list_topics(timeout=60).topics:
+            with contextlib.suppress(KafkaException):
+                admin.create_topics([NewTopic(topic, 1, len(IDS), config=_TOPIC)])[topic].result(60)
         while len(self._state(topic).isrs) < len(IDS):
             if time.monotonic() > deadline:
                 raise BrokerError(f"{topic} has not got all of its replicas in sync")
