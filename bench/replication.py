@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from bench.cluster import Node, zookeeper
 from bench.librdkafka import Library, Producer
@@ -212,6 +213,11 @@ def _send(producer: Producer, seconds: float, most: int) -> int:
     return sent
 
 
+def _send_one(producer: Producer) -> None:
+    producer.produce(1)
+    producer.flush(_FLUSH_MS)
+
+
 def single(cluster: Cluster, topic: str, seconds: float) -> Figures:
     cluster.create(topic)
     settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
@@ -219,11 +225,11 @@ def single(cluster: Cluster, topic: str, seconds: float) -> Figures:
     with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
         until = time.monotonic() + min(1.0, seconds)
         while time.monotonic() < until:
-            producer.produce(1), producer.flush(_FLUSH_MS)
+            _send_one(producer)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             before = time.perf_counter_ns()
-            producer.produce(1), producer.flush(_FLUSH_MS)
+            _send_one(producer)
             samples.append(time.perf_counter_ns() - before)
     samples.sort()
     return {"p50 us": samples[len(samples) // 2] / 1e3, "p99 us": samples[len(samples) * 99 // 100] / 1e3}
@@ -235,11 +241,11 @@ def failover(cluster: Cluster, topic: str, seconds: float) -> Figures:
     settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
     with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
         for _ in range(100):
-            producer.produce(1), producer.flush(_FLUSH_MS)
+            _send_one(producer)
         leader = cluster.leader(topic)
         began = time.perf_counter()
         cluster.kill(leader)
-        producer.produce(1), producer.flush(_FLUSH_MS)
+        _send_one(producer)
         waited_ms = (time.perf_counter() - began) * 1e3
     cluster.restart(leader)
     return {"ms": waited_ms}
@@ -294,7 +300,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     print(f"{name} {pair + 1}/{options.pairs} {cluster.name}: {shown}", flush=True)
                     for unit, value in figures.items():
                         found.setdefault((name, unit, cluster.name), []).append(value)
-    print(f"\n{', '.join(machine().values())}\n\n| work | unit | kafkalite | Kafka | ratio |\n| --- | --- | ---: | ---: | ---: |")
+    print(f"\n{', '.join(machine().values())}\n\n| work | unit | kafkalite | Kafka | ratio |")
+    print("| --- | --- | ---: | ---: | ---: |")
     for name, unit in dict.fromkeys(key[:2] for key in found):
         ours = statistics.median(found[name, unit, Kafkalite.name])
         theirs = statistics.median(found[name, unit, ApacheKafka.name])
