@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +28,19 @@ Array = npt.NDArray[np.int64]
 
 CHUNK_BYTES = 16 << 20
 _CHUNK_ROWS = 250_000
+_ENCODED_BYTES = 4 << 20  # encoded at a time: more than may be in flight
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class _Divided(NamedTuple):
+    """Rows of one topic in the order of their partitions, and for each batch its first row, its partition, and the
+    bytes up to its end."""
+
+    topic: str
+    rows: Rows
+    starts: list[int]
+    partitions: list[int]
+    ends: Array
 
 
 class BulkLoad:
@@ -67,10 +80,9 @@ class BulkLoad:
     def _send_chunk(self) -> None:
         if self._collected_rows:
             table = pa.Table.from_batches(self._collected).combine_chunks()
-            for batch in table.to_batches():
-                for topic, rows in self._by_topic(batch):
-                    self._add(topic, rows)
-            self._producer.send()
+            batches = [self._divide(*each) for batch in table.to_batches() for each in self._by_topic(batch)]
+            for each in batches:
+                self._send(each)
         self.row_count += self._collected_rows
         self._collected, self._collected_bytes, self._collected_rows = [], 0, 0
 
@@ -85,8 +97,8 @@ class BulkLoad:
         for number, topic in enumerate(encoded.dictionary.to_pylist()):
             yield topic, batch.filter(pc.equal(encoded.indices, number)) if len(encoded.dictionary) > 1 else batch
 
-    def _add(self, topic: str, batch: pa.RecordBatch) -> None:
-        """Encode the rows of one topic, and give them to the producer."""
+    def _divide(self, topic: str, batch: pa.RecordBatch) -> _Divided:
+        """The rows of one topic, divided into batches."""
         self._producer.open_topic(topic)
         rows = self._rows(batch)
         sizes = sizes_alone(rows)
@@ -97,13 +109,23 @@ class BulkLoad:
             rows, sizes, chosen = rows.take(order), sizes[order], chosen[order]
         firsts = np.flatnonzero(np.diff(chosen, prepend=-1)).tolist()
         starts: list[int] = []
-        partitions: list[int] = []
         for first, end in zip(firsts, [*firsts[1:], len(chosen)], strict=True):
-            begun = cut(sizes, self._producer.batch_bytes(topic), first, end)
-            starts += begun
-            partitions += [int(chosen[first])] * len(begun)
-        for partition, run in zip(partitions, encode(rows, starts), strict=True):
-            self._producer.add((topic, partition), run)
+            starts += cut(sizes, self._producer.batch_bytes(topic), first, end)
+        ends = np.cumsum(sizes)[[start - 1 for start in [*starts[1:], len(chosen)]]]
+        return _Divided(topic, rows, starts, chosen[starts].tolist(), ends)
+
+    def _send(self, divided: _Divided) -> None:
+        """Encode some batches while the broker is at work on those before them."""
+        topic, rows, starts, partitions, ends = divided
+        first = done = 0
+        while first < len(starts):
+            stop = max(first + 1, int(np.searchsorted(ends, done + _ENCODED_BYTES, "right")))
+            end = starts[stop] if stop < len(starts) else len(rows)
+            runs = encode(rows.part(starts[first], end), [start - starts[first] for start in starts[first:stop]])
+            for partition, run in zip(partitions[first:stop], runs, strict=True):
+                self._producer.add((topic, partition), run)
+            self._producer.send()
+            first, done = stop, int(ends[stop - 1])
 
     def _choose(self, topic: str, batch: pa.RecordBatch, rows: Rows, sizes: Array) -> Array:
         count = self._producer.partition_counts[topic]

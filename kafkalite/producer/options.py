@@ -9,7 +9,7 @@
     kafka.enable.idempotence  true (default with acks=all), false
     kafka.compression.type    none (default), gzip, snappy, lz4, zstd
     kafka.compression.level   the codec's own default unless set
-    kafka.batch.size          bytes of a record batch before compression (default 131072)
+    kafka.batch.size          bytes of a record batch before compression (default 524288)
     kafka.max.request.size    bytes of a request, and of a row (default 1048576)
     kafka.max.in.flight.requests.per.connection   1 to 5 (default 5)
     kafka.request.timeout.ms  for one response (default 30000)
@@ -57,7 +57,7 @@ class ProducerOptions:
     idempotent: bool = True
     codec: int = 0
     level: int | None = None
-    batch_bytes: int = 128 << 10
+    batch_bytes: int = 512 << 10
     max_request_bytes: int = 1 << 20
     in_flight_max: int = 5
     request_timeout_ms: int = 30_000
@@ -116,7 +116,7 @@ def _producer(values: Mapping[str, str], transactional: bool) -> ProducerOptions
         idempotent,
         _one_of("compression.type", values.get("compression.type", "none"), CODECS),
         None if level is None else _integer("compression.level", level),
-        number("batch.size", 128 << 10),
+        number("batch.size", 512 << 10),
         number("max.request.size", 1 << 20),
         number("max.in.flight.requests.per.connection", 5, 5),
         number("request.timeout.ms", 30_000),

@@ -63,6 +63,8 @@ class Partitioner:
     def choose(self, keys: pa.Array | None, partitions: pa.Array | None, sizes: Array) -> Array:
         """A partition for each row. `partitions` has those that are asked for, or null; `sizes` the rows' bytes."""
         count = len(sizes)
+        if self.partition_count == 1:
+            return np.zeros(count, np.int64)
         chosen = np.full(count, -1, np.int64)
         if partitions is not None:
             chosen = pc.fill_null(partitions, -1).to_numpy().astype(np.int64)

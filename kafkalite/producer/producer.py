@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
 from kafkalite.common.errors import ErrorCode
@@ -23,7 +23,7 @@ from kafkalite.producer.record_encoder import RecordRun
 from kafkalite.producer.retries import RETRIABLE, Retries, WriteFailed
 from kafkalite.producer.transactions import Identity, Transactions
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kafkalite.record.batch import MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader, assemble_header
 from kafkalite.record.compression import NONE, compress
 
 _PRODUCE_VERSION = 9
@@ -34,11 +34,16 @@ _ACKNOWLEDGED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch on its way. `number` is its place in its partition."""
+    """A batch on its way. `number` is its place in its partition. Its records are not copied behind its header."""
 
     partition: TopicPartition
     number: int
-    data: bytearray
+    header: bytearray
+    records: bytes | memoryview
+
+    @property
+    def size_bytes(self) -> int:
+        return HEADER_BYTES + len(self.records)
 
 
 class _Request(NamedTuple):
@@ -108,11 +113,11 @@ class Producer:
         """Take a batch; it is sent at some time until `flush`."""
         number = self._numbers.get(partition, 0)
         self._numbers[partition] = number + 1
-        batch = _Batch(partition, number, self._assemble(partition, run))
+        batch = _Batch(partition, number, *self._assemble(partition, run))
         most = self._max_batch_bytes[partition[0]]
-        if len(batch.data) > most:
+        if batch.size_bytes > most:
             raise WriteFailed(
-                f"a row for {partition[0]}-{partition[1]} makes a batch of {len(batch.data)} bytes, and the topic's "
+                f"a row for {partition[0]}-{partition[1]} makes a batch of {batch.size_bytes} bytes, and the topic's "
                 f"max.message.bytes is {most}; raise it, or write smaller rows"
             )
         self._waiting.setdefault(partition, deque()).append(batch)
@@ -138,7 +143,7 @@ class Producer:
 
     # --- sending
 
-    def _assemble(self, partition: TopicPartition, run: RecordRun) -> bytearray:
+    def _assemble(self, partition: TopicPartition, run: RecordRun) -> tuple[bytearray, bytes | memoryview]:
         options, identity = self._options, self._identity
         attributes, producer_id, epoch, sequence = options.codec, -1, -1, -1
         if identity is not None:
@@ -151,7 +156,7 @@ class Producer:
             0, 0, -1, MAGIC, 0, attributes, run.record_count - 1, run.base_timestamp, run.max_timestamp,
             producer_id, epoch, sequence, run.record_count,
         )  # fmt: skip
-        return assemble(header, records)
+        return assemble_header(header, records), records
 
     def _by_leader(self) -> dict[int, list[TopicPartition]]:
         """The partitions with waiting batches by the broker that leads them. Raises Unanswered without a leader."""
@@ -191,16 +196,17 @@ class Producer:
             waiting = self._waiting[partition]
             if not waiting or (self._options.acks and waiting[0].number and partition not in self._begun):
                 continue
-            if not batches or size + len(waiting[0].data) <= self._options.max_request_bytes:
+            if not batches or size + waiting[0].size_bytes <= self._options.max_request_bytes:
                 batches.append(waiting.popleft())
-                size += len(batches[-1].data)
+                size += batches[-1].size_bytes
         return batches
 
     def _request(self, batches: Iterable[_Batch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
             topic, index = batch.partition
-            data = PartitionProduceData(index=index, records=memoryview(batch.data))
+            parts: Any = [batch.header, batch.records]  # the encoder sends them one behind the other
+            data = PartitionProduceData(index=index, records=parts)
             topics.setdefault(topic, TopicProduceData(name=topic)).partition_data.append(data)
         return ProduceRequest(
             transactional_id=self._identity.transactional_id if self._identity is not None else None,

@@ -43,6 +43,11 @@ class Rows(NamedTuple):
         keys, values, headers = (None if field is None else field.take(chosen) for field in self[:3])
         return Rows(keys, values, headers, self.timestamps[order])
 
+    def part(self, start: int, end: int) -> Rows:
+        """The rows from `start` to before `end`, without a copy."""
+        keys, values, headers = (None if field is None else field.slice(start, end - start) for field in self[:3])
+        return Rows(keys, values, headers, self.timestamps[start:end])
+
 
 class RecordRun(NamedTuple):
     """The records of one batch, uncompressed, and what the batch's header says of them."""

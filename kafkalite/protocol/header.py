@@ -96,9 +96,10 @@ def request_frame(request: Message, version: int, correlation_id: int, client_id
     name = b"" if client_id is None else client_id.encode()
     name_length = -1 if client_id is None else len(name)
     tags = b"\0" if version in type(request).flexible else b""
-    body = b"".join(part.read() if isinstance(part, FileRegion) else part for part in parts)
-    size = 10 + len(name) + len(tags) + len(body)
-    return _write_request_header(size, api.key, version, correlation_id, name_length) + name + tags + body
+    body = [part.read() if isinstance(part, FileRegion) else part for part in parts]
+    size = 10 + len(name) + len(tags) + sum(map(len, body))
+    head = _write_request_header(size, api.key, version, correlation_id, name_length)
+    return b"".join([head, name, tags, *body])
 
 
 def decode_response(request: Api | type[Message], version: int, frame: memoryview) -> tuple[int, Any]:

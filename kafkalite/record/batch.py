@@ -224,6 +224,14 @@ def assemble(header: BatchHeader, packed: Buffer) -> bytearray:
     return out
 
 
+def assemble_header(header: BatchHeader, packed: Buffer) -> bytearray:
+    """The beginning of `assemble`, up to the records, which are not copied: to be sent with them behind it."""
+    out = bytearray(HEADER_BYTES)
+    _HEADER.pack_into(out, 0, header[0], HEADER_BYTES + len(packed) - PREFIX_BYTES, *header[2:])
+    _CRC.pack_into(out, 17, crc32c(packed, compute_crc(out)))
+    return out
+
+
 def build_batch_at(
     timestamp_ms: int,
     records: Sequence[tuple[bytes | None, bytes | None]],

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kafkalite.record.batch import varint
 from kafkalite.record.columns.batch_columns import Array
 from kafkalite.record.columns.varint_columns import Bytes, zigzag
 
@@ -42,7 +43,12 @@ def encode_varint_rows(columns: Sequence[Array]) -> tuple[Bytes, Offsets]:
     used = np.ones((rows, sum(widths)), np.bool_)
     sizes = np.full(rows, len(columns), np.int32)
     at = 0
-    for value, width in zip(unsigned, widths, strict=True):
+    for column, value, width in zip(columns, unsigned, widths, strict=True):
+        if rows and value[0] == value[-1] and (value == value[0]).all():  # such as the deltas of equal times
+            matrix[:, at : at + width] = np.frombuffer(varint(int(column[0])), np.uint8)
+            sizes += width - 1
+            at += width
+            continue
         rest = value
         for byte in range(width):
             if byte:

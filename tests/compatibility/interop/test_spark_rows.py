@@ -66,11 +66,11 @@ def test_rows_columns_and_types_are_those_of_sparks_own_source(proved: Any, tmp_
     for history in histories:
         history.write_before(data_dir)
     with Writers(data_dir, adopt=True) as writers:
-        cases: list[dict[str, str]] = []
         for history in histories:
             history.create(writers)
             history.live(writers, DEEDS)
-            cases += cases_of(history, writers)
+        # of topics at rest: the transactions that are open in one end in the lives of others
+        cases = [case for history in histories for case in cases_of(history, writers)]
         task = {
             "jars": ",".join(map(str, spark.jars)),
             "local_dir": str(tmp_path / "spark"),

@@ -41,7 +41,8 @@ class World:
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
-    def append(self, partition: tuple[str, int], data: memoryview) -> int:
+    def append(self, partition: tuple[str, int], parts: list[Any]) -> int:
+        data = b"".join(parts)
         header = parse_header(data)
         expected = self.next_sequences.get(partition, header.base_sequence)  # of an unknown producer any is the first
         if header.base_sequence < expected:
