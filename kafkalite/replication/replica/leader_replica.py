@@ -177,16 +177,20 @@ class LeaderReplica:
         return registration == self.live.get(broker_id) and registration != follower.refused_registration
 
     def shrink(self, now_ms: float) -> list[LeaderEffect]:
-        """Every half replica.lag.time.max.ms: removes followers that lag. One that has all records never lags.
-
-        Also ends the ELR, if min.insync.replicas has been lowered.
-        """
+        """Every half replica.lag.time.max.ms: removes followers that lag. One that has all records never lags."""
         effects = self._advance(now_ms)  # a follower outside of the ISR may hold it up no more
         if self.in_sync.pending is None:
             out_of_sync = frozenset(other for other in self.in_sync.isr - {self.broker_id} if self._lags(other, now_ms))
-            if out_of_sync or (self.in_sync.committed.elr and not self.is_under_min_isr):
+            if out_of_sync:
                 effects.append(self.in_sync.shrink(out_of_sync, self.min_isr))
-        return effects
+        return effects + self._end_elr()
+
+    def _end_elr(self) -> list[LeaderEffect]:
+        """No ELR is needed any more, since min.insync.replicas has been lowered. It would hold up the high
+        watermark."""
+        if self.in_sync.pending is None and self.in_sync.committed.elr and not self.is_under_min_isr:
+            return [self.in_sync.shrink(frozenset(), self.min_isr)]
+        return []
 
     def _lags(self, broker_id: int, now_ms: float) -> bool:
         return not self.followers[broker_id].is_caught_up(self.log_end_offset, now_ms, self._lag_time_max_ms)
@@ -253,7 +257,7 @@ class LeaderReplica:
             del self.followers[broker_id]
         for broker_id in kept - self.followers.keys():
             self.followers[broker_id] = ReplicaState(float("-inf"))
-        return [*self._advance(now_ms), *self._raise_low_watermark()]
+        return [*self._advance(now_ms), *self._raise_low_watermark(), *self._end_elr()]
 
     # --- the high watermark
 

@@ -212,8 +212,8 @@ def test_below_min_isr_the_high_watermark_stands_still():
 
 def test_a_lower_min_isr_ends_the_elr_first():
     world = World({1}, {2})
-    assert world.leader.on_assignment([1, 2, 3], 1, 0) == []
-    [sent] = world.leader.shrink(0)
+    [sent] = world.leader.on_assignment([1, 2, 3], 1, 0)
+    assert world.leader.shrink(0) == []  # it is under way
     assert sent == WriteIsr(frozenset({1}), frozenset(), 3, {})
     assert world.leader.on_write(sent, WriteOutcome.WRITTEN, 0) == [AdvanceHighWatermark(10)]
 
