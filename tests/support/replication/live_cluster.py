@@ -87,7 +87,8 @@ class Writer:
             self.client.poll(0)
 
     def flush(self) -> None:
-        assert self.client.flush(2 * DEADLINE_S) == 0, "some records have no answer"
+        unanswered = self.client.flush(2 * DEADLINE_S)
+        assert unanswered == 0, f"{unanswered} records have no answer: {self.failures[:3]}"
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:
         if error.fatal():

@@ -7,6 +7,7 @@ What is done comes from a seed; how threads interleave does not, so a seed does 
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +29,7 @@ from tests.support.wait import DEADLINE_S
 TOPIC = "t"
 STEP_S_MAX = 0.25
 IN_FLIGHT_MAX = 200
-LAG_TIME_MAX_MS = 400
+SEVERAL = {"replica_lag_time_max_ms": 400, "leader_imbalance_check_interval_seconds": 1}
 SETTINGS = {
     "zookeeper_session_timeout_ms": 600,
     "zookeeper_connection_timeout_ms": int(DEADLINE_S * 1000),
@@ -36,15 +37,31 @@ SETTINGS = {
 
 
 class LiveHistory:
-    """One history of `steps` disturbances. `trace` has them as text, for the message of a failure."""
+    """One history of `steps` disturbances. `trace` has them as text, for the message of a failure.
 
-    def __init__(self, seed: int, *, brokers: int = 3, replicas: int = 3, partitions: int = 2, steps: int = 12) -> None:
+    With `loses_disks` a broker may lose its directory, one at a time: until it is in sync again no other does.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        brokers: int = 3,
+        replicas: int = 3,
+        min_insync: int = 2,
+        partitions: int = 2,
+        steps: int = 12,
+        loses_disks: bool = False,
+    ) -> None:
         self.trace: list[str] = []
         self._seed = seed
         self._rng = Random(seed)
         self._count = brokers
         self._replicas = replicas
+        self._min_insync = min_insync
         self._partitions = partitions
+        self._loses_disks = loses_disks
+        self._incomplete: int | None = None  # the broker that lost its directory and is not in sync yet
         self._steps = steps
         self._done = threading.Event()
         self._faults: list[str] = []
@@ -53,15 +70,14 @@ class LiveHistory:
     def run(self) -> None:
         """Raises AssertionError, which names the seed and what was done."""
         try:
-            several = {"replica_lag_time_max_ms": LAG_TIME_MAX_MS} if self._replicas > 1 else {}
+            several = SEVERAL if self._replicas > 1 else {}
             with Cluster(self._count, **SETTINGS, **several) as cluster:
                 self._run(cluster)
         except (AssertionError, TimeoutError) as fault:
             raise AssertionError(f"seed {self._seed}, after {', '.join(self.trace)}: {fault}") from fault
 
     def _run(self, cluster: Cluster) -> None:
-        needed = min(2, self._replicas)
-        create_topic(cluster, TOPIC, self._partitions, self._replicas, min_insync_replicas=needed)
+        create_topic(cluster, TOPIC, self._partitions, self._replicas, min_insync_replicas=self._min_insync)
         writer = Writer(cluster)
         tasks = (self._write, self._read)
         work = [threading.Thread(target=self._guarded, args=(task, cluster, writer)) for task in tasks]
@@ -98,6 +114,8 @@ class LiveHistory:
             return
         yield "kill", lambda: cluster.kill(number)
         yield "kill and keep the session of", lambda: cluster.kill(number, session_ends=False)
+        if self._loses_disks and self._all_are_complete(cluster):
+            yield "kill and empty", lambda: self._empty(cluster, number)
         yield "expire", lambda: cluster.lose_session(number)
         yield "lose an answer of", lambda: line.lose_answers(1)
         yield "lose a request of", lambda: line.lose_requests(1)
@@ -112,6 +130,19 @@ class LiveHistory:
             yield "cut off", lambda: cluster.cut_off(number)
         else:
             yield "mend", lambda: cluster.mend(number)
+
+    def _empty(self, cluster: Cluster, number: int) -> None:
+        self._incomplete = number
+        cluster.kill(number)
+        shutil.rmtree(cluster.brokers[number].data_dir)
+
+    def _all_are_complete(self, cluster: Cluster) -> bool:
+        """Whether the last broker that lost its directory has everything again."""
+        if self._incomplete is not None and all(
+            self._incomplete in cluster.isr(TOPIC, partition) for partition in range(self._partitions)
+        ):
+            self._incomplete = None
+        return self._incomplete is None
 
     def _start(self, cluster: Cluster, number: int) -> None:
         line = cluster.brokers[number].line

@@ -9,9 +9,22 @@ from tests.support.replication.live_history import LiveHistory
 
 @pytest.mark.parametrize("seed", range(2))
 def test_with_one_replica_what_was_acknowledged_comes_back(seed):
-    LiveHistory(seed, replicas=1).run()
+    LiveHistory(seed, replicas=1, min_insync=1).run()
 
 
-@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 105))])
+LONG = [pytest.param(seed, marks=pytest.mark.long) for seed in range(5, 105)]
+
+
+@pytest.mark.parametrize("seed", [*range(5), *LONG])
 def test_with_three_replicas_nothing_acknowledged_is_lost(seed):
     LiveHistory(seed).run()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *LONG])
+def test_one_of_three_replicas_at_a_time_may_lose_its_directory(seed):
+    LiveHistory(seed, loses_disks=True).run()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *LONG])
+def test_one_in_sync_replica_is_enough_while_logs_are_kept(seed):
+    LiveHistory(seed, min_insync=1).run()
