@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker 
 }
 
 QUICK = {  # a client that notices a change of leaders at once
+    "socket.timeout.ms": 5_000,  # a broker that stands still is asked no longer
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 20,
