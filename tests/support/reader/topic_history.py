@@ -39,6 +39,7 @@ SETTINGS = {
     "auto_create_topics_enable": False,
     "log_index_interval_bytes": 200,
     "transaction_state_log_num_partitions": 1,
+    "transaction_max_timeout_ms": _HOUR_MS,  # what is open stays open however slow the machine is
     "offsets_topic_num_partitions": 1,
 }
 
@@ -56,7 +57,7 @@ class Writers:
         self.plain = [self._producer({"compression.type": codec}) for codec in CODECS]
         self.transactional = [
             self._producer(
-                {"transactional.id": f"t{n}", "compression.type": CODECS[n], "transaction.timeout.ms": 900_000}
+                {"transactional.id": f"t{n}", "compression.type": CODECS[n], "transaction.timeout.ms": _HOUR_MS}
             )
             for n in range(PRODUCERS)
         ]
