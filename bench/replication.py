@@ -3,10 +3,11 @@
     python -m bench replication [--pairs 3] [--seconds 4] [--only produce-100B,...]
 
 Both clusters stay up; the brokers of the one that is not measured are stopped by SIGSTOP, and their sessions with
-ZooKeeper last long enough for that. The topics have three replicas and min.insync.replicas=2, the producers acks=-1.
+ZooKeeper last long enough for that. For the failover, sessions last 6 s, and nobody is stopped. The topics have three
+replicas and min.insync.replicas=2, the producers acks=-1.
 
     produce-100B, produce-1KB     a stock C producer with its defaults, as fast as it can; CPU of all brokers
-    single-100B                   one record in flight: microseconds from the send to the answer, p50 and p99
+    single-100B                   one request in flight: microseconds from the send to the answer, p50 and p99
     failover                      the leader is killed with -9: milliseconds until another one acknowledges a record
 """
 
@@ -30,8 +31,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.cluster import Node, zookeeper
 from bench.librdkafka import Library, Producer
-from bench.records import payload
+from bench.records import frame_cycle, payload
 from bench.reference.kafka import LOG4J, await_ready, command_line, free_port, stop
+from bench.replay import blocking_socket, closed_loop
 from bench.report import machine
 from bench.usage import ProcessTree
 from bench.wire import BrokerError
@@ -40,8 +42,10 @@ IDS = (0, 1, 2)
 _SESSION_MS = 60_000
 _FAILOVER_SESSION_MS = 6_000
 _FLUSH_MS = 60_000
+_FAILOVER = "failover"
 _TOPIC = {"min.insync.replicas": "2"}
 _MOST_BYTES = 1 << 30
+_MOST_SAMPLES = 1_000_000
 
 
 class Cluster:
@@ -80,7 +84,7 @@ class Cluster:
         while topic not in admin.list_topics(timeout=60).topics:
             with contextlib.suppress(KafkaException):
                 admin.create_topics([NewTopic(topic, 1, len(IDS), config=_TOPIC)])[topic].result(60)
-        while len(self._state(topic).isrs) < len(IDS):
+        while (state := self._state(topic)) is None or len(state.isrs) < len(IDS):
             if time.monotonic() > deadline:
                 raise BrokerError(f"{topic} has not got all of its replicas in sync")
             time.sleep(0.05)
@@ -89,7 +93,9 @@ class Cluster:
         return int(self._state(topic).leader)
 
     def _state(self, topic: str) -> Any:
-        return AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, 60).topics[topic].partitions[0]
+        """None: a broker does not know the partition yet."""
+        known = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(topic, 60).topics[topic]
+        return known.partitions.get(0)
 
 
 class Kafkalite(Cluster):
@@ -220,18 +226,11 @@ def _send_one(producer: Producer) -> None:
 
 def single(cluster: Cluster, topic: str, seconds: float) -> Figures:
     cluster.create(topic)
-    settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
-    samples: list[int] = []
-    with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
-        until = time.monotonic() + min(1.0, seconds)
-        while time.monotonic() < until:
-            _send_one(producer)
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            before = time.perf_counter_ns()
-            _send_one(producer)
-            samples.append(time.perf_counter_ns() - before)
-    samples.sort()
+    leader = cluster.bootstraps[cluster.leader(topic)]
+    with contextlib.closing(blocking_socket(leader)) as sock:
+        cycle = frame_cycle(topic, 1, 100, window=1, acks=-1)
+        closed_loop(sock, cycle, min(2.0, seconds), _MOST_SAMPLES)
+        samples = sorted(closed_loop(sock, cycle, seconds, _MOST_SAMPLES))
     return {"p50 us": samples[len(samples) // 2] / 1e3, "p99 us": samples[len(samples) * 99 // 100] / 1e3}
 
 
@@ -255,7 +254,7 @@ WORKS: dict[str, Callable[[Cluster, str, float], Figures]] = {
     "produce-100B": lambda cluster, topic, seconds: produce(cluster, topic, 100, seconds),
     "produce-1KB": lambda cluster, topic, seconds: produce(cluster, topic, 1024, seconds),
     "single-100B": single,
-    "failover": failover,
+    _FAILOVER: failover,
 }
 
 
@@ -271,8 +270,31 @@ def clusters(home: Path, session_ms: int) -> Iterator[list[Cluster]]:
             stack.callback(cluster.close)
             stack.callback(cluster.signal, signal.SIGCONT)
             made.append(cluster)
-            cluster.signal(signal.SIGSTOP)
+            if session_ms == _SESSION_MS:
+                cluster.signal(signal.SIGSTOP)
         yield made
+
+
+def measure(
+    names: Sequence[str], session_ms: int, pairs: int, seconds: float, found: dict[tuple[str, str, str], list[float]]
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-replication-", ignore_cleanup_errors=True) as home,
+        clusters(Path(home), session_ms) as sides,
+    ):
+        for name in names:
+            for pair in range(pairs):
+                for cluster in sides if pair % 2 == 0 else reversed(sides):
+                    cluster.signal(signal.SIGCONT)
+                    try:
+                        figures = WORKS[name](cluster, f"{name}-{pair}", seconds)
+                    finally:
+                        if name != _FAILOVER:  # a session of a few seconds would end
+                            cluster.signal(signal.SIGSTOP)
+                    shown = ", ".join(f"{value:,.1f} {unit}" for unit, value in figures.items())
+                    print(f"{name} {pair + 1}/{pairs} {cluster.name}: {shown}", flush=True)
+                    for unit, value in figures.items():
+                        found.setdefault((name, unit, cluster.name), []).append(value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -283,23 +305,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     wanted = options.only.split(",")
     found: dict[tuple[str, str, str], list[float]] = {}
-    session_ms = _FAILOVER_SESSION_MS if wanted == ["failover"] else _SESSION_MS
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-replication-", ignore_cleanup_errors=True) as home,
-        clusters(Path(home), session_ms) as sides,
+    for names, session_ms in (
+        ([name for name in wanted if name != _FAILOVER], _SESSION_MS),
+        ([name for name in wanted if name == _FAILOVER], _FAILOVER_SESSION_MS),
     ):
-        for name in wanted:
-            for pair in range(options.pairs):
-                for cluster in sides if pair % 2 == 0 else reversed(sides):
-                    cluster.signal(signal.SIGCONT)
-                    try:
-                        figures = WORKS[name](cluster, f"{name}-{pair}", options.seconds)
-                    finally:
-                        cluster.signal(signal.SIGSTOP)
-                    shown = ", ".join(f"{value:,.1f} {unit}" for unit, value in figures.items())
-                    print(f"{name} {pair + 1}/{options.pairs} {cluster.name}: {shown}", flush=True)
-                    for unit, value in figures.items():
-                        found.setdefault((name, unit, cluster.name), []).append(value)
+        if names:
+            measure(names, session_ms, options.pairs, options.seconds, found)
     print(f"\n{', '.join(machine().values())}\n\n| work | unit | kafkalite | Kafka | ratio |")
     print("| --- | --- | ---: | ---: | ---: |")
     for name, unit in dict.fromkeys(key[:2] for key in found):

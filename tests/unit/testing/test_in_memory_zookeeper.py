@@ -199,8 +199,11 @@ def test_a_request_that_is_too_large_costs_the_connection():
 
 
 def test_sessions_of_several_loops_are_one_cluster_and_leave_no_thread():
+    before = set(threading.enumerate())  # of brokers of other tests, perhaps
+
     def threads() -> set[str]:
-        return {each.name for each in threading.enumerate() if each.name.startswith("kafkalite-")}
+        started = set(threading.enumerate()) - before
+        return {each.name for each in started if each.name == "kafkalite-test-timers"}
 
     zookeeper = InMemoryZooKeeper()
     all_watch = threading.Barrier(4)
