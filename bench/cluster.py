@@ -1,6 +1,7 @@
 """A cluster with many partitions: how long it takes to start, to see a broker die, to get another controller.
 
-    python -m bench.cluster [--topics 2000] [--partitions 5] [--brokers 3] [--session-timeout-ms 6000] [--rounds 3]
+    python -m bench.cluster [--topics 2000] [--partitions 5] [--replicas 1] [--brokers 3] [--rounds 3]
+                            [--session-timeout-ms 6000]
 
 Everything runs on this machine: a ZooKeeper of our own, the brokers as processes of their own, and this one, which
 watches ZooKeeper and asks the brokers for Metadata all the time. Times are told and judged by whoever reads them.
@@ -35,6 +36,7 @@ _LIMIT_S = 300.0
 _TOPICS_PER_REQUEST = 100
 _NO_LEADER = -1
 _PAUSE_S = 0.02
+_SETTLED_S, _IDLE_S = 5, 10
 
 
 class Node:
@@ -114,11 +116,10 @@ class Node:
                         cursor.int32()
         return found
 
-    def create(self, names: Sequence[str], partitions: int) -> None:
-        """Topics of one replica, wherever the cluster puts them."""
-        wanted = b"".join(
-            string(name) + partitions.to_bytes(4, "big") + b"\0\1" + bytes(8) for name in names
-        )  # no assignments, no settings
+    def create(self, names: Sequence[str], partitions: int, replicas: int) -> None:
+        """Topics, wherever the cluster puts them."""
+        shape = partitions.to_bytes(4, "big") + replicas.to_bytes(2, "big")
+        wanted = b"".join(string(name) + shape + bytes(8) for name in names)  # no assignments, no settings
         body = len(names).to_bytes(4, "big") + wanted + (120_000).to_bytes(4, "big") + b"\0"
         with Connection(self.bootstrap, timeout_s=_LIMIT_S) as connection:
             cursor = connection.request(CREATE_TOPICS, 4, body)
@@ -133,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.cluster", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--topics", type=int, default=2000)
     parser.add_argument("--partitions", type=int, default=5)
+    parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--session-timeout-ms", type=int, default=6000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -145,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         client = KazooClient(hosts=connect, timeout=30.0)
         client.start(timeout=30)
         try:
-            measure(nodes, client, options.topics, options.partitions, options.rounds)
+            measure(nodes, client, options.topics, options.partitions, options.replicas, options.rounds)
         finally:
             for node in nodes:
                 node.end(signal.SIGKILL)
@@ -166,16 +168,17 @@ def zookeeper(directory: Path) -> Iterator[str]:
             runner.run(server.stop())
 
 
-def measure(nodes: list[Node], client: KazooClient, topics: int, partitions: int, rounds: int) -> None:
+def measure(nodes: list[Node], client: KazooClient, topics: int, partitions: int, replicas: int, rounds: int) -> None:
     told("first start, nothing there", start(nodes, 0))
     began = time.perf_counter()
     names = [f"bench-{number:05d}" for number in range(topics)]
     for at in range(0, topics, _TOPICS_PER_REQUEST):
-        nodes[0].create(names[at : at + _TOPICS_PER_REQUEST], partitions)
+        nodes[0].create(names[at : at + _TOPICS_PER_REQUEST], partitions, replicas)
     count = topics * partitions
     await_led(nodes, count)
     seconds = time.perf_counter() - began
-    told(f"{topics} topics x {partitions} created, {_TOPICS_PER_REQUEST} in a request", f"{seconds:.1f} s")
+    told(f"{topics} topics x {partitions} x {replicas} created, {_TOPICS_PER_REQUEST} in a request", f"{seconds:.1f} s")
+    told(f"idle for {_IDLE_S} s, CPU of each", ", ".join(f"{share:.1%}" for share in idle(nodes)))
     for _ in range(rounds):
         began = time.perf_counter()
         for node in nodes:
@@ -187,6 +190,14 @@ def measure(nodes: list[Node], client: KazooClient, topics: int, partitions: int
         told("the controller killed", fail_over(nodes, client))
         gone = [node for node in nodes if not node.is_running]
         told("it is started again", start(gone, count, nodes))
+
+
+def idle(nodes: list[Node]) -> list[float]:
+    """The share of a core that each broker takes when nobody asks for anything."""
+    time.sleep(_SETTLED_S)
+    before = [node.cpu_s() for node in nodes]
+    time.sleep(_IDLE_S)
+    return [(node.cpu_s() - began) / _IDLE_S for node, began in zip(nodes, before, strict=True)]
 
 
 def start(beginning: list[Node], count: int, everyone: list[Node] | None = None) -> str:
