@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 
 from kafkalite.common.clock import TimerGroup
 from kafkalite.log.directories.log_directory import LogDirectory
+from kafkalite.log.directories.offset_checkpoints import LogOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -25,9 +26,17 @@ class CheckpointWriter:
         self._due: set[str] = set()  # paths of the directories that `write_soon` was called for
         self._waiting: dict[str, list[Done]] = {}  # callers for the next write, by path, while one is under way
 
+    def write_changes(self, directory: LogDirectory) -> None:
+        """As `write`, unless the files have these offsets already. A broker that idles writes nothing."""
+        offsets = directory.offsets(directory.recovery_points())
+        if not directory.checkpoints.is_written(offsets):
+            self._write(directory, offsets)
+
     def write(self, directory: LogDirectory, done: Done = lambda: None) -> None:
         """Writes the offsets that the directory's logs have now. `done` is called after a failure, too."""
-        offsets = directory.offsets(directory.recovery_points())
+        self._write(directory, directory.offsets(directory.recovery_points()), done)
+
+    def _write(self, directory: LogDirectory, offsets: LogOffsets, done: Done = lambda: None) -> None:
         job, written = directory.checkpoints.write_later(offsets)
 
         def finish(error: Exception | None) -> None:

@@ -251,10 +251,10 @@ class LogManager:
     # checkpoints and flushes
 
     def checkpoint(self) -> None:
-        """Writes recovery points, start offsets and high watermarks in the background."""
+        """Writes recovery points, start offsets and high watermarks in the background, if they have changed."""
         self.run_completions()
         for directory in self.online:
-            self._checkpoints.write(directory)
+            self._checkpoints.write_changes(directory)
 
     def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int) -> None:
         """Raises OSError."""

@@ -75,6 +75,7 @@ class OffsetCheckpoints:
         self.has_recovery_points = False
         self.recovery_points: Offsets = {}
         self._points_number = 0  # the number of the state that `recovery_points` are of
+        self._written: LogOffsets | None = None  # the content of the files; None: not known, or it is about to change
         self._named: set[TopicPartition] = set()
         # held by the job that writes: a `write` at once waits for that job only, not for all in the queue
         lock = threading.Lock()
@@ -97,6 +98,10 @@ class OffsetCheckpoints:
     def may_name(self, key: TopicPartition) -> bool:
         return key in self._named
 
+    def is_written(self, offsets: LogOffsets) -> bool:
+        """Whether the files have exactly these offsets, and no write is under way."""
+        return self._cleaner_offsets_are_written and self._written == offsets
+
     def write(self, offsets: LogOffsets) -> None:
         """Writes the files at once. Jobs under way do not overwrite them. Raises OSError."""
         job, written = self.write_later(offsets)
@@ -109,6 +114,7 @@ class OffsetCheckpoints:
         self._named |= names
         contents = {path: encode_offsets(one) for path, one in zip(self._paths, offsets, strict=True)}
         number, write = self._offset_series.take(contents)
+        self._written = None
         cleaner: tuple[Job, Done] | None = None
         if not self._cleaner_offsets_are_written or not names.issuperset(self.cleaner_offsets):
             self.cleaner_offsets = {key: offset for key, offset in self.cleaner_offsets.items() if key in names}
@@ -125,8 +131,10 @@ class OffsetCheckpoints:
             if error is None and number > self._points_number:  # a newer state was written otherwise
                 self._points_number = number
                 self.recovery_points = offsets.recovery_points
-            if error is None and number == self._offset_series.taken and self._cleaner_offsets_are_written:
-                self._named = names | self.cleaner_offsets.keys()
+            if error is None and number == self._offset_series.taken:
+                self._written = offsets
+                if self._cleaner_offsets_are_written:
+                    self._named = names | self.cleaner_offsets.keys()
 
         return job, done
 

@@ -85,3 +85,18 @@ def test_changes_in_one_turn_share_a_write(scene: Scene) -> None:
     b.fail("gone")
     scene.clock.advance(0)
     assert len(scene.jobs) == 1
+
+
+def test_offsets_that_are_written_already_are_not_written_again(scene: Scene) -> None:
+    a, _ = scene.directories
+    scene.writer.write_changes(a)
+    scene.writer.write_changes(a)  # the first one is under way, and may fail
+    assert len(scene.jobs) == 2
+    scene.run(OSError("no"))
+    scene.run()
+    scene.writer.write_changes(a)
+    assert scene.jobs == []
+    a.checkpoints.cleaner_offsets["orders", 0] = 7
+    a.checkpoints.forget_cleaner_offset(("orders", 0))
+    scene.writer.write_changes(a)
+    assert len(scene.jobs) == 1
