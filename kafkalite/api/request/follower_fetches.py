@@ -1,4 +1,4 @@
-"""What the fetches of all followers share at their leader.
+"""State that the fetches of all followers share at their leader.
 
 Source: kafka.server.ReplicaManager (delayedFetchPurgatory), kafka.server.QuotaFactory (leader).
 """

@@ -132,13 +132,15 @@ def load(
         recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
     is_intact = options.clean and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
-    high_watermark = options.high_watermark
-    if high_watermark < NEVER:
-        high_watermark = max(start_offset, min(high_watermark, end_offset))
     return LoadedLog(
         segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
-        high_watermark,
+        _within(options.high_watermark, start_offset, end_offset),
     )  # fmt: skip
+
+
+def _within(high_watermark: int, start_offset: int, end_offset: int) -> int:
+    """A checkpointed high watermark may lie outside of what the log has now. NEVER: the log has none."""
+    return NEVER if high_watermark == NEVER else max(start_offset, min(high_watermark, end_offset))
 
 
 def _list(directory: str, files: Files) -> _Listing:
