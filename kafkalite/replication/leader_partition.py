@@ -167,8 +167,10 @@ class LeaderPartition(ReplicatedPartition):
                 self._delayed_acks.append((last_offset, tell))
 
     def _on_log(self) -> None:
-        log = self.local_log
-        self._perform(self.replica.on_append(log.end_offset, log.flusher.ack_offset, self._clock.monotonic_ms()))
+        """The log calls this until the partition has another role, which may be never."""
+        if not self._is_retired:
+            log = self.local_log
+            self._perform(self.replica.on_append(log.end_offset, log.flusher.ack_offset, self._clock.monotonic_ms()))
 
     # Followers
 
@@ -266,7 +268,8 @@ class LeaderPartition(ReplicatedPartition):
 
     def _on_log_start(self) -> None:
         self.wake_all()
-        self._perform(self.replica.on_log_start(self.local_log.start_offset))
+        if not self._is_retired:
+            self._perform(self.replica.on_log_start(self.local_log.start_offset))
 
     def wake_all(self) -> None:
         super().wake_all()

@@ -198,6 +198,17 @@ def test_a_leader_that_loses_its_office_answers_all_that_wait(world: World) -> N
     assert partition.replica.in_sync.isr == {ME, TWO, THREE}
 
 
+def test_a_leader_that_has_lost_its_office_commits_nothing_more(world: World) -> None:
+    partition = world.lead(world.log(flush_messages=1))
+    world.disk.waits = True
+    write(partition)
+    world.fetch(partition, TWO, 1)
+    world.fetch(partition, THREE, 1)
+    partition.retire()
+    world.disk.sync()
+    assert partition.high_watermark == partition.local_log.replicated_offset == 0
+
+
 def test_the_next_leader_goes_on_from_the_high_watermark_that_the_log_has_kept(world: World) -> None:
     log = world.log()
     partition = world.lead(log)
