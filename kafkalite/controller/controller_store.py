@@ -15,7 +15,7 @@ createTopicPartitionStatesRaw, deleteTopicZNode, deleteTopicConfigs, deleteTopic
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.names import TopicPartition
@@ -31,6 +31,7 @@ from kafkalite.zk.client.operations import (
     OperationFailed,
     SetData,
 )
+from kafkalite.zk.client.transactions import batches, transact
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ logger = logging.getLogger(__name__)
 
 _BATCH_BYTES_MAX = 512 * 1024  # of one transaction; ZooKeeper's jute.maxbuffer is 1 MiB and counts overhead, too
 _BATCH_OPERATIONS_MAX = 1000  # some 20 ms of ZooKeeper's time, in which it answers no other request
-_OPERATION_BYTES = 80  # around path and data: header, lengths, access list
 _TOPIC_PARTITIONS_MAX = 250  # of a topic that are made, or deleted, in one step: two or three operations each
 _REFUSALS_MAX = 8  # with more, the view is so stale that the rest is not worth trying
 _ELECTION_ATTEMPTS = 5
@@ -99,34 +99,28 @@ class ControllerStore:
     async def write(self, steps: Sequence[Step]) -> list[Step]:
         """Do all the steps, in order. Returns the ones that were refused, because their nodes have changed."""
         refused: list[Step] = []
-        for batch in _batches(steps):
-            while batch and len(refused) <= _REFUSALS_MAX:
-                failed = await self._transact(batch)
+        for batch in batches([step.operations for step in steps], _BATCH_OPERATIONS_MAX, _BATCH_BYTES_MAX):
+            waiting = [steps[index] for index in batch]
+            while waiting and len(refused) <= _REFUSALS_MAX:
+                failed = await self._transact(waiting)
                 if failed is None:
-                    batch.clear()
+                    waiting.clear()
                 else:
-                    refused.append(batch.pop(failed))
-            refused += batch
+                    refused.append(waiting.pop(failed))
+            refused += waiting
         return refused
 
     async def _transact(self, batch: Sequence[Step]) -> int | None:
         """One transaction. The index of the step that was refused, or None if all is done."""
-        operations: list[Operation] = [self._check]
-        for step in batch:
-            operations += step.operations
         try:
-            await self._session.write(operations)
+            failed = await transact(self._session, [step.operations for step in batch], self._check)
+        except OperationFailed:
+            raise ControllerMoved(f"the controller epoch is no longer {self.epoch}") from None
+        if failed is None:
             return None
-        except OperationFailed as failure:
-            if failure.index == 0:
-                raise ControllerMoved(f"the controller epoch is no longer {self.epoch}") from None
-            logger.debug("refused to the controller: %s", failure)
-            at = 1
-            for index, step in enumerate(batch):
-                at += len(step.operations)
-                if failure.index < at:
-                    return index
-            raise
+        index, refused = failed
+        logger.debug("refused to the controller: %s", refused.reason)
+        return index
 
     async def resign(self) -> None:
         """Make room for the election of another broker. Does nothing if this one was replaced already."""
@@ -207,22 +201,3 @@ class ControllerStore:
 def removals(nodes: Iterable[str]) -> list[Step]:
     """The steps that delete nodes without children."""
     return [Step((Delete(path),)) for path in nodes]
-
-
-def _batches(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    batch: list[Step] = []
-    operations = size_bytes = 0
-    for step in steps:
-        step_bytes = sum(_OPERATION_BYTES + len(each.path) + len(_data(each)) for each in step.operations)
-        operations += len(step.operations)
-        size_bytes += step_bytes
-        if batch and (size_bytes > _BATCH_BYTES_MAX or operations > _BATCH_OPERATIONS_MAX):
-            yield batch
-            batch, operations, size_bytes = [], len(step.operations), step_bytes
-        batch.append(step)
-    if batch:
-        yield batch
-
-
-def _data(operation: Operation) -> bytes:
-    return operation.data if isinstance(operation, Create | SetData) else b""
