@@ -17,7 +17,6 @@ from kafkalite.log.partition.flusher import NEVER
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
-from kafkalite.log.storage.files import Done, Job, outcome_of
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.follower_partition import FollowerPartition
 from kafkalite.replication.partition import DelayedOperation
@@ -31,6 +30,7 @@ from kafkalite.replication.replica.follower_replica import (
     Fetch,
     FetchAnswer,
 )
+from tests.support.log.delayed_disk import DelayedDisk
 from tests.support.manual_clock import ManualClock
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -38,30 +38,12 @@ NOW = 5.0
 ALL = 1 << 30
 
 
-class Disk:
-    """Fsyncs wait until `sync`; without `waits` they are done at once. With `fails` they fail."""
-
-    def __init__(self) -> None:
-        self.waits = self.fails = False
-        self._waiting: list[tuple[Job, Done]] = []
-
-    def __call__(self, job: Job, done: Done) -> None:
-        self._waiting.append((job, done))
-        if not self.waits:
-            self.sync()
-
-    def sync(self) -> None:
-        while self._waiting:
-            job, done = self._waiting.pop(0)
-            done(OSError(5, "Input/output error") if self.fails else outcome_of(job))
-
-
 class World:
     """The log of a leader, to which `write` appends, and those of followers."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
-        self.disk = Disk()
+        self.disk = DelayedDisk()
         self.directory = directory
         self.leader = self.log("leader")
         self.epoch = 1
@@ -274,7 +256,7 @@ def test_with_flush_messages_the_next_fetch_waits_for_the_disk(world: World) -> 
     world.disk.waits = True
     world.step(partition)
     assert partition.end_offset == 2 and partition.next_request(NOW) is None and not ready
-    world.disk.sync()
+    world.disk.run_all()
     assert ready[-1] == 2
     sent = partition.next_request(NOW)
     assert isinstance(sent, Fetch) and sent.fetch_offset == 2
@@ -286,7 +268,7 @@ def test_a_disk_that_fails_ends_the_replica(world: World) -> None:
     world.disk.waits = True
     world.step(partition)
     world.disk.fails = True
-    world.disk.sync()
+    world.disk.run_all()
     assert partition.replica.phase is FAILED and partition.is_failed
     assert partition.next_request(1e9) is None
 

@@ -13,57 +13,26 @@ from kafkalite.log.partition.flusher import NEVER
 from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
-from kafkalite.log.storage.files import Done, Job, outcome_of
 from kafkalite.metadata.cluster_metadata import PartitionRecord
 from kafkalite.metadata.isr_state import WriteIsr, WriteOutcome
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.replication.partition import DelayedOperation, Partition
-from kafkalite.replication.replica.effects import ReadIsr
 from kafkalite.replication.replica.leader_replica import ReplicaFetch
+from tests.support.log.delayed_disk import DelayedDisk
 from tests.support.manual_clock import ManualClock
+from tests.support.replication.led_in_broker import WantedChanges
 
 ME, TWO, THREE = 1, 2, 3
 LAG_MS = 30_000
 LIVE = {ME: 11, TWO: 12, THREE: 13}
 
 
-class Disk:
-    """Fsyncs wait until `sync`; without `waits` they are done at once."""
-
-    def __init__(self) -> None:
-        self.waits = False
-        self._waiting: list[tuple[Job, Done]] = []
-
-    def __call__(self, job: Job, done: Done) -> None:
-        self._waiting.append((job, done))
-        if not self.waits:
-            self.sync()
-
-    def sync(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for job, done in waiting:
-            done(outcome_of(job))
-
-
-class Isr:
-    """The changes that were asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[WriteIsr | ReadIsr] = []
-
-    def write(self, partition: LeaderPartition, change: WriteIsr) -> None:
-        self.asked.append(change)
-
-    def read(self, partition: LeaderPartition, read: ReadIsr) -> None:
-        self.asked.append(read)
-
-
 class World:
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
-        self.disk = Disk()
-        self.isr = Isr()
+        self.disk = DelayedDisk()
+        self.isr = WantedChanges()
         self._directory = directory
 
     def log(self, **settings: object) -> PartitionLog:
@@ -135,7 +104,7 @@ def test_a_producer_with_acks_1_waits_for_this_disk_alone(world: World) -> None:
     world.fetch(partition, TWO, 1)
     world.fetch(partition, THREE, 1)
     assert not written.codes and not committed.codes
-    world.disk.sync()
+    world.disk.run()
     assert written.codes == [None] and committed.codes == [None]
 
 
@@ -205,7 +174,7 @@ def test_a_leader_that_has_lost_its_office_commits_nothing_more(world: World) ->
     world.fetch(partition, TWO, 1)
     world.fetch(partition, THREE, 1)
     partition.retire()
-    world.disk.sync()
+    world.disk.run()
     assert partition.high_watermark == partition.local_log.replicated_offset == 0
 
 
@@ -250,7 +219,7 @@ def test_a_partition_that_gets_its_first_further_replicas_forgets_nobody(world: 
     partition = world.lead(log, isr=(ME,), min_isr=1)
     partition.take_over(single)
     assert consumer.woken and not committed.codes
-    world.disk.sync()
+    world.disk.run()
     assert partition.high_watermark == 1 and committed.codes == [None]
 
     world.disk.waits = True
@@ -261,5 +230,5 @@ def test_a_partition_that_gets_its_first_further_replicas_forgets_nobody(world: 
     single = Partition("t", 0, log, 5)
     single.take_over(partition)
     assert partition.is_retired and not written.codes
-    world.disk.sync()
+    world.disk.run()
     assert written.codes == [None] and single.high_watermark == 2

@@ -16,36 +16,18 @@ from kafkalite.log.partition.log_context import LogContext
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.recovery.log_loader import LoadOptions
 from kafkalite.log.state.producer import ActiveProducer
-from kafkalite.log.storage.files import Done, Job, outcome_of
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.replication.partition import DelayedOperation, Partition
+from tests.support.log.delayed_disk import DelayedDisk
 from tests.support.manual_clock import ManualClock
 
 NOW_MS = 1_700_000_000_000
 
 
-class Background:
-    """Jobs wait until `run`; without `waits` they run at once."""
-
-    def __init__(self) -> None:
-        self.waits = False
-        self._waiting: list[tuple[Job, Done]] = []
-
-    def __call__(self, job: Job, done: Done) -> None:
-        self._waiting.append((job, done))
-        if not self.waits:
-            self.run()
-
-    def run(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for job, done in waiting:
-            done(outcome_of(job))
-
-
 class World:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.background = Background()
+        self.background = DelayedDisk()
         self.clock = ManualClock(NOW_MS)
         self._sequences: dict[int, int] = {}
 
