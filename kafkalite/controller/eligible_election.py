@@ -14,7 +14,7 @@ from kafkalite.controller.isr_election import next_leader, preferred_leader
 from kafkalite.controller.leader_and_isr import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.eligible_leader_replicas import target_elr
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.isr_state import IsrState, in_order
 
 
 def next_state(
@@ -31,7 +31,7 @@ def next_state(
 ) -> IsrState | None:
     """The state to be written now; None if it may stay. Arguments as those of `next_leader`; `min_isr` is the effective
     min.insync.replicas. With `prefer` the first replica leads if it can."""
-    known = LeaderAndIsr(state.leader, state.leader_epoch, _in_order(replicas, state.isr))
+    known = LeaderAndIsr(state.leader, state.leader_epoch, in_order(state.isr, replicas))
     decided = preferred_leader(replicas, known, written_by, live, stopping) if prefer else None
     decided = decided or next_leader(replicas, known, written_by, live, False, stopping, intact)
     if (decided or known).leader == NO_LEADER:
@@ -50,8 +50,3 @@ def next_state(
         isr=isr,
         elr=target_elr(state, isr, min_isr, lost),
     )
-
-
-def _in_order(replicas: Sequence[int], members: Collection[int]) -> tuple[int, ...]:
-    """As assigned; members that are no replicas any more come last."""
-    return (*(one for one in replicas if one in members), *sorted(set(members) - set(replicas)))

@@ -28,8 +28,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.controller.leader_and_isr import RECOVERING, LeaderAndIsr, LiveBrokers
+from kafkalite.controller.leader_and_isr import LeaderAndIsr, LiveBrokers
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.zk.znodes.znode_data import RECOVERING
 
 
 class Members(NamedTuple):

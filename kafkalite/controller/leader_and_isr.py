@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.isr_state import IsrState, in_order
+from kafkalite.zk.client.operations import ANY_VERSION
+from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 
 LiveBrokers = Mapping[int, int]
 """The live brokers by id, each with its epoch: the transaction id of its registration."""
-
-RECOVERED = 0
-RECOVERING = 1  # the leader was elected although it was not in sync, and has not taken note of it yet
-_ANY_VERSION = -1  # of a node: the step that writes it has the right one
 
 
 class LeaderAndIsr(NamedTuple):
@@ -32,18 +30,18 @@ class LeaderAndIsr(NamedTuple):
 
     @property
     def isr_state(self) -> IsrState:
-        return IsrState(self.leader, self.leader_epoch, frozenset(self.isr), frozenset(self.elr), _ANY_VERSION)
+        return IsrState(self.leader, self.leader_epoch, frozenset(self.isr), frozenset(self.elr), ANY_VERSION)
 
     def followed_by(self, after: IsrState, replicas: Sequence[int]) -> LeaderAndIsr:
         """`after` as the next state. Members keep their places. A leader that may lack committed records has to recover
         (KIP-704)."""
-        order = tuple(dict.fromkeys((*self.isr, *self.elr, *replicas)))
+        order = (*self.isr, *self.elr, *replicas)
         return LeaderAndIsr(
             after.leader,
             after.leader_epoch,
-            tuple(one for one in order if one in after.isr),
+            in_order(after.isr, order),
             RECOVERING if self.would_be_unclean(after.leader) else self.recovery,
-            tuple(one for one in order if one in after.elr),
+            in_order(after.elr, order),
         )
 
     def would_be_unclean(self, leader: int) -> bool:

@@ -8,8 +8,9 @@ Source: kafka.api.LeaderAndIsr, kafka.server.ZkAlterPartitionManager; KIP-497, K
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
+from itertools import chain
 from typing import NamedTuple
 
 
@@ -48,3 +49,8 @@ class WriteOutcome(Enum):
     BAD_VERSION = "bad version"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+
+
+def in_order(members: Collection[int], *orders: Iterable[int]) -> tuple[int, ...]:
+    """The members as they first stand in one of `orders`; those that stand in none come last, by number."""
+    return tuple(one for one in dict.fromkeys(chain(*orders, sorted(members))) if one in members)

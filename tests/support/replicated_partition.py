@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkalite.controller.isr_election import members, next_leader
-from kafkalite.controller.leader_and_isr import RECOVERED, RECOVERING, LeaderAndIsr
+from kafkalite.controller.leader_and_isr import LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 
 
 class Seen(NamedTuple):

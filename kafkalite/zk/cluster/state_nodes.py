@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
-from kafkalite.metadata.isr_state import IsrState
+from kafkalite.metadata.isr_state import IsrState, in_order
 from kafkalite.zk.cluster.cluster_view import Known
 from kafkalite.zk.znodes import znode_data
 
@@ -18,10 +18,10 @@ def isr_state(known: Known[znode_data.StateNode]) -> IsrState:
 
 def state_node(before: znode_data.StateNode, after: IsrState, replicas: Sequence[int]) -> znode_data.StateNode:
     """The next content of a node. Members keep their places, and those that join follow, in order of assignment."""
-    order = tuple(dict.fromkeys([*before.isr, *before.elr, *replicas, *sorted(after.isr | after.elr)]))
+    order = (*before.isr, *before.elr, *replicas)
     return before._replace(
         leader=after.leader,
         leader_epoch=after.leader_epoch,
-        isr=tuple(one for one in order if one in after.isr),
-        elr=tuple(one for one in order if one in after.elr),
+        isr=in_order(after.isr, order),
+        elr=in_order(after.elr, order),
     )

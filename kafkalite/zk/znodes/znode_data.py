@@ -20,7 +20,8 @@ from kafkalite.zk.znodes import json_object as js
 from kafkalite.zk.znodes.json_object import INT32_MAX
 
 NO_KRAFT = -1  # the KRaft epoch of a controller in ZooKeeper mode
-RECOVERED = 0  # a leader that was elected uncleanly in Kafka recovers first, with state 1
+RECOVERED = 0
+RECOVERING = 1  # the leader was elected although it was not in sync, and has not taken note of it yet (KIP-704)
 
 
 class BrokerNode(NamedTuple):

@@ -19,6 +19,7 @@ _LOG = logging.getLogger("librdkafka")
 _LOG.addHandler(logging.NullHandler())
 _LOG.propagate = False
 
+EVERY = (0, 1, 2)  # the brokers of a cluster
 SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker soon
     "replica_lag_time_max_ms": 500,
     "zookeeper_session_timeout_ms": 1_000,

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
+    EVERY,
     SETTINGS,
     Writer,
     await_equal_logs,
@@ -22,8 +23,6 @@ from tests.support.replication.live_cluster import (
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
-
-EVERY = (0, 1, 2)
 
 
 def start_offsets(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:

@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
+    EVERY,
     QUICK,
     SETTINGS,
     Writer,
@@ -19,8 +20,6 @@ from tests.support.replication.live_cluster import (
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
-
-EVERY = (0, 1, 2)
 
 GROUP = "g"
 TRANSACTION = {"transactional_id": "tx", "transaction_timeout_ms": int(DEADLINE_S * 1000)}

@@ -10,6 +10,7 @@ import pytest
 
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
+    EVERY,
     SETTINGS,
     Writer,
     await_equal_logs,
@@ -18,8 +19,6 @@ from tests.support.replication.live_cluster import (
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
-
-EVERY = (0, 1, 2)
 
 
 @pytest.mark.parametrize("ending", ["kill", "stop", "lose_session", "pause"])

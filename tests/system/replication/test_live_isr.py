@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError
 
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
+    EVERY,
     SETTINGS,
     Writer,
     await_equal_logs,
@@ -14,8 +15,6 @@ from tests.support.replication.live_cluster import (
     end_offsets,
     read_all,
 )
-
-EVERY = (0, 1, 2)
 
 ONCE = {"enable_idempotence": False, "message_send_max_retries": 0}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkalite.controller.elections import initial_leader, next_leader, preferred_leader
-from kafkalite.controller.leader_and_isr import RECOVERED, RECOVERING, Brokers, LeaderAndIsr
+from kafkalite.controller.leader_and_isr import Brokers, LeaderAndIsr
+from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 
 AT = 100  # the transaction that wrote the state
 LIVE = Brokers({1: 50, 2: 60, 3: 70})

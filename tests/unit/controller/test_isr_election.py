@@ -13,8 +13,9 @@ from kafkalite.controller.isr_election import (
     next_leader,
     preferred_leader,
 )
-from kafkalite.controller.leader_and_isr import RECOVERED, RECOVERING, LeaderAndIsr
+from kafkalite.controller.leader_and_isr import LeaderAndIsr
 from kafkalite.metadata.cluster_metadata import NO_LEADER
+from kafkalite.zk.znodes.znode_data import RECOVERED, RECOVERING
 from tests.support.replicated_partition import Cluster
 
 AT = 100  # the transaction that wrote the state
