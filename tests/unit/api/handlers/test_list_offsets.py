@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,24 +123,23 @@ def test_who_leaves_is_looked_for_no_longer(tell: Callable[..., None], gate: Gat
     tell(story)
 
 
-def test_a_stop_does_not_wait_for_a_long_look(tmp_path: Path, gate: Gate) -> None:
+def test_a_stop_does_not_wait_for_a_long_look(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutdown = ThreadPoolExecutor.shutdown
+
+    def shut_down(executor: ThreadPoolExecutor, **how: Any) -> None:
+        shutdown(executor, wait=False, **how)
+        gate.open()
+        shutdown(executor)
+
     async def scene() -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             await topic(broker)
             gate.close()
             Crowd(broker).begin(wanted(900), 5).add_done_callback(lambda done: done.exception())
             await until(lambda: gate.threads)
-            services: Any = broker._running._services  # type: ignore[union-attr]
-            shutdown = services.runtime.readers.shutdown
-
-            def shut_down(**how: Any) -> None:
-                shutdown(wait=False, **how)
-                gate.open()
-                shutdown()
-
-            services.runtime.readers.shutdown = shut_down
         assert len(gate.threads) < BATCHES
 
+    monkeypatch.setattr(ThreadPoolExecutor, "shutdown", shut_down)
     asyncio.run(scene())
 
 
