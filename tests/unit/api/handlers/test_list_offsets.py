@@ -126,10 +126,10 @@ def test_who_leaves_is_looked_for_no_longer(tell: Callable[..., None], gate: Gat
 def test_a_stop_does_not_wait_for_a_long_look(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     shutdown = ThreadPoolExecutor.shutdown
 
-    def shut_down(executor: ThreadPoolExecutor, **how: Any) -> None:
-        shutdown(executor, wait=False, **how)
+    def shut_down(executor: ThreadPoolExecutor, wait: bool = True, cancel_futures: bool = False) -> None:
+        shutdown(executor, False, cancel_futures=cancel_futures)
         gate.open()
-        shutdown(executor)
+        shutdown(executor, wait)
 
     async def scene() -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
