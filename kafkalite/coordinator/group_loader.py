@@ -25,7 +25,7 @@ from kafkalite.coordinator.group.record_codec import (
     read_offset_value,
 )
 from kafkalite.protocol.records.group_records import GroupMetadataValue
-from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, TRANSACTIONAL, BatchHeader, iter_batches
+from kafkalite.record.batch import CONTROL, HEADER_BYTES, MAGIC, MAGIC_AT, TRANSACTIONAL, BatchHeader, iter_batches
 from kafkalite.record.compression import NONE
 from kafkalite.record.message_set import entry_header, read_messages
 from kafkalite.record.record import read_body, read_records
@@ -34,7 +34,6 @@ from kafkalite.record.transaction_marker import read_marker
 logger = logging.getLogger(__name__)
 
 KEYS_PER_TURN = 1_000
-_MAGIC_AT = 16
 _OLD_OFFSET_KEY, _OFFSET_KEY, _GROUP_KEY = b"\0\0", b"\0\1", b"\0\2"
 
 LastValue = tuple[bytes, int]  # a value, and its order in the log
@@ -61,7 +60,7 @@ class GroupLoader:
         """Read more of the log: each of `batches` is one or more whole batches."""
         for data in batches:
             try:
-                if len(data) > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):  # a message of v0 or v1: never more than one
+                if len(data) > MAGIC_AT and data[MAGIC_AT] in (0, 1):  # a message of v0 or v1: never more than one
                     self._read_batch(entry_header(data), data)
                     continue
                 for header, batch in iter_batches(data):

@@ -25,8 +25,10 @@ Headers = Sequence[tuple[str | bytes, bytes | None]]
 
 HEADER_BYTES = 61
 PREFIX_BYTES = 12  # base offset and length, which `batch_length` does not count
+BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES  # the length of a batch without records
 CRC_FROM = 21  # the checksum covers everything from here on
 MAGIC = 2
+MAGIC_AT = 16  # in the messages of older formats, too
 SEQUENCE_MAX = (1 << 31) - 1  # sequences wrap from here to 0
 
 CODEC_MASK = 0x07
@@ -41,8 +43,6 @@ _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
-_MAGIC_AT = 16
-_BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 
 
 class BatchHeader(NamedTuple):
@@ -143,15 +143,15 @@ def iter_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     position = 0
     while size - position >= HEADER_BYTES:
         header = _make(BatchHeader, _unpack(view, position))
-        if header[3] != MAGIC or header[1] < _BATCH_LENGTH_MIN:
+        if header[3] != MAGIC or header[1] < BATCH_LENGTH_MIN:
             break
         end = position + header[1] + PREFIX_BYTES
         if end > size:
             return
         yield header, view[position:end]
         position = end
-    if size - position > _MAGIC_AT and view[position + _MAGIC_AT] != MAGIC:
-        raise Malformed(f"no v2 record batch at position {position}: its magic is {view[position + _MAGIC_AT]}")
+    if size - position > MAGIC_AT and view[position + MAGIC_AT] != MAGIC:
+        raise Malformed(f"no v2 record batch at position {position}: its magic is {view[position + MAGIC_AT]}")
     if size - position >= HEADER_BYTES:
         raise Malformed(f"no record batch at position {position}: its length says {parse_header(view, position)[1]}")
 

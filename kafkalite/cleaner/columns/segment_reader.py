@@ -18,7 +18,7 @@ import numpy as np
 from kafkalite.cleaner.job.job import CleaningFailed
 from kafkalite.common.errors import Malformed
 from kafkalite.log.storage.files import Files
-from kafkalite.record.batch import MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import MAGIC, MAGIC_AT, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan
 
 PIECE_BYTES = 8 << 20
@@ -26,7 +26,6 @@ PIECE_BYTES = 8 << 20
 
 _LENGTH = Struct(">8xi")
 _OFFSET = Struct(">q")
-_MAGIC_AT = 16
 _BYTES_MIN = 26  # of a message of v0, the smallest thing that a log holds
 
 
@@ -115,10 +114,10 @@ def _split(path: str, position: int, data: memoryview) -> Iterator[BatchPiece | 
         return
     at = end = 0
     while at + _BYTES_MIN <= len(data):
-        is_legacy = data[at + _MAGIC_AT] < MAGIC
+        is_legacy = data[at + MAGIC_AT] < MAGIC
         entries: list[tuple[int, int]] = []
         end = at
-        while end + _BYTES_MIN <= len(data) and (data[end + _MAGIC_AT] < MAGIC) == is_legacy:
+        while end + _BYTES_MIN <= len(data) and (data[end + MAGIC_AT] < MAGIC) == is_legacy:
             size = _LENGTH.unpack_from(data, end)[0] + PREFIX_BYTES
             if size < _BYTES_MIN:
                 raise CleaningFailed(f"{path}: no batch at position {position + end}: its length says {size - 12}")

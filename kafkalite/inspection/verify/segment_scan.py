@@ -20,7 +20,16 @@ from kafkalite.common.errors import Malformed
 from kafkalite.inspection.files.findings import Fault
 from kafkalite.inspection.files.log_file import LogFile, Window, find_bounds, is_valid
 from kafkalite.inspection.verify.log_history import History, Rows
-from kafkalite.record.batch import CONTROL, CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
+from kafkalite.record.batch import (
+    CONTROL,
+    CRC_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    PREFIX_BYTES,
+    BatchHeader,
+    parse_header,
+)
 from kafkalite.record.columns.batch_columns import Array, Batches, Flags, scan
 from kafkalite.record.columns.record_columns import decode
 from kafkalite.record.compression import CODEC_NAMES
@@ -31,7 +40,6 @@ FAULTS_MAX = 50  # reported of one file; the rest is counted
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _ATTRIBUTES_KNOWN = 0x7F
 _SEARCH_BYTES = 1 << 20
-_MAGIC_AT = 16
 
 
 class Segment(NamedTuple):
@@ -161,9 +169,9 @@ class _Scanner:
         size = self.log.size_bytes
         while position + HEADER_BYTES <= size:
             data = self.log.read(position, _SEARCH_BYTES)
-            at = data.find(MAGIC, _MAGIC_AT)
+            at = data.find(MAGIC, MAGIC_AT)
             while at >= 0:
-                start = at - _MAGIC_AT
+                start = at - MAGIC_AT
                 length = int.from_bytes(data[start + 8 : start + 12], "big") + PREFIX_BYTES
                 if HEADER_BYTES <= length <= size - position - start and start + 12 <= len(data):
                     batch = memoryview(self.log.read(position + start, length))
@@ -249,7 +257,7 @@ class _Scanner:
 
     def header_of(self, batch: memoryview) -> BatchHeader:
         """The header of any format; the count of v0 and v1 is 1, which no compaction changes. Raises Malformed."""
-        magic = batch[_MAGIC_AT]
+        magic = batch[MAGIC_AT]
         if magic > MAGIC:
             raise Malformed(f"a batch of format {magic}, which there is none of")
         if magic == MAGIC:
@@ -323,7 +331,7 @@ class _Scanner:
             if sound[row]:
                 batch = data[at : ends[at]]
                 try:
-                    if batch[_MAGIC_AT] < MAGIC:
+                    if batch[MAGIC_AT] < MAGIC:
                         count_messages(batch)
                         read_messages(batch, check_crc=True)
                     else:

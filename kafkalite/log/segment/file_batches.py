@@ -15,14 +15,22 @@ from collections.abc import Iterator
 from kafkalite.common.errors import Malformed
 from kafkalite.log.storage.files import Files
 from kafkalite.record import message_set
-from kafkalite.record.batch import CODEC_MASK, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, compute_crc, parse_header
+from kafkalite.record.batch import (
+    BATCH_LENGTH_MIN,
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    PREFIX_BYTES,
+    BatchHeader,
+    compute_crc,
+    parse_header,
+)
 
 _HEADERS_READ_BYTES = 8192  # per read by `iter_headers`: two index intervals
 _BATCHES_READ_BYTES = 1 << 20  # per read by `iter_batches`
 _HEAD = struct.Struct(">qiibIhi")  # the first 27 bytes of a header, up to the last offset delta
 _unpack = _HEAD.unpack_from
-_BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
-_MAGIC_AT = 16
 
 UNKNOWN_OFFSET = -1  # the base offset of a wrapper of format v0 or v1
 
@@ -32,7 +40,7 @@ def first_timestamp_ms(fd: int, size_bytes: int) -> int:
     head = os.pread(fd, min(HEADER_BYTES, size_bytes), 0)
     try:
         header = (
-            parse_header(head) if head[_MAGIC_AT : _MAGIC_AT + 1] == bytes((MAGIC,)) else message_set.entry_header(head)
+            parse_header(head) if head[MAGIC_AT : MAGIC_AT + 1] == bytes((MAGIC,)) else message_set.entry_header(head)
         )
     except Malformed:
         return -1
@@ -64,7 +72,7 @@ def iter_headers(fd: int, position: int, end: int) -> Iterator[tuple[int, int, i
                 data = data.ljust(_HEAD.size, b"\0")  # an empty v0 message is one byte shorter
         base_offset, length, _, magic, _, _, delta = _unpack(data, at)
         last_offset = base_offset + delta
-        fits = length >= _BATCH_LENGTH_MIN and delta >= 0 and base_offset >= 0
+        fits = length >= BATCH_LENGTH_MIN and delta >= 0 and base_offset >= 0
         if magic != MAGIC:
             last_offset = base_offset
             fits = 0 <= magic < MAGIC and length >= message_set.MESSAGE_BYTES_MIN and base_offset >= 0
@@ -110,12 +118,12 @@ def iter_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
             size = message_set.HEAD_BYTES
             if asked - at < size:
                 break
-            if data[at + _MAGIC_AT] == MAGIC:
+            if data[at + MAGIC_AT] == MAGIC:
                 size = HEADER_BYTES
                 if asked - at < size:
                     break
                 header = parse_header(data, at)
-                if header.batch_length < _BATCH_LENGTH_MIN or header.last_offset_delta < 0:
+                if header.batch_length < BATCH_LENGTH_MIN or header.last_offset_delta < 0:
                     raise Malformed(f"no v2 batch at position {position + at}")
             else:
                 header = message_set.entry_header(data, at)

@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 from kafkalite.common.errors import Malformed
 from kafkalite.record import message_set
-from kafkalite.record.batch import CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import BATCH_LENGTH_MIN, CODEC_MASK, CONTROL, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from kafkalite.record.record import read_records
 
 _HEAD = struct.Struct(">qi4xb4xhi30xi")  # base offset, length, magic, attributes, last offset delta, record count
-_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 _READ_BYTES = 1 << 16  # read at once where batches are small, and one header at a time where they are not
 _SMALL_BATCH_BYTES = 2048
 
@@ -78,7 +77,7 @@ def count(
             attributes = 0
             if base_offset >= before_offset:
                 return Tally(records + in_batch, control_records)
-        elif length < _LENGTH_MIN or delta < 0 or in_batch < 0 or position + size > end:
+        elif length < BATCH_LENGTH_MIN or delta < 0 or in_batch < 0 or position + size > end:
             raise Malformed(f"no batch at position {position}")
         elif base_offset + delta >= before_offset:
             in_batch = _below(fd, position, size, before_offset, base_offset, delta, in_batch)

@@ -18,7 +18,7 @@ from kafkalite.common.errors import StorageError
 from kafkalite.common.region import OpenFile
 from kafkalite.reader.chunks.read_report import ReadReport
 from kafkalite.reader.planning.split import Chunk
-from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
+from kafkalite.record.batch import BATCH_LENGTH_MIN, CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES
 from kafkalite.record.columns.batch_columns import HEAD, Batches, scan_until_fault
 from kafkalite.record.columns.varint_columns import Bytes
 
@@ -98,7 +98,7 @@ class ChunkFile:
                 break
             length, magic = unpack(head)
             end = position + length + PREFIX_BYTES
-            if magic != MAGIC or length < HEADER_BYTES - PREFIX_BYTES or end > self._whole_end:
+            if magic != MAGIC or length < BATCH_LENGTH_MIN or end > self._whole_end:
                 break
             positions.append(position)
             heads.append(head)

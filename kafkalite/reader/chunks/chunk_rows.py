@@ -21,12 +21,11 @@ from kafkalite.reader.chunks.read_report import Loss, ReadReport, ReadSettings
 from kafkalite.reader.chunks.resync import behind_corrupt, header_at
 from kafkalite.reader.chunks.rows import Rows, rows_of
 from kafkalite.reader.chunks.split_files import FileGone
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, parse_header
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT, parse_header
 from kafkalite.record.codec_contexts import Codecs
 from kafkalite.record.columns.batch_columns import Array, Batches, OldFormat, scan_until_fault
 from kafkalite.record.columns.record_columns import CorruptBatch, decode_rows
 
-_MAGIC_AT = 16
 _GAP_BYTES = 64 << 10  # unwanted bytes between wanted ones: reading them costs less than decoding twice as often
 
 Steps = Generator[Rows, None, int]
@@ -52,10 +51,10 @@ class ChunkRows:
         """Raises FileGone when the file is not what it was at planning, Malformed for a corrupt batch."""
         chunk, end = self._chunk, self._file.end
         head = self._file.read(chunk.position, min(HEADER_BYTES, chunk.size_bytes))
-        is_cut = len(head) <= _MAGIC_AT or (chunk.file_bytes >= 0 and self._file.size_bytes() != chunk.file_bytes)
+        is_cut = len(head) <= MAGIC_AT or (chunk.file_bytes >= 0 and self._file.size_bytes() != chunk.file_bytes)
         if is_cut or head[: len(chunk.head)] != chunk.head[: len(head)]:
             raise self._changed()
-        is_old = head[_MAGIC_AT] < MAGIC
+        is_old = head[MAGIC_AT] < MAGIC
         self._next_offset = chunk.start_offset if is_old or len(head) < HEADER_BYTES else parse_header(head).base_offset
         first_wanted = self._choice.first_offset > self._next_offset
         if not is_old and (self._choice.may_do_without_records() or first_wanted):

@@ -16,11 +16,10 @@ from kafkalite.common.errors import Malformed
 from kafkalite.log.storage.file_names import LOG, OFFSET_INDEX, segment_stem
 from kafkalite.reader.segments.sparse_index import SparseIndex, open_offset_index
 from kafkalite.record import message_set
-from kafkalite.record.batch import HEADER_BYTES, MAGIC, BatchHeader, compute_crc, parse_header
+from kafkalite.record.batch import HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader, compute_crc, parse_header
 from kafkalite.record.compression import NONE
 
 _HEADERS_READ_BYTES = 8 << 10  # two index intervals: of many small batches, most headers come with one read
-_MAGIC_AT = 16
 
 
 class Place(NamedTuple):
@@ -149,7 +148,7 @@ class SegmentFile:
             # a topic whose format was lowered has old messages behind v2: rare enough to believe only if they are right
             is_odd = header is not None and header.magic < magic == MAGIC
             if header is None or (is_odd and not self._is_intact(position, header)):
-                raise Malformed(f"{self.path} has no v2 record batch at position {position} (magic {head[_MAGIC_AT]})")
+                raise Malformed(f"{self.path} has no v2 record batch at position {position} (magic {head[MAGIC_AT]})")
             magic = header.magic
             end = position + header.size_bytes
             if end > self.size_bytes:
@@ -167,10 +166,10 @@ class SegmentFile:
 
 def _header(data: bytes, at: int) -> BatchHeader | None:
     """The header at `at` if a batch of any format can begin there."""
-    if len(data) - at <= _MAGIC_AT:
+    if len(data) - at <= MAGIC_AT:
         return None
     try:
-        if data[at + _MAGIC_AT] != MAGIC:
+        if data[at + MAGIC_AT] != MAGIC:
             return message_set.entry_header(data.ljust(at + message_set.HEAD_BYTES, b"\0"), at)
         header = parse_header(data, at)
     except Malformed:

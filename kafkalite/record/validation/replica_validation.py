@@ -13,11 +13,18 @@ from typing import NamedTuple
 from kafkalite.common.checksum import crc32c
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
 from kafkalite.record import message_set
-from kafkalite.record.batch import CRC_FROM, HEADER_BYTES, MAGIC, PREFIX_BYTES, BatchHeader, parse_header
+from kafkalite.record.batch import (
+    BATCH_LENGTH_MIN,
+    CRC_FROM,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    PREFIX_BYTES,
+    BatchHeader,
+    parse_header,
+)
 
 EPOCH_MAX = (1 << 31) - 1
-_MAGIC_AT = 16
-_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES
 
 
 class ReplicaBatches(NamedTuple):
@@ -39,16 +46,16 @@ def check_batches(records: memoryview, next_offset: int, leader_epoch: int = EPO
     size_bytes = len(records)
     position = 0
     max_timestamp = -1
-    while size_bytes - position > _MAGIC_AT:
-        if records[position + _MAGIC_AT] == MAGIC:
+    while size_bytes - position > MAGIC_AT:
+        if records[position + MAGIC_AT] == MAGIC:
             if size_bytes - position < HEADER_BYTES:
                 break
             header = parse_header(records, position)
             base_offset, length, epoch, _, crc, _, delta, _, timestamp, _, _, _, _ = header
             end = position + length + PREFIX_BYTES
-            if end > size_bytes and length >= _LENGTH_MIN:
+            if end > size_bytes and length >= BATCH_LENGTH_MIN:
                 break
-            is_whole = length >= _LENGTH_MIN and delta >= 0 and crc == crc32c(records[position + CRC_FROM : end])
+            is_whole = length >= BATCH_LENGTH_MIN and delta >= 0 and crc == crc32c(records[position + CRC_FROM : end])
         else:
             header, end = _entry(records, position)
             if end > size_bytes:

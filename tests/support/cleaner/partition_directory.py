@@ -18,14 +18,13 @@ from kafkalite.cleaner.job.job import CleanJob, CleanResult, LastRecord
 from kafkalite.log.segment.cleaned_segment import CleanedSegment, SourceSegment
 from kafkalite.log.storage.files import Files
 from kafkalite.record import batch, message_set
-from kafkalite.record.batch import MAGIC, PREFIX_BYTES, parse_header
+from kafkalite.record.batch import MAGIC, MAGIC_AT, PREFIX_BYTES, parse_header
 from kafkalite.record.message_set import entry_header, read_messages
 from kafkalite.record.record import Record, read_records
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 _ABORTED = struct.Struct(">hqqqq")
 _LENGTH = struct.Struct(">i")
-_MAGIC_AT = 16
 
 DEFAULTS: dict[str, Any] = {
     "delete_retention_ms": 86_400_000,
@@ -131,7 +130,7 @@ def _batches(data: bytes) -> list[dict[str, Any]]:
 
 def _batch(data: bytes) -> dict[str, Any]:
     records: list[Record]
-    if data[_MAGIC_AT] < MAGIC:
+    if data[MAGIC_AT] < MAGIC:
         header, crc = entry_header(data), message_set.compute_crc(data)
         records = read_messages(data, check_crc=True)
     else:
