@@ -17,7 +17,7 @@ from kafkalite.log.partition.log_location import LogLocation
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.segment import NEVER, Segment
 from kafkalite.log.state.producer_state import ProducerState
-from kafkalite.record.batch import parse_header
+from kafkalite.record.batch import MAGIC, MAGIC_AT, parse_header
 
 
 class LogTransactions:
@@ -60,20 +60,26 @@ class LogTransactions:
         """Builds the producers' state again after a truncation to `end_offset`; markers at or past `committed_offset`
         are not acknowledged. Raises OSError, StorageError."""
         producers, context = self._producers, self._segments.context
-        self.last_aborted_offset = NEVER
+        self._forget_aborted()
         covered = producers.restore(start_offset, end_offset, context.clock.wall_ms(), context.producer_expiration_ms)
         producers.forget_markers_from(covered)
         for batch in self._segments.batches(covered, end_offset) if covered < end_offset else ():
-            header = parse_header(batch)
-            producers.apply(header, batch, acknowledged=header.last_offset < committed_offset)
+            if batch[MAGIC_AT] == MAGIC:  # messages of v0 and v1 have no producer
+                header = parse_header(batch)
+                producers.apply(header, batch, acknowledged=header.last_offset < committed_offset)
 
     def forget(self) -> None:
         """The log is emptied: drops all producers and their snapshots. Raises OSError."""
-        self.last_aborted_offset = NEVER
+        self._forget_aborted()
         self._producers.clear()
         self._producers.forget_markers_from(0)
         for offset in self._producers.snapshots.copy():
             self._producers.drop_snapshot(offset)
+
+    def _forget_aborted(self) -> None:
+        """A truncation may take the entries of a segment that stays."""
+        self._listed = ()
+        self.last_aborted_offset = NEVER
 
     def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTxn]:
         """The aborted transactions with records in [fetch_offset, upper_bound), in the order of their markers. Raises
