@@ -96,10 +96,10 @@ class TestTruncateTo:
     def test_the_aborted_transactions_before_it_are_still_known(self, disk: Disk) -> None:
         log = disk.open()
         for producer_id in (1, 2):  # in two segments, of which the second stays, without its abort
+            log.log.roll(0)
             log.write("x")
             send(log, producer_id, "a")
             end(log, producer_id, commit=False)
-            log.log.roll(0)
         aborted = log.log.transactions.aborted(0, 6)
         assert [one.producer_id for one in aborted] == [1, 2]
         log.log.truncate_to(4)
@@ -152,25 +152,6 @@ class TestRestartAt:
         )
         assert len(log.log.producers) == 0
         disk.clock.advance(60_000)
-
-    def test_the_aborted_transactions_before_it_are_still_known(self, disk: Disk) -> None:
-        log = disk.open()
-        for producer_id in (1, 2):  # in two segments, of which the second stays, without its abort
-            log.write("x")
-            send(log, producer_id, "a")
-            end(log, producer_id, commit=False)
-            log.log.roll(0)
-        aborted = log.log.transactions.aborted(0, 6)
-        assert [one.producer_id for one in aborted] == [1, 2]
-        log.log.truncate_to(4)
-        assert bases(log) == [0, 3]
-        assert log.log.transactions.aborted(0, 6) == aborted[:1]
-
-    @pytest.mark.parametrize("value", [b"short", b"long enough for a header of format v2" * 9], ids=["short", "long"])
-    def test_messages_of_old_formats_have_no_producers(self, log: Log, value: bytes) -> None:
-        follow(log, *(message_set.build_message(offset, b"k", value, T0, magic=1) for offset in range(4)))
-        log.log.truncate_to(3)
-        assert (log.log.end_offset, len(log.log.producers)) == (3, 0)
 
     def test_a_refusal_in_between_stops_the_log(self, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
         for call in ("rename", "create_empty"):
