@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 
-from kafkalite.common.errors import KafkaError, Malformed, StorageError
+from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.log.storage.files import Files, storage_error
 
 
@@ -25,7 +25,7 @@ class LogLocation:
         """The error for the requester of a change; reports `error` to the owner of the directory."""
         return self.files.report_io_error(what, self.directory, error)
 
-    def unreadable(self, error: OSError | Malformed) -> KafkaError:
+    def unreadable(self, error: OSError | Malformed) -> StorageError:
         """The error for a reader."""
         if isinstance(error, Malformed):
             return storage_error(f"{self.name} is damaged", self.directory, OSError(errno.EIO, str(error)))

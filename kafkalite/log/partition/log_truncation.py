@@ -9,13 +9,15 @@ Source: kafka.log.UnifiedLog (truncateTo, truncateFullyAndStartAt), kafka.log.Lo
 
 from __future__ import annotations
 
-from kafkalite.common.errors import StorageError
+from kafkalite.common.errors import Malformed, StorageError
 from kafkalite.common.names import TopicPartition
+from kafkalite.log.partition.flusher import remember_failed_sync
 from kafkalite.log.partition.log_location import LogLocation
 from kafkalite.log.partition.log_transactions import LogTransactions
 from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.partition.segment_swap import SegmentSwap
 from kafkalite.log.state.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.storage.files import SyncFailed
 
 
 class LogTruncation:
@@ -55,7 +57,7 @@ class LogTruncation:
             self._epochs.truncate_from_end(offset)
             listed.flusher.mark_dirty(self._epochs.path)
             self._transactions.reload(start_offset, offset, committed_offset)
-        except (OSError, StorageError) as error:
+        except (OSError, StorageError, Malformed) as error:
             raise self._stop(error) from error
 
     def restart(self, offset: int) -> None:
@@ -81,7 +83,11 @@ class LogTruncation:
         except OSError as error:
             raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
 
-    def _stop(self, error: OSError | StorageError) -> StorageError:
-        if isinstance(error, OSError):
+    def _stop(self, error: OSError | StorageError | Malformed) -> StorageError:
+        if isinstance(error, SyncFailed):
+            remember_failed_sync(self._location.files, self._location.directory)
+        if isinstance(error, Malformed):
+            error = self._location.unreadable(error)
+        elif isinstance(error, OSError):
             error = self._location.refusal(f"cannot truncate {self._location.name}", error)
         return self._segments.flusher.stop(error)

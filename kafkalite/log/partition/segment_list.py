@@ -14,7 +14,6 @@ Source: org.apache.kafka.storage.internals.log.LocalLog (roll, removeAndDeleteSe
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -294,7 +293,7 @@ class SegmentList:
 
     def cut(self, offset: int) -> None:
         """Removes everything at or past `offset`, which is not before the first segment; `secure_end` completes the
-        truncation. Raises OSError."""
+        truncation. Raises OSError, Malformed."""
         keep = bisect_right(self.bases, offset)
         if keep < len(self.segments):
             # last segment first, and fsynced before the cut: in a compacted log a start accepts gaps between segments
@@ -307,16 +306,12 @@ class SegmentList:
         crash.
 
         If compaction has removed the record right before `offset`, a new segment begins at `offset`, because only its
-        name tells the next start the end offset. Raises OSError.
+        name tells the next start the end offset. Raises OSError, Malformed.
         """
         location = self.location
         last = self.active
         location.files.sync_all([*last.files(), location.directory])
-        try:
-            is_told = last.next_offset() == offset
-        except Malformed as error:
-            raise OSError(errno.EIO, str(error)) from error
-        if not is_told:
+        if last.next_offset() != offset:
             self.remove_unwanted()
             new = self._create(offset)
             last.seal()

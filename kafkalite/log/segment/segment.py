@@ -403,7 +403,7 @@ class Segment:
     # cutting
 
     def truncate_to(self, offset: int) -> None:
-        """Removes the batches that reach `offset`, and their index entries. Raises OSError."""
+        """Removes the batches that reach `offset`, and their index entries. Raises OSError, Malformed."""
         found = self.find(offset)
         if found is None:
             return

@@ -112,6 +112,15 @@ class TestTruncateTo:
         log.log.truncate_to(3)
         assert (log.log.end_offset, len(log.log.producers)) == (3, 0)
 
+    def test_a_damaged_file_stops_the_log(self, disk: Disk) -> None:
+        log = disk.open()
+        log.write("a")
+        log.write("b")
+        disk.flip(0, 16)
+        with pytest.raises(StorageError, match="orders-0 is damaged"):
+            log.log.truncate_to(1)
+        assert log.log.failure
+
     def test_a_refusal_in_between_stops_the_log(self, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
         log = six_segments(disk)
         refuse(disk, monkeypatch, "truncate_path")
