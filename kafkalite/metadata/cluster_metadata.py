@@ -172,7 +172,8 @@ class ClusterMetadata(ABC):
         has this id."""
 
     def distrust_logs(self) -> None:
-        """A data directory has failed: at its next registrations this broker is not to vouch for its logs."""
+        """Logs may lack records that they have acknowledged: at its next registrations this broker is not to vouch for
+        them."""
         return
 
     async def begin_to_stop(self) -> None:

@@ -24,7 +24,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.log.directories.checkpoint_writer import CheckpointWriter
 from kafkalite.log.directories.log_deletion import LogDeletion
-from kafkalite.log.directories.log_directories import LogDirectories, TopicIdOf
+from kafkalite.log.directories.log_directories import LogDirectories, StoredLogs, TopicIdOf
 from kafkalite.log.directories.log_directory import LogDirectory
 from kafkalite.log.directories.startup_loading import (
     PROGRESS_INTERVAL_S,
@@ -37,7 +37,7 @@ from kafkalite.log.partition.log_creation import create_log
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.descriptor_cache import DescriptorCache, capacity_for_limit
-from kafkalite.log.storage.files import Files
+from kafkalite.log.storage.files import Files, SyncFailed
 from kafkalite.log.storage.io_executor import RunInBackground, SerialExecutor
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ ENTERED_FROM = {
 class LogManager:
     """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `directories` are
     in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. `on_log_removed`
-    is called for each log that is no longer served, for any reason."""
+    is called for each log that is no longer served, for any reason; `on_tail_in_doubt` when logs may lack records that
+    they have acknowledged: an fsync or a disk has failed, or a start found less than was committed."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.on_offline: OnOffline = lambda keys, failure: None
         self.on_log_removed: Callable[[TopicPartition], object] = lambda key: None
+        self.on_tail_in_doubt: Callable[[], object] = lambda: None
         self._config = config
         self._clock = clock
         self._executor = SerialExecutor(run_in_background, wake)
@@ -142,6 +144,7 @@ class LogManager:
         Raises ConfigError for a directory of another cluster or broker, StorageError.
         """
         broker_id = self._config.broker_id if broker_id is None else broker_id
+        online = self.online
         self.directories.claim(cluster_id, broker_id, self._clock.wall_ms())
         self._takes_over = takes_over
         self.directories.mark_unclean(takes_over=takes_over)
@@ -160,9 +163,22 @@ class LogManager:
                 self._directory_of[key] = directory
         for directory in self.online:
             directory.drop_wrong_cleaner_offsets()
+        if self.online != online or self._lacks_committed(stored):
+            self.on_tail_in_doubt()
         # not before: during loading errors come from other threads, and the loading handles them
         self._files.on_io_error = self._on_io_error
         self._enter(ManagerState.LOADED)
+
+    def _lacks_committed(self, stored: StoredLogs) -> bool:
+        """Whether some log ends below the high watermark that was checkpointed for it."""
+        for key, log in self.logs.items():
+            high_watermark = stored.checkpoints[self._directory_of[key].path].high_watermarks.get(key, 0)
+            if log.end_offset < high_watermark:
+                logger.warning(
+                    "%s-%d ends at %d, though all below %d was committed", *key, log.end_offset, high_watermark
+                )
+                return True
+        return False
 
     def complete_start(self) -> None:
         """The logs agree with the metadata now: those of deleted topics are gone."""
@@ -296,6 +312,8 @@ class LogManager:
 
     def _on_io_error(self, path: str, error: OSError) -> None:
         """`path` is a log directory or the directory of a log."""
+        if isinstance(error, SyncFailed):
+            self.on_tail_in_doubt()
         directory = self.directories.containing(path)
         if directory is not None and directory.is_online and directory.is_failed_by(error):
             directory.fail_with(error)
@@ -308,6 +326,7 @@ class LogManager:
         directory.close()
         for key in keys:
             self.on_log_removed(key)
+        self.on_tail_in_doubt()
         assert directory.failure is not None
         logger.error("%s; its %d logs are offline until the next start", directory.failure, len(keys))
         self.on_offline(keys, directory.failure)
@@ -334,6 +353,8 @@ class LogManager:
                 directory.shut_down(clean=all_done and (before is ManagerState.RECONCILED or may_be_clean))
             except (StorageError, OSError) as error:
                 logger.error("%s was not closed cleanly: %s", directory.path, error)
+                if isinstance(error, SyncFailed):
+                    self.on_tail_in_doubt()
         self.directories.close()
         self.logs.clear()
         self._directory_of.clear()

@@ -168,7 +168,7 @@ class BrokerRegistration:
         if node is None:
             await self._session.make_paths([znode_paths.REGISTRATIONS])
             await self._session.write([Create(self.number_path, self._life_json(is_intact=False))])
-        is_intact = (self._was_registered and not self._files.is_distrusted) or self._files.vouch(node)
+        is_intact = not self._files.is_distrusted and (self._was_registered or self._files.vouch(node))
         before = 0 if node is None else node.version
         version = before + 1
         if is_intact:  # first: should this process be killed in between, the files are still known to be of this life

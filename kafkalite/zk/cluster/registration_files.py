@@ -9,8 +9,8 @@ the broker raises the number, in ZooKeeper and then here.
 
 Directories of Apache Kafka have no file either; they count if they were shut down cleanly and no kafkalite has ever
 registered with that id. A directory that may have lost something says so from the start on (the number is -1), until
-the broker has left the lists: a clean stop before that makes it no better. After the failure of a directory all say so
-until the next process. A lost file costs the broker its places in ISRs until it has caught up.
+the broker has left the lists: a clean stop before that makes it no better. After the failure of a directory, or of an
+fsync, all say so until the next process. A lost file costs the broker its places in ISRs until it has caught up.
 Source: KIP-966 (unclean shutdown; Kafka keeps the broker epoch in .kafka_cleanshutdown).
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -43,13 +44,14 @@ class LastRegistration(NamedTuple):
 
 class RegistrationFiles:
     """The files in `data_dirs`, all that this broker has. `clean`: those among them that were in use and were shut down
-    cleanly. `is_distrusted`: a directory has failed. Methods block for a moment."""
+    cleanly. `is_distrusted`: logs in them may lack records. Methods block for a moment, and may run side by side."""
 
     def __init__(self, data_dirs: Sequence[str | Path], clean: Collection[str | Path] = ()) -> None:
         clean = set(map(str, clean))
         self._paths = {Path(path) / FILE_NAME: str(path) in clean for path in data_dirs}
         self._last: dict[Path, LastRegistration | None] = {}
         self._boot_id = ""
+        self._write_lock = threading.Lock()  # a registration must not be recorded over a distrust that came meanwhile
         self.is_distrusted = False
 
     def load(self) -> None:
@@ -79,14 +81,18 @@ class RegistrationFiles:
     def record(self, number: int) -> None:
         """Record a new registration. A failed write is logged; the next start vouches for nothing then."""
         for path in self._paths:
-            self._write(path, _NOT_WHOLE if self.is_distrusted else number)
+            self._write(path, number)
 
     def distrust(self) -> None:
-        """Vouch for nothing in this process and in the next one: a directory has failed, and may come back."""
+        """Vouch for nothing in this process and in the next one: what a disk has lost may seem to be there again."""
         self.is_distrusted = True
         self.record(_NOT_WHOLE)
 
     def _write(self, path: Path, number: int) -> None:
+        with self._write_lock:
+            self._write_one(path, _NOT_WHOLE if self.is_distrusted else number)
+
+    def _write_one(self, path: Path, number: int) -> None:
         last = self._last[path] = LastRegistration(number, self._boot_id, len(self._paths))
         content = {
             "version": _VERSION,

@@ -83,6 +83,7 @@ class Machine:
         self.disks = Disks()
         self.clock = ManualClock()
         self.offline: list[tuple[str, int]] = []
+        self.doubts = 0  # how often a manager has said that logs may lack records
         self.jobs: list[Job] | None = None
         self.managers: list[LogManager] = []
         self.ids: dict[str, uuid.UUID] = {}
@@ -93,11 +94,15 @@ class Machine:
         manager = LogManager(paths or self.paths, self.clock, config, background, self.disks)
         self.managers.append(manager)
         manager.on_offline = lambda keys, why: self.offline.extend(keys)
+        manager.on_tail_in_doubt = self._doubt
         if load:
             loading = manager.load(CLUSTER, lambda topic: CONFIG, self.ids.get, progress_interval_s=progress_interval_s)
             asyncio.run(loading)
             manager.complete_start()
         return manager
+
+    def _doubt(self) -> None:
+        self.doubts += 1
 
     def kill(self) -> None:
         """Gone without a word."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from confluent_kafka import KafkaError
 
+from kafkalite.common.errors import StorageError
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
     EVERY,
@@ -15,6 +18,7 @@ from tests.support.replication.live_cluster import (
     end_offsets,
     read_all,
 )
+from tests.support.wait import until
 
 ONCE = {"enable_idempotence": False, "message_send_max_retries": 0}
 
@@ -37,6 +41,33 @@ def test_a_follower_that_goes_leaves_and_joins_when_it_has_caught_up(ending):
         cluster.wait_for_isr("t", 0, EVERY)
         await_equal_logs(cluster, "t", 0, EVERY)
         assert list(read_all(cluster, "t").values()) == [b"%d" % i for i in range(40)]
+
+
+def test_a_broker_whose_fsync_has_failed_vouches_for_nothing_when_it_comes_back(monkeypatch):
+    with Cluster(3, **SETTINGS) as cluster:
+        create_topic(cluster, "t", placed_on=[EVERY])
+        known = cluster.brokers[0].server.metadata.brokers
+        cluster.kill(2)
+        cluster.start(2)
+        until(lambda: 2 in known and known[2].intact, "a broker that was merely killed")
+        cluster.wait_for_isr("t", 0, EVERY)
+        writer = Writer(cluster)
+        writer.write("t", [b"%d" % i for i in range(20)])
+        writer.flush()
+        broker = cluster.brokers[2]
+        log = broker.server.logs.logs["t", 0]
+
+        def fail(fd: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(log.files, "fsync", fail)
+        with pytest.raises(StorageError, match="no space left"):
+            broker.call(log.flusher.flush)
+        cluster.kill(2)
+        cluster.start(2)
+        until(lambda: 2 in known and not known[2].intact, "its doubt")
+        cluster.wait_for_isr("t", 0, EVERY)
+        await_equal_logs(cluster, "t", 0, EVERY)
 
 
 def test_with_too_few_replicas_nothing_is_written_and_reads_go_on():

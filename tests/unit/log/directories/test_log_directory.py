@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,11 @@ from kafkalite.log.directories.log_directory import ENTERED_FROM, DirectoryState
 from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.partition.partition_log import PartitionLog
 from kafkalite.log.partition.segment_list import SegmentList
+from kafkalite.log.storage.file_names import FAILED_SYNC
 from kafkalite.log.storage.files import Files, run_inline
 from tests.support.log.three_disks import CLUSTER, CONFIG, KAFKAS_MARK, TOPIC_ID, Machine, create, write
+
+Deed = Callable[[PartitionLog], object]
 
 
 class TestADiskThatFails:
@@ -228,6 +233,61 @@ def test_a_closed_directory_can_be_locked_by_the_next_broker(tmp_path: Path) -> 
     second.open()
     assert second.state is DirectoryState.ONLINE and second.last_shutdown.clean
     second.close()
+
+
+class TestATailInDoubt:
+    """Logs may lack records that they have acknowledged."""
+
+    @pytest.fixture
+    def manager(self, machine: Machine) -> LogManager:
+        manager = machine.start()
+        for log in create(manager, "orders", 3):
+            write(log, "x", "y")
+        manager.checkpoint()
+        return manager
+
+    @pytest.fixture
+    def fails_to_sync(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(fd: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(machine.disks, "fsync", fail)
+
+    @pytest.mark.parametrize("deed", [lambda log: log.flusher.flush(), lambda log: log.truncate_to(1)])
+    def test_after_a_failed_fsync(self, machine: Machine, manager: LogManager, fails_to_sync: None, deed: Deed) -> None:
+        log = manager.logs["orders", 1]
+        log.replicated_offset = 1
+        with pytest.raises(StorageError, match="no space left"):
+            deed(log)
+        assert log.failure and machine.doubts == 1 and not machine.offline
+        assert machine.file(1, f"orders-1/{FAILED_SYNC}").exists(), "the next start writes all of it again"
+
+    def test_after_a_failed_fsync_of_the_stop(self, machine: Machine, manager: LogManager, fails_to_sync: None) -> None:
+        manager.close()
+        assert machine.doubts == 3
+
+    def test_after_a_disk_failed_while_it_was_used(self, machine: Machine, manager: LogManager) -> None:
+        machine.disks.broken[machine.paths[1]] = errno.EIO
+        with pytest.raises(StorageError):
+            write(manager.logs["orders", 1], "y")
+        machine.clock.advance(0)
+        assert machine.doubts == 1
+
+    def test_after_a_disk_failed_while_its_logs_were_loaded(self, machine: Machine, manager: LogManager) -> None:
+        machine.kill()
+        machine.disks.broken[machine.paths[1] + "/orders-1"] = errno.EIO
+        machine.start()
+        assert machine.doubts == 1
+
+    def test_if_a_log_ends_below_its_high_watermark(self, machine: Machine, manager: LogManager) -> None:
+        machine.kill()
+        machine.start()
+        assert not machine.doubts
+        machine.kill()
+        (log,) = machine.file(1, "orders-1").glob("*.log")
+        os.truncate(log, log.stat().st_size - 1)
+        machine.start()
+        assert machine.doubts == 1
 
 
 class TestATruncation:
