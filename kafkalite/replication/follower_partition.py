@@ -49,7 +49,7 @@ class FollowerPartition(ReplicatedPartition):
     """`lag` is the number of the leader's committed records that are not here; None until its first answer.
     `on_ready` is called when the disk has what `next_request` waited for (flush.messages)."""
 
-    __slots__ = ("lag", "leader_id", "on_ready", "replica", "topic_id")
+    __slots__ = ("_last_fault", "lag", "leader_id", "on_ready", "replica", "topic_id")
 
     def __init__(
         self,
@@ -67,6 +67,7 @@ class FollowerPartition(ReplicatedPartition):
         self.topic_id = topic_id
         self.leader_id = leader_id
         self.lag: int | None = None
+        self._last_fault = ""
         self.on_ready: Callable[[], None] = _ignore
         self.replica = FollowerReplica(
             leader_id, leader_epoch, self.replica_log(), truncates_on_fetch=True, backoff_ms=backoff_ms
@@ -121,8 +122,8 @@ class FollowerPartition(ReplicatedPartition):
     def _perform(
         self, effects: Sequence[FollowerEffect], now_ms: float, records: memoryview | None = None, wall_ms: int = 0
     ) -> bool:
-        """Whether all of them could be performed. An error of the own disk ends the replica; corrupt records are
-        fetched again."""
+        """Whether all of them could be performed. An error of the own disk ends the replica; corrupt records, and those
+        for which the disk had no room, are fetched again."""
         try:
             for effect in effects:
                 if type(effect) is Append:
@@ -133,7 +134,9 @@ class FollowerPartition(ReplicatedPartition):
                 else:
                     self._perform_one(effect)
         except KafkaError as error:
-            logger.error("%s-%d, a follower of broker %d: %s", self.topic, self.index, self.leader_id, error)
+            if str(error) != self._last_fault:  # a full disk refuses again and again
+                self._last_fault = str(error)
+                logger.error("%s-%d, a follower of broker %d: %s", self.topic, self.index, self.leader_id, error)
             for effect in self.replica.on_failure(error.code, now_ms):
                 self._perform_one(effect)
             return False
@@ -144,6 +147,11 @@ class FollowerPartition(ReplicatedPartition):
         end_offset = log.end_offset
         try:
             log.append_as_follower(records, wall_ms, self.leader_epoch)
+            self._last_fault = ""
+        except StorageError as error:
+            if log.failure is not None or log.flusher.ack_offset != log.end_offset:
+                raise
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{error}") from error
         finally:
             if log.end_offset != end_offset:
                 self.note_append(len(records))

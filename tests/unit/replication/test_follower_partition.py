@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -279,6 +280,24 @@ def test_a_log_that_takes_no_more_ends_the_replica(world: World, monkeypatch: py
     partition.local_log.flusher.failure = "an earlier fsync failed"
     world.step(partition)
     assert partition.is_failed and partition.end_offset == 0
+
+
+def test_a_full_disk_is_asked_again_until_it_has_room(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(fd: int, data: memoryview, position: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    world.write(b"a", b"b")
+    partition = world.follow()
+    with monkeypatch.context() as patch:
+        patch.setattr(partition.local_log.segments[-1], "_pwrite", full)
+        for now_ms in (0, 2_000):
+            assert world.step(partition, now_ms=now_ms)
+            assert partition.next_request(now_ms) is None and not partition.is_failed
+    assert len(caplog.messages) == 1 and "no space left" in caplog.text
+    world.step(partition, now_ms=4_000)
+    assert partition.end_offset == 2
 
 
 def test_it_begins_with_the_high_watermark_that_the_log_has_kept(world: World) -> None:
