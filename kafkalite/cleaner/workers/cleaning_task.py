@@ -154,7 +154,8 @@ class CleaningTask:
             elif outcome.result is not None:
                 # if it fails, the offset in memory counts; after a crash a part is cleaned again
                 settled = partial(self._settled, logging.ERROR, "cannot checkpoint how far %s is cleaned: %s")
-                self._directory.write_cleaner_offset(self.key, outcome.result.end_offset, settled)
+                cleaned_to = min(outcome.result.end_offset, self.log.end_offset)  # the log may have been cut meanwhile
+                self._directory.write_cleaner_offset(self.key, cleaned_to, settled)
             elif self.log.swap.is_under_way:  # the disk has refused a step, and the log retries it
                 self._report(outcome)
             else:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.cleaner.job.job import CleaningFailed, CleanJob, CleanResult, CleanStats
-from kafkalite.cleaner.job.worker_messages import Abort, Ending, LogLine, Outcome, Progress, Swapped
+from kafkalite.cleaner.job.worker_messages import Abort, Ending, FromWorker, LogLine, Outcome, Progress, Swapped
 from kafkalite.cleaner.manager.cleaning_queue import RunOutcome
 from kafkalite.cleaner.manager.status import CleaningState
 from kafkalite.config.topic_config import TopicConfig
@@ -442,6 +442,18 @@ class TestALogThatChangesMeanwhile:
         scene.worker.hear(CleanedSegment(0, (0, job.segments[1].base_offset), 0, 0, 0, -1, 0))
         assert Swapped(False) in scene.worker.said or Abort() in scene.worker.said
         assert log.end_offset == 4 and offsets(log) == [0, 1, 2, 3]
+
+    def test_whose_outcome_comes_after_a_cut_nothing_past_the_end_counts_as_compacted(self, scene: Scene) -> None:
+        log, worker, hear = scene.logs.logs["orders", 0], scene.worker, scene.worker.hear
+
+        def cut_before_the_outcome(message: FromWorker) -> None:
+            if isinstance(message, Outcome):
+                log.truncate_to(4)
+            hear(message)
+
+        worker.hear = cut_before_the_outcome
+        worker.work()
+        assert log.end_offset == 4 and scene.kept() == {("orders", 0): 4}
 
     def test_a_policy_that_does_not_compact_any_more_ends_the_pass(self, scene: Scene) -> None:
         log = scene.logs.logs["orders", 0]
