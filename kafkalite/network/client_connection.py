@@ -98,8 +98,8 @@ class DeferredResponse:
 
 
 class HurriedResponse(DeferredResponse):
-    """An answer to come whose wait ends early when its connection sends something else meanwhile: that of a follower's
-    fetch, since the next one may name a partition that has become ready."""
+    """An answer to come whose wait ends early when its connection sends something else, meanwhile or together with its
+    request: that of a follower's fetch, since the next one may name a partition that has become ready."""
 
     __slots__ = ("hurry",)
 

@@ -276,6 +276,8 @@ class Connection:
             answer.on_failure = self._on_failure
             if self._gone:
                 self._loop.call_soon(self._cancel_pending)
+            elif isinstance(answer, HurriedResponse) and self._framer.held_bytes:  # it came together with the next
+                answer.hurry()
             return
         pending = ensure_future(answer, loop=self._loop)
         self._pending = pending

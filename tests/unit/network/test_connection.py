@@ -314,6 +314,8 @@ def test_an_answer_that_is_to_be_hurried_ends_its_wait_when_more_comes(tell: Tel
         assert not waiting[0].settled
         await client.ask(b"more", b"and more")
         assert [await client.answer() for _ in range(3)] == [b"early", b"more", b"and more"]
+        await client.ask(b"fetch", b"in the same packet")
+        assert [await client.answer() for _ in range(2)] == [b"early", b"in the same packet"]
 
     tell(story)
 
