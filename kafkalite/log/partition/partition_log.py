@@ -64,17 +64,16 @@ class AppendResult(NamedTuple):
 class PartitionLog:
     """Fields: `start_offset` is the first offset that may be read, `end_offset` that of the next record. `on_new_start`
     is called when `start_offset` increases. `lost_bytes` is the number of bytes that recovery cut off at the start.
-    Other replicas have everything below `replicated_offset`; NEVER: the log waits for none. It begins at
-    `checkpointed_high_watermark` until the partition has decided.
+    Other replicas have everything below `replicated_offset`; NEVER: the log waits for none. After a start it is the
+    checkpointed high watermark until the partition has decided.
 
     Invariant: base offset of the first segment <= start_offset <= end_offset, replicated_offset.
     """
 
     __slots__ = (
-        "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation",
-        "checkpointed_high_watermark", "directory", "end_offset", "epochs", "files", "flusher", "lost_bytes",
-        "metadata", "on_new_start", "partition", "producers", "record_counts", "replicated_offset", "segment_list",
-        "start_offset", "swap", "topic", "transactions",
+        "_config", "_context", "_location", "_log_epochs", "_rules", "_segment_bytes", "_truncation", "directory",
+        "end_offset", "epochs", "files", "flusher", "lost_bytes", "metadata", "on_new_start", "partition", "producers",
+        "record_counts", "replicated_offset", "segment_list", "start_offset", "swap", "topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -89,7 +88,6 @@ class PartitionLog:
         self.start_offset = loaded.start_offset
         self.end_offset = loaded.end_offset
         self.replicated_offset = loaded.high_watermark
-        self.checkpointed_high_watermark = min(loaded.high_watermark, loaded.end_offset)
         self.lost_bytes = loaded.lost_bytes
         self.on_new_start: Callable[[], None] = lambda: None
         self._context = context

@@ -115,7 +115,7 @@ def test_everything_is_there_after_a_restart(start: Start, clock: ManualClock) -
     log = manager.get("orders", 0)
     assert log is not None
     assert (log.start_offset, log.end_offset, log.flusher.recovery_point, log.topic_id) == (1, 2, 2, TOPIC_ID)
-    assert log.checkpointed_high_watermark == 2
+    assert log.replicated_offset == 2
     assert manager.directories.stored_cluster_id == CLUSTER
     assert manager.get("orders", 1) is None
 
@@ -146,7 +146,7 @@ def test_the_checkpoint_outlives_a_kill(start: Start, tmp_path: Path) -> None:
     manager = start()
     log = manager.logs["orders", 0]
     assert (log.start_offset, log.flusher.recovery_point, log.end_offset) == (2, 4, 4)
-    assert (log.checkpointed_high_watermark, log.committed_offset) == (3, 3)
+    assert (log.replicated_offset, log.committed_offset) == (3, 3)
 
 
 def test_a_second_broker_on_the_directory_is_refused(start: Start, tmp_path: Path, clock: ManualClock) -> None:
