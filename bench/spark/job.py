@@ -20,13 +20,32 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.session import Session
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
+from bench.spark.narrowed_read import Shares, shares
+from bench.spark.work import (
+    AGGREGATE,
+    BEST,
+    BY_OFFSET,
+    BY_TIMESTAMP,
+    DEFAULT,
+    HEADERS,
+    LOAD,
+    OURS,
+    PARQUET,
+    PRUNED,
+    START,
+    WRITE,
+    Sample,
+    Work,
+)
 from bench.usage import ProcessTree
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import plan
 from spark_jobs.count import count
 from spark_jobs.load import load_into
 from spark_jobs.load_output import open_output
 
 _NAMED = "key binary, value binary, `offset` bigint"
+_FILTERED = {BY_OFFSET: "offset", BY_TIMESTAMP: "timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,7 @@ class Job:
         self.spark = builder.getOrCreate()
         self._own, self._broker = ProcessTree(os.getpid()), ProcessTree(place.broker_pid)
         self._known: Any = None
+        self._shares = Shares(0.0, 0.0)
 
     def run(self, work: Work, tell: Callable[[Sample], None]) -> None:
         self._known = None
@@ -95,12 +115,12 @@ class Job:
         self._known = self._known or found
         if found != self._known:
             raise AssertionError(f"{work.name}: {side} found {found}, another {self._known}")
-        return Sample(work.name, side, seconds, own.total_s, broker.total_s, best if side == BEST else 0)
+        partitions, parts = best if side == BEST else 0, self._shares if side in _FILTERED else Shares(0.0, 0.0)
+        return Sample(work.name, side, seconds, own.total_s, broker.total_s, partitions, *parts)
 
     def _run(self, work: Work, side: str, best: int) -> Any:
-        if side == HEADERS:
-            found = count(self.spark, {"path": self.place.data_dir, "subscribe": work.topic})
-            return sum(each.records for each in found.values())
+        if side in (HEADERS, START, *_FILTERED):
+            return self._count(work, side)
         if work.sink == WRITE:
             return self._write(work, side)
         if side == LOAD:
@@ -108,11 +128,20 @@ class Job:
         rows = self._load(work.topic, side, best)
         if work.sink == AGGREGATE:
             return aggregate(rows)
-        if work.sink == COUNT:
-            return rows.count()
         shutil.rmtree(self.place.output, ignore_errors=True)
         rows.write.parquet(self.place.output)
         return None
+
+    def _count(self, work: Work, side: str) -> int:
+        options = {"path": self.place.data_dir, "subscribe": work.topic}
+        if side in _FILTERED:
+            self._shares = shares(self.place.data_dir, work.topic, work.records, _FILTERED[side])
+        elif side == START:
+            tasks = len(plan(parse_options(options)))
+            self.spark.sparkContext.parallelize(range(tasks), tasks).map(lambda task: task).collect()
+        else:
+            return sum(each.records for each in count(self.spark, options).values())
+        return work.records
 
     def _load_into(self, topic: str) -> None:
         """The job as it is, into a new output: with its offsets, and all of it brought to the disk."""

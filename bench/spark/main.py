@@ -4,7 +4,8 @@ A kafkalite broker is started and filled; Spark's own source reads from it, kafk
 have a key of ten digits and a value of 100 or 1000 bytes, in batches of 16 KB, in one partition. A record goes into an
 aggregate (sum of the value's length, number of keys, highest offset) or into Parquet: by `df.write.parquet`, and on
 kafkalite's side by the job load, too, whose tasks write it themselves. To write, rows of Parquet go into a new topic by
-the sinks of both formats with their defaults.
+the sinks of both formats with their defaults. Of records to count there are 500 in a batch: the job count, beside what
+Spark takes to start as many tasks; and reads of a hundredth of them, with the share of the bytes that were read.
 """
 
 from __future__ import annotations
@@ -24,19 +25,37 @@ from pathlib import Path
 
 from bench.compaction import fill as fill_keyed
 from bench.keyed_log import CODECS, KEY_BYTES, KeyedLog
+from bench.records import record_batch
 from bench.reference import ReferenceUnavailable
 from bench.replay import fill
 from bench.report import machine
 from bench.session import Session
 from bench.spark.environment import BUILT_WITH, SparkEnvironment, environment
 from bench.spark.table import table, to_json
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
+from bench.spark.work import (
+    AGGREGATE,
+    BEST,
+    BY_OFFSET,
+    BY_TIMESTAMP,
+    COUNT,
+    DEFAULT,
+    HEADERS,
+    LOAD,
+    OURS,
+    PARQUET,
+    PRUNED,
+    START,
+    WRITE,
+    Sample,
+    Work,
+)
 from bench.startup import Started, kafkalite_launcher, started
 from bench.wire import BrokerError
 
 ROOT = Path(__file__).resolve().parents[2]
 _SIZES = {"100B": (100, 150), "1KB": (1000, 16)}
 _COUNT_BATCH = 500
+_COUNT_VALUE_BYTES = 10
 _SMALL_SAMPLES = 11
 _END_LIMIT_S = 60.0
 
@@ -62,7 +81,8 @@ def shapes(options: argparse.Namespace) -> list[Shape]:
             sinks = (AGGREGATE, PARQUET, WRITE) if codec == "none" else (AGGREGATE, PARQUET)
             found.append(Shape(f"{size} {codec}", codec, value_bytes, batch, records, sinks))
     if options.count_records:
-        found.append(Shape("count", "none", 0, _COUNT_BATCH, options.count_records, (COUNT,)))
+        records = -(-options.count_records // _COUNT_BATCH) * _COUNT_BATCH
+        found.append(Shape("count", "none", 0, _COUNT_BATCH, records, (COUNT,)))
     patterns = options.only.split(",") if options.only else ["*"]
     return [shape for each in found if (shape := _chosen(each, patterns)).sinks]
 
@@ -76,7 +96,7 @@ def work_of(shape: Shape, sink: str, topic: str, pairs: int) -> Work:
     if shape.records == 1:
         return Work(f"{shape.name} {sink}", topic, 1, sink, (OURS, DEFAULT), _SMALL_SAMPLES)
     if sink == COUNT:
-        return Work("count", topic, shape.records, sink, (HEADERS, OURS), min(pairs, 3))
+        return Work("count", topic, shape.records, sink, (HEADERS, START, BY_OFFSET, BY_TIMESTAMP), pairs)
     if sink == WRITE:
         return Work(f"{shape.name} {sink}", topic, shape.records, sink, (OURS, DEFAULT), pairs)
     sides = (OURS, DEFAULT, PRUNED, BEST) if sink == AGGREGATE else (OURS, DEFAULT, LOAD, BEST)
@@ -128,13 +148,17 @@ class SparkJob:
 def filled(broker: Started, shape: Shape) -> Iterator[str]:
     """A topic with the records of `shape`."""
     session = Session(broker.bootstrap)
-    with session.topic("spark", config={"compression.type": "producer"}) as topic:
+    config = {"compression.type": "producer"}
+    if not shape.value_bytes:  # frames are made once and sent again and again: the broker gives them ascending times
+        config["message.timestamp.type"] = "LogAppendTime"
+    with session.topic("spark", config=config) as topic:
         if shape.value_bytes:
             size = KEY_BYTES + shape.value_bytes
             fill_keyed(session, topic, KeyedLog(shape.records, 1_000_000, shape.batch_records, size, shape.codec))
         else:
-            batch_bytes = 61 + shape.batch_records * 18
-            fill(session, topic, shape.batch_records, 10, shape.records // shape.batch_records * batch_bytes)
+            batch_bytes = len(record_batch(shape.batch_records, _COUNT_VALUE_BYTES))
+            batches = shape.records // shape.batch_records
+            fill(session, topic, shape.batch_records, _COUNT_VALUE_BYTES, batches * batch_bytes)
         yield topic
 
 
@@ -169,7 +193,10 @@ def run(options: argparse.Namespace) -> dict[Work, list[Sample]]:
 
 def _show(work: Work, sample: Sample) -> None:
     cpu_s = sample.spark_cpu_s + sample.broker_cpu_s
-    print(f"{work.name:24} {sample.side:26} {sample.seconds:8.2f} s, CPU {cpu_s:7.2f} s", file=sys.stderr, flush=True)
+    read = f", {sample.share_kept:.2%} of the records from {sample.share_read:.2%} of the bytes"
+    read = read if sample.share_read else ""
+    line = f"{work.name:24} {sample.side:30} {sample.seconds:8.2f} s, CPU {cpu_s:7.2f} s{read}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def _stop(*_: object) -> None:

@@ -25,6 +25,8 @@ class Figures:
     most: float
     cpu_ns: float
     min_partitions: int
+    share_kept: float
+    share_read: float
 
 
 def figures(work: Work, samples: Iterable[Sample]) -> dict[str, Figures]:
@@ -40,7 +42,9 @@ def _of(work: Work, samples: Sequence[Sample]) -> Figures:
     cpu = statistics.median(sample.spark_cpu_s + sample.broker_cpu_s for sample in samples)
     seconds = statistics.median(sample.seconds for sample in samples)
     rate = work.records / seconds / 1e6
-    return Figures(seconds, rate, min(rates), max(rates), cpu / work.records * 1e9, samples[0].min_partitions)
+    one = samples[0]
+    parts = (one.share_kept, one.share_read)
+    return Figures(seconds, rate, min(rates), max(rates), cpu / work.records * 1e9, one.min_partitions, *parts)
 
 
 _HEAD = (
@@ -57,7 +61,7 @@ def table(results: Mapping[Work, Sequence[Sample]]) -> str:
     for work, samples in results.items():
         by = figures(work, samples)
         if work.records == 1 or work.sink == COUNT:
-            small.append(f"{work.name}: " + ", ".join(f"{side} {each.seconds:.2f} s" for side, each in by.items()))
+            small.append(f"{work.name}: " + ", ".join(_seconds(side, each) for side, each in by.items()))
             continue
         default, best = by[DEFAULT], by.get(BEST)
         pruned = f"{by[PRUNED].rate:.2f}" if PRUNED in by else ""
@@ -70,6 +74,11 @@ def table(results: Mapping[Work, Sequence[Sample]]) -> str:
                     f"{_ratio(ours, best, BEST_TARGET)} | {ours.cpu_ns:.0f} | {default.cpu_ns:.0f} |"
                 )
     return "\n".join([*(lines if len(lines) > 1 else []), *small])
+
+
+def _seconds(side: str, found: Figures) -> str:
+    read = f" ({found.share_kept:.2%} of the records from {found.share_read:.2%} of the bytes)"
+    return f"{side} {found.seconds:.2f} s{read if found.share_read else ''}"
 
 
 def _ratio(ours: Figures, theirs: Figures | None, target: float) -> str:

@@ -15,6 +15,9 @@ PARQUET = "parquet"
 COUNT = "count"
 WRITE = "write"
 HEADERS = "spark_jobs.count"
+START = "Spark's start of as many tasks"
+BY_OFFSET = "1 % by offset"
+BY_TIMESTAMP = "1 % by timestamp"
 LOAD = "spark_jobs.load"
 
 SINKS = (AGGREGATE, PARQUET, COUNT, WRITE)
@@ -33,7 +36,8 @@ class Work:
 
 
 class Sample(NamedTuple):
-    """One run. CPU is that of Spark's processes and of the broker, in seconds."""
+    """One run. CPU is that of Spark's processes and of the broker, in seconds; `share_kept` the part of the
+    topic's records that a narrowed read gave, `share_read` the part of its bytes that it took from files."""
 
     work: str
     side: str
@@ -41,3 +45,5 @@ class Sample(NamedTuple):
     spark_cpu_s: float
     broker_cpu_s: float
     min_partitions: int = 0
+    share_kept: float = 0.0
+    share_read: float = 0.0

@@ -12,7 +12,21 @@ from bench.reference import ReferenceUnavailable
 from bench.spark.environment import environment
 from bench.spark.main import main, parse, shapes, work_of
 from bench.spark.table import figures, table, to_json
-from bench.spark.work import AGGREGATE, BEST, COUNT, DEFAULT, HEADERS, LOAD, OURS, PARQUET, PRUNED, WRITE, Sample, Work
+from bench.spark.work import (
+    AGGREGATE,
+    BEST,
+    BY_OFFSET,
+    COUNT,
+    DEFAULT,
+    HEADERS,
+    LOAD,
+    OURS,
+    PARQUET,
+    PRUNED,
+    WRITE,
+    Sample,
+    Work,
+)
 
 
 def names(*words: str) -> list[str]:
@@ -62,7 +76,9 @@ def test_figures_are_medians_and_a_missed_target_is_bold() -> None:
         "| 100B none aggregate, spark_jobs.load | 4.00 | 4.00-4.00 |  | 0.40 | 0.80 | 4 | 10.0 | 5.0 | 100 | 1000 |"
     )
     count = Work("count", "t", 100, COUNT, (HEADERS,), 1)
-    assert table({count: [Sample("count", HEADERS, 0.5, 0.1, 0.0)]}) == "count: spark_jobs.count 0.50 s"
+    taken = [Sample("count", HEADERS, 0.5, 0.1, 0.0), Sample("count", BY_OFFSET, 0.25, 0.1, 0.0, 0, 0.01, 0.0123)]
+    expected = "count: spark_jobs.count 0.50 s, 1 % by offset 0.25 s (1.00% of the records from 1.23% of the bytes)"
+    assert table({count: taken}) == expected
     assert json.loads(to_json("4.0.0", {work: samples}))["works"][0]["taken"][0]["seconds"] == 1.0
 
 
@@ -74,7 +90,7 @@ def test_a_small_comparison_in_a_real_spark(tmp_path: Path, capsys: pytest.Captu
     except ReferenceUnavailable as missing:
         pytest.skip(str(missing))
     file = tmp_path / "spark.json"
-    words = ["--records", "3000", "--pairs", "1", "--count-records", "1000", "--min-partitions", "2"]
+    words = ["--records", "3000", "--pairs", "1", "--count-records", "1000000", "--min-partitions", "2"]
     assert main([*words, "--only", "small*,100B zstd*,1KB*write,count*", "--json", str(file)]) == 0
     printed = capsys.readouterr().out
     assert "| 100B zstd parquet |" in printed and "spark_jobs.count" in printed
