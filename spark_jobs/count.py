@@ -11,14 +11,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from pyspark.sql import SparkSession
 
 from kafkalite.common.names import TopicPartition
-from kafkalite.reader.chunk_reader import count_rows
+from kafkalite.reader.chunk_reader import count_as_asked
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges, plan
+from kafkalite.reader.planning.read_options import ReadOptions
 from kafkalite.reader.planning.split import Split
 from kafkalite.reader.topic_reader import TopicReader
 from spark_jobs.job import add_source, new_parser, print_table, run_job, source_options
@@ -45,9 +47,9 @@ class PartitionCount(NamedTuple):
 def count(spark: SparkSession, options: Mapping[str, str]) -> dict[TopicPartition, PartitionCount]:
     """Every partition that the options ask for. Raises ConfigError, StorageError, or Spark's error of a task."""
     ranges = offset_ranges(parse_options(options))
-    exact = between(options, ranges)
+    exact = parse_options(between(options, ranges))
     records, sizes = dict.fromkeys(ranges, 0), dict.fromkeys(ranges, 0)
-    for key, found, size in _spread(spark, plan(parse_options(exact)), count_split):
+    for key, found, size in _spread(spark, plan(exact), partial(count_split, exact)):
         records[key] += found
         sizes[key] += size
     there = {key: bounds for key, bounds in ranges.items() if records[key]}
@@ -56,22 +58,22 @@ def count(spark: SparkSession, options: Mapping[str, str]) -> dict[TopicPartitio
     return {key: PartitionCount(records[key], sizes[key], *ends.get(key, (None, None))) for key in ranges}
 
 
-def count_split(split: Split) -> list[tuple[TopicPartition, int, int]]:
-    """Records and bytes of each chunk of a split."""
-    return [((chunk.topic, chunk.partition), count_rows((chunk,)), chunk.size_bytes) for chunk in split]
+def count_split(options: ReadOptions, split: Split) -> list[tuple[TopicPartition, int, int]]:
+    """Records and bytes of each chunk of a split. Raises as a read with these options does."""
+    return [((chunk.topic, chunk.partition), count_as_asked((chunk,), options), chunk.size_bytes) for chunk in split]
 
 
 def _ends(task: tuple[TopicPartition, tuple[int, int], dict[str, str]]) -> list[tuple[TopicPartition, Record, Record]]:
-    """The first and the last record of a partition that has some."""
+    """The first and the last record of a partition; none where retention has taken all since they were counted."""
     key, (start, end), options = task
     first = _first_of(options)
-    assert first is not None
+    if first is None:
+        return []
     for look_back in (*_LOOK_BACK, end - start):
-        options = between(options, {key: (max(start, end - look_back), end)})
-        last = _last_of(options)
+        last = _last_of(between(options, {key: (max(start, end - look_back), end)}))
         if last is not None:
             return [(key, first, last)]
-    raise AssertionError(f"{key} has a first record and no last one")
+    return []
 
 
 def _first_of(options: Mapping[str, str]) -> Record | None:

@@ -59,14 +59,9 @@ def read_split(
 
 def read_as_asked(split: Iterable[Chunk], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """`read_split` with the settings of the options; what is lost is logged when the split is done."""
-    settings = ReadSettings(options.batch_bytes, options.fail_on_data_loss, options.permissive)
     report = ReadReport()
-    yield from read_split(split, schema, settings, report)
-    for loss in report.lost:
-        logger.warning(
-            "lost: %d bytes at position %d of %s, offsets %s to before %s: %s",
-            *(loss.size_bytes, loss.position, loss.path, loss.first_offset, loss.end_offset, loss.reason),
-        )
+    yield from read_split(split, schema, _settings(options), report)
+    _log(report.lost)
 
 
 def read_chunk(
@@ -79,6 +74,26 @@ def read_chunk(
 def count_rows(split: Iterable[Chunk], settings: ReadSettings = _DEFAULTS, report: ReadReport | None = None) -> int:
     """The number of records that `read_split` would give, from the headers of batches as far as these tell."""
     return sum(map(len, _rows(split, frozenset(), settings, report if report is not None else ReadReport())))
+
+
+def count_as_asked(split: Iterable[Chunk], options: ReadOptions) -> int:
+    """`count_rows` with the settings of the options; what is lost is logged when the split is done."""
+    report = ReadReport()
+    count = count_rows(split, _settings(options), report)
+    _log(report.lost)
+    return count
+
+
+def _settings(options: ReadOptions) -> ReadSettings:
+    return ReadSettings(options.batch_bytes, options.fail_on_data_loss, options.permissive)
+
+
+def _log(losses: Iterable[Loss]) -> None:
+    for loss in losses:
+        logger.warning(
+            "lost: %d bytes at position %d of %s, offsets %s to before %s: %s",
+            *(loss.size_bytes, loss.position, loss.path, loss.first_offset, loss.end_offset, loss.reason),
+        )
 
 
 def _batches(

@@ -10,7 +10,10 @@ from kafkalite.record.batch import NewRecord, build_batch
 
 pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 
-from spark_jobs.count import PartitionCount, count
+from kafkalite.common.errors import StorageError
+from kafkalite.reader.options import parse_options
+from kafkalite.reader.plan import plan
+from spark_jobs.count import PartitionCount, count, count_split
 from spark_jobs.job import add_source, new_parser, source_options
 
 T0 = 1_700_000_000_123
@@ -51,3 +54,15 @@ def test_offsets_bound_the_count(spark: Any, topics: Any) -> None:
     bounds = ("--from", '{"orders": {"0": 3}}', "--until", '{"orders": {"0": 7}}')
     found = counted(spark, topics, *bounds)["orders", 0]
     assert (found.records, found.first and found.first[0], found.last and found.last[0]) == (4, 3, 6)
+
+
+def test_a_segment_that_goes_before_it_is_counted_is_an_error_unless_told_otherwise(topics: Any) -> None:
+    topics.write([NewRecord(b"k", b"%d" % n, (), T0 + n) for n in range(10)])
+    topics.write([NewRecord(b"k", b"x", (), T0)], base_offset=10)
+    strict = {"path": str(topics.path), "subscribe": "orders"}
+    splits = plan(parse_options(strict))
+    topics.segment(0).unlink()
+    with pytest.raises(StorageError, match="offsets 0 to 9 of orders-0 are gone"):
+        [count_split(parse_options(strict), split) for split in splits]
+    lenient = parse_options({**strict, "failOnDataLoss": "false"})
+    assert sum(records for split in splits for _, records, _ in count_split(lenient, split)) == 1
