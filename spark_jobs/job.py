@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -20,6 +21,7 @@ from kafkalite.common.errors import ConfigError, Malformed, StorageError
 from kafkalite.producer.retries import WriteFailed
 from kafkalite.reader.topic_reader import as_options, parse_moment
 
+_TRACEBACK = "Traceback (most recent call last):"
 _OFFSETS = ("earliest", "latest", "{")  # what offsets begin with; anything else is a time
 
 
@@ -88,8 +90,10 @@ def run_job(
             spark.stop()
     except (ConfigError, StorageError, Malformed, WriteFailed, Unanswered) as error:
         return complain(str(error))
-    except PySparkException as error:
-        return complain(_last_line(error))
+    except OSError as error:
+        return complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (PySparkException, Py4JJavaError) as error:  # the second: any failed task before Spark 4.3, a dead worker
+        return complain(fault_of(str(error)))
     return 0
 
 
@@ -120,8 +124,14 @@ def _session(name: str, master: str | None) -> SparkSession:
     return builder.getOrCreate()
 
 
-def _last_line(error: PySparkException) -> str:
-    """The error of a Python worker, which is the last line of its traceback, or Spark's own message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    faults = [line for line in lines if line.startswith("kafkalite.") and ": " in line]
-    return faults[0].partition(": ")[2] if faults else lines[0]
+def fault_of(text: str) -> str:
+    """The fault that an error of Spark tells of, in one line: the exception that a Python worker ended with, without
+    its class if it is one of ours; else Spark's own message."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    headers = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    behind = lines[headers[-1] + 1 :] if headers else []
+    fault = next((line for line in behind if not line[0].isspace()), None)
+    if fault is not None:
+        return fault.partition(": ")[2] if fault.startswith("kafkalite.") and ": " in fault else fault
+    # an error of Java has its message in its second line: ": org.apache.spark.SparkException: ..."
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else "Spark failed")
