@@ -27,6 +27,7 @@ from kafkalite.producer.target_topics import ensure_topics
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import offset_ranges
 from kafkalite.reader.topic_reader import TopicReader
+from kafkalite.spark.worker_process import make_reuse_cheap
 from spark_jobs.copy_options import add_target, copy_options, print_copied
 from spark_jobs.job import add_source, new_parser, run_job, say, source_options
 from spark_jobs.load import between, without_bounds
@@ -73,6 +74,7 @@ def mirror(spark: SparkSession, source: Mapping[str, str], target: CopyOptions, 
 
 def copy_task(target: CopyOptions, task: PartitionTask) -> Copied:
     """Copy one partition, in an executor."""
+    make_reuse_cheap()
 
     def batches(position: int) -> Iterator[pa.RecordBatch]:
         options = between(task.options, {(task.topic, task.partition): (position, task.end)})

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterComm
 from pyspark.sql.types import StructType
 
 from kafkalite.common.names import TopicPartition
+from kafkalite.spark.worker_process import make_reuse_cheap
 from spark_jobs.partition_copy import Copied, CopyOptions, PartitionCopy, connected
 
 FORMAT = "kafkalite-replay"
@@ -56,6 +57,7 @@ class ReplayWriter(DataSourceArrowWriter):
         self.report = report
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        make_reuse_cheap()
         copied = []
         with connected(self.target) as cluster:
             for (topic, index), pieces in groupby(_by_partition(iterator), lambda piece: piece[0]):

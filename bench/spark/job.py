@@ -40,7 +40,8 @@ from bench.spark.work import (
 from bench.usage import ProcessTree
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from spark_jobs.count import count
+from kafkalite.spark.worker_process import make_reuse_cheap
+from spark_jobs.count import count, task_count
 from spark_jobs.load import load_into
 from spark_jobs.load_output import open_output
 
@@ -137,8 +138,8 @@ class Job:
         if side in _FILTERED:
             self._shares = shares(self.place.data_dir, work.topic, work.records, _FILTERED[side])
         elif side == START:
-            tasks = len(plan(parse_options(options)))
-            self.spark.sparkContext.parallelize(range(tasks), tasks).map(lambda task: task).collect()
+            tasks = task_count(self.spark, plan(parse_options(options)))
+            self.spark.sparkContext.parallelize(range(tasks), tasks).map(_nothing).collect()
         else:
             return sum(each.records for each in count(self.spark, options).values())
         return work.records
@@ -171,6 +172,11 @@ class Job:
             return (reader.option("minPartitions", best) if side == BEST else reader).load()
         reader = reader.format("kafkalite").option("path", self.place.data_dir)
         return (reader.schema(_NAMED) if side == PRUNED else reader).load()
+
+
+def _nothing(task: int) -> int:
+    make_reuse_cheap()
+    return task
 
 
 def aggregate(rows: DataFrame) -> tuple[int, ...]:
