@@ -32,9 +32,9 @@ class Ended(NamedTuple):
     working_s: float
 
 
-def run(job: str, arguments: Sequence[object], place: Path, kill_after_s: float | None = None) -> Ended:
-    """Run `spark_jobs.JOB` in the directory `place`; kill all of its processes `kill_after_s` after Spark's start."""
-    command = [sys.executable, "-u", "-m", f"spark_jobs.{job}", "--master", "local[2]", *map(str, arguments)]
+def run(module: str, arguments: Sequence[object], place: Path, kill_after_s: float | None = None) -> Ended:
+    """Run a module in the directory `place`; kill all of its processes `kill_after_s` after Spark's start."""
+    command = [sys.executable, "-u", "-m", module, "--master", "local[2]", *map(str, arguments)]
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": _SUBMIT,
         "SPARK_LOCAL_DIRS": str(place / "spark"),

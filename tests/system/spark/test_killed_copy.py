@@ -59,19 +59,19 @@ def test_a_mirror_that_is_killed_goes_on_without_loss_or_repetition(tmp_path: Pa
     to = ("--to", broker.bootstrap_servers, "--topic-prefix", "copy-", *SMALL)
     arguments = ("--data-dir", topics.path, "--topic", "orders", *to)
     end = grow(topics, 0)
-    quiet = run("mirror", arguments, tmp_path)
+    quiet = run("spark_jobs.mirror", arguments, tmp_path)
     assert quiet.returncode == 0, quiet.output
     progress = check(broker, "copy-orders", end, whole=True)
     partial = 0
     for moment in moments(quiet.working_s, KILLS, seed=3):
         end = grow(topics, end)
-        ended = run("mirror", arguments, tmp_path, moment)
+        ended = run("spark_jobs.mirror", arguments, tmp_path, moment)
         assert ended.returncode in (0, -9), ended.output
         seen = check(broker, "copy-orders", end, whole=False)
         partial += progress < seen < PARTITIONS * end
         print(f"kill after {moment:.2f} s: {seen - progress} records more", flush=True)
         progress = seen
-    last = run("mirror", arguments, tmp_path)
+    last = run("spark_jobs.mirror", arguments, tmp_path)
     assert last.returncode == 0, last.output
     check(broker, "copy-orders", end, whole=True)
     print(f"{KILLS} kills of mirror.py, {partial} of them between two transactions")
@@ -82,21 +82,21 @@ def test_a_replay_that_is_killed_goes_on_without_loss_or_repetition(tmp_path: Pa
     load = ("--data-dir", topics.path, "--topic", "orders", "--output", lake)
     arguments = ("--input", lake, "--to", broker.bootstrap_servers, "--topic-prefix", "again-", *SMALL)
     end = grow(topics, 0)
-    assert run("load", load, tmp_path).returncode == 0
-    quiet = run("replay", arguments, tmp_path)
+    assert run("spark_jobs.load", load, tmp_path).returncode == 0
+    quiet = run("spark_jobs.replay", arguments, tmp_path)
     assert quiet.returncode == 0, quiet.output
     progress = check(broker, "again-orders", end, whole=True)
     partial = 0
     for moment in moments(quiet.working_s, KILLS // 2, seed=4):
         end = grow(topics, end)
-        assert run("load", load, tmp_path).returncode == 0
-        ended = run("replay", arguments, tmp_path, moment)
+        assert run("spark_jobs.load", load, tmp_path).returncode == 0
+        ended = run("spark_jobs.replay", arguments, tmp_path, moment)
         assert ended.returncode in (0, -9), ended.output
         seen = check(broker, "again-orders", end, whole=False)
         partial += progress < seen < PARTITIONS * end
         print(f"kill after {moment:.2f} s: {seen - progress} records more", flush=True)
         progress = seen
-    last = run("replay", arguments, tmp_path)
+    last = run("spark_jobs.replay", arguments, tmp_path)
     assert last.returncode == 0, last.output
     check(broker, "again-orders", end, whole=True)
     print(f"{KILLS // 2} kills of replay.py, {partial} of them between two transactions")

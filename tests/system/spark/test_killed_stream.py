@@ -1,5 +1,9 @@
-"""A streaming query under kill -9, over a broker that produces, rolls, deletes by retention, compacts, and aborts
-transactions meanwhile: in the Parquet every record is there once."""
+"""Streaming queries under kill -9, over a broker that produces, rolls, deletes by retention, compacts, and aborts
+transactions meanwhile: in the Parquet of each every record is there once.
+
+Four queries, each with its checkpoint and its output, share one application: its JVM takes longer to start than all of
+them to run. They compete for its two tasks, so one kill meets them in different places of their micro-batches.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,14 +27,18 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.broker_process import ServedBroker
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S
-from tests.system.spark.streaming_query import RUNNING
+from tests.system.spark.streaming_query import RUNNING, WORKING
 
 pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 LIMIT_S = 240.0
+QUERIES = 4
+PARTS = 5  # of the long form, each with a broker of its own
 PARTITIONS = 2
 VALUE_BYTES = 200
+KILL_WITHIN_S = {RUNNING: 10.0, WORKING: 4.0}  # a micro-batch takes a second, the first one several
+CROWDED = "Python worker failed to connect back"  # within Spark's 10 s: the machine has too much to do
 UNREAD_MAX = 600  # records of a partition: half of what retention leaves
 RETENTION_BYTES = 2 * UNREAD_MAX * VALUE_BYTES
 KEYS = 40
@@ -52,10 +61,10 @@ Offsets = dict[str, dict[str, int]]
 
 
 class Writing:
-    """Threads of one producer each, which never are further ahead of the query than retention allows."""
+    """A thread with two producers, which never are further ahead of a query than retention allows."""
 
-    def __init__(self, bootstrap: str, checkpoint: Path, seed: int) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, bootstrap: str, places: Sequence[Path], seed: int) -> None:
+        self.places = places
         self.chance = random.Random(seed)
         self.committed: dict[Row, tuple[bytes, bytes]] = {}  # (key, value) of every record that must be read
         self.aborted = 0
@@ -76,7 +85,7 @@ class Writing:
         ledger = Producer({**settings, "transactional.id": "ledger"})
         ledger.init_transactions(DEADLINE_S)
         while not self.stopped.wait(0.02):
-            read = self.read_offsets()
+            read = [read_offsets(place) for place in self.places]
             for topic in ("deleted", "compacted"):
                 self._write(plain, topic, read, self.committed)
             plain.flush(DEADLINE_S)
@@ -91,7 +100,7 @@ class Writing:
                 ledger.commit_transaction(DEADLINE_S)
                 self.committed |= rows
 
-    def _write(self, producer: Producer, topic: str, read: Offsets, rows: dict[Row, tuple[bytes, bytes]]) -> None:
+    def _write(self, producer: Producer, topic: str, read: list[Offsets], rows: dict[Row, tuple[bytes, bytes]]) -> None:
         def delivered(error: Any, message: Any) -> None:
             assert error is None, error
             row = (message.topic(), message.partition(), message.offset())
@@ -100,7 +109,7 @@ class Writing:
 
         for partition in range(PARTITIONS):
             written = self.ends.get((topic, partition), 0)
-            if written - read.get(topic, {}).get(str(partition), 0) > UNREAD_MAX - 100:
+            if written - min(offsets.get(topic, {}).get(str(partition), 0) for offsets in read) > UNREAD_MAX - 100:
                 continue
             for _ in range(self.chance.randrange(1, 60)):
                 value = b"%d " % next(self.numbers)
@@ -109,20 +118,31 @@ class Writing:
                 producer.produce(topic, value, key, partition, on_delivery=delivered)
             producer.poll(0)
 
-    def read_offsets(self) -> Offsets:
-        """The offsets up to which the query has certainly read."""
-        with suppress(FileNotFoundError):
-            done = max((int(name) for name in os.listdir(self.checkpoint / "commits") if name.isdecimal()), default=-1)
-            if done >= 0:
-                _, _, line = (self.checkpoint / "offsets" / str(done)).read_text().split("\n")
-                offsets: Offsets = json.loads(line)
-                return offsets
+
+def read_offsets(place: Path) -> Offsets:
+    """The offsets up to which the query has certainly read."""
+    done = last_batch(place / "checkpoint" / "commits")
+    if done < 0:
         return {}
+    _, _, line = (place / "checkpoint" / "offsets" / str(done)).read_text().split("\n")
+    offsets: Offsets = json.loads(line)
+    return offsets
 
 
-def run(place: Path, data_dir: Path, kill_after_s: float | None, *more: object) -> tuple[int, str]:
-    """The application; its whole process group is killed so long after the query has started."""
-    command = [sys.executable, "-m", "tests.system.spark.streaming_query", data_dir, place, ",".join(TOPICS), *more]
+def last_batch(log: Path) -> int:
+    """The number of the last micro-batch in a log of the checkpoint, -1 if there is none."""
+    try:
+        return max((int(name) for name in os.listdir(log) if name.isdecimal()), default=-1)
+    except FileNotFoundError:
+        return -1
+
+
+def run(data_dir: Path, places: Sequence[Path], kill_after: str | None, seconds: float = 0.0) -> tuple[int, str]:
+    """The application; its whole process group is killed so long after it has said `kill_after`, or it ends."""
+    module, spark_dir = "tests.system.spark.streaming_query", places[0].parent / "spark"
+    command = [sys.executable, "-m", module, data_dir, ",".join(TOPICS), spark_dir, *places]
+    if kill_after is None:
+        command.append("--end")
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' pyspark-shell",
@@ -138,8 +158,8 @@ def run(place: Path, data_dir: Path, kill_after_s: float | None, *more: object) 
     try:
         for line in process.stdout:
             lines.append(line)
-            if line.strip() == RUNNING and kill_after_s is not None:
-                timers.append(threading.Timer(kill_after_s, kill, [process]))
+            if line.strip() == kill_after:
+                timers.append(threading.Timer(seconds, kill, [process]))
                 timers[1].start()
         process.wait()
     finally:
@@ -169,45 +189,60 @@ def check(rows: list[tuple[str, int, int, bytes]], writing: Writing) -> None:
 
 
 def story(place: Path, kills: int, seed: int) -> dict[str, int]:
-    """A query that is killed so many times, and then ends."""
+    """Queries that are killed so many times, all together, and then end."""
     chance = random.Random(seed)
+    places = [place / f"query-{number}" for number in range(QUERIES)]
     broker = ServedBroker(place / "data", place / "broker.log", BROKER)
     broker.start()
+    cut = done = 0
     try:
         topics = [NewTopic(name, PARTITIONS, 1, config=config) for name, config in TOPICS.items()]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         for future in admin.create_topics(topics).values():
             future.result(DEADLINE_S)
-        writing = Writing(broker.bootstrap, place / "checkpoint", seed)
+        writing = Writing(broker.bootstrap, places, seed)
         writing.thread.start()
-        for _ in range(kills):
-            code, output = run(place, broker.data_dir, chance.uniform(0.0, 6.0))
-            assert code == -signal.SIGKILL, output[-6000:]
+        while done < kills:
+            line = chance.choice([RUNNING, WORKING])
+            moment = chance.uniform(0.0, KILL_WITHIN_S[line])
+            code, output = run(broker.data_dir, places, line, moment)
+            if code != -signal.SIGKILL:
+                assert CROWDED in output, output[-6000:]
+                continue
+            begun = [last_batch(each / "checkpoint" / "offsets") for each in places]
+            ended = [last_batch(each / "checkpoint" / "commits") for each in places]
+            done, cut = done + QUERIES, cut + sum(map(int.__gt__, begun, ended))
+            print(f"{done} kills, {moment:.2f} s after {line!r}: begun {begun}, ended {ended}", flush=True)
         writing.stop()
-        code, output = run(place, broker.data_dir, None, place / "rows.parquet")
+        code, output = run(broker.data_dir, places, None)
         assert code == 0, output[-6000:]
         begins = [min(int(path.stem) for path in (broker.data_dir / f"deleted-{at}").glob("*.log")) for at in (0, 1)]
     finally:
         broker.kill()
-    table = parquet.read_table(place / "rows.parquet")
-    rows = list(zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset", "value")), strict=True))
-    check(rows, writing)
-    compacted = sum(row[0] == "compacted" for row in writing.committed) - sum(row[0] == "compacted" for row in rows)
-    batches = len([name for name in os.listdir(place / "checkpoint" / "commits") if name.isdecimal()])
-    return {"kills": kills, "rows": len(rows), "aborted": writing.aborted, "deleted before": min(begins),
-            "compacted away": compacted, "micro-batches in the checkpoint": batches}  # fmt: skip
+    compacted = 0
+    for each in places:
+        table = parquet.read_table(each / "rows.parquet")
+        rows = list(zip(*(table[name].to_pylist() for name in ("topic", "partition", "offset", "value")), strict=True))
+        check(rows, writing)
+        compacted += sum(row[0] == "compacted" for row in writing.committed) - sum(
+            row[0] == "compacted" for row in rows
+        )
+    batches = min(last_batch(each / "checkpoint" / "commits") + 1 for each in places)
+    return {"kills": done, "inside a micro-batch": cut, "rows": len(writing.committed), "aborted": writing.aborted,
+            "deleted before": min(begins), "compacted away": compacted, "micro-batches": batches}  # fmt: skip
 
 
 @pytest.mark.timeout(900)
 def test_a_stream_that_is_killed_writes_every_record_once(tmp_path: Path) -> None:
-    seen = story(tmp_path, kills=3, seed=1)
+    seen = story(tmp_path, kills=2 * QUERIES, seed=1)
     assert seen["aborted"] > 0
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_200_kills(tmp_path: Path) -> None:
-    kills = int(os.environ.get("KAFKALITE_STREAM_KILLS", "200"))
-    seen = story(tmp_path, kills, seed=int(os.environ.get("KAFKALITE_STREAM_SEED", "7")))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_200_kills(tmp_path: Path, part: int) -> None:
+    kills = int(os.environ.get("KAFKALITE_STREAM_KILLS", "200")) // PARTS
+    seen = story(tmp_path, kills, seed=int(os.environ.get("KAFKALITE_STREAM_SEED", "7")) + part)
     print(seen)
     assert min(seen.values()) > 0, "the broker deleted, compacted and aborted meanwhile"
