@@ -108,16 +108,28 @@ class JobWriter:
                     )
             for identity in identities:
                 transactions.end(identity, commit=True)
-            _abort_rest(transactions, self.options.producer, messages, identities)
+            self._abort_rest(transactions, messages, identities)
 
     def abort_all(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """On the driver: abort what the tasks wrote, those that cannot be reached now by their timeout."""
         if self.options.transactional:
             cluster, _, transactions = _connect(self.options.producer)
-            with contextlib.closing(cluster), contextlib.suppress(WriteFailed):
-                for identity in _identities(messages):
-                    transactions.end(identity, commit=False)
-                _abort_rest(transactions, self.options.producer, messages, [])
+            with contextlib.closing(cluster):
+                with contextlib.suppress(WriteFailed):
+                    for identity in _identities(messages):
+                        transactions.end(identity, commit=False)
+                self._abort_rest(transactions, messages, [])
+
+    def _abort_rest(
+        self, transactions: Transactions, messages: Sequence[WriterCommitMessage | None], ended: Sequence[Identity]
+    ) -> None:
+        """Abort the open transactions of attempts that the driver did not hear of. Their timeout would do it, but until
+        then consumers that read committed wait for them. A stream's tasks have another writer, named in messages."""
+        done = {identity.transactional_id for identity in ended}
+        for job in {self.job, *(each.job for each in messages if isinstance(each, TaskWritten))}:
+            with contextlib.suppress(Unanswered, WriteFailed):
+                for name in set(transactions.ongoing_with_prefix(job)) - done:
+                    transactions.begin(name, self.options.producer.transaction_timeout_ms)
 
 
 class KafkaliteWriter(DataSourceArrowWriter):
@@ -189,18 +201,3 @@ def _attempt() -> str:
 
 def _identities(messages: Sequence[WriterCommitMessage | None]) -> list[Identity]:
     return [each.identity for each in messages if isinstance(each, TaskWritten) and each.identity is not None]
-
-
-def _abort_rest(
-    transactions: Transactions,
-    options: ProducerOptions,
-    messages: Sequence[WriterCommitMessage | None],
-    ended: Sequence[Identity],
-) -> None:
-    """Abort the open transactions of attempts that the driver did not hear of. Their timeout would do it, but until
-    then consumers that read committed wait for them."""
-    done = {identity.transactional_id for identity in ended}
-    for job in {each.job for each in messages if isinstance(each, TaskWritten)}:
-        with contextlib.suppress(Unanswered, WriteFailed):
-            for name in set(transactions.ongoing_with_prefix(job)) - done:
-                transactions.begin(name, options.transaction_timeout_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,25 @@ def test_all_rows_of_a_job_are_committed_or_none(spark: Any, broker: Broker) -> 
     assert committed(spark, broker, "orders") == 3000, "nothing is left open either"
     write(rows.limit(10), broker, topic="orders", transactional="true")
     assert committed(spark, broker, "orders") == 3010
+
+
+def test_a_task_that_died_leaves_no_transaction_open(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from kafkalite.producer.options import parse_write_options
+    from kafkalite.spark import writer as writer_module
+
+    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "orders", "transactional": "true"}
+    schema = StructType().add("value", "string")
+    job = writer_module.JobWriter(parse_write_options(options), schema, overwrite=False)
+    monkeypatch.setattr(writer_module, "_attempt", lambda: "0-0")
+    job.write_batches(iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
+    cluster, _, transactions = writer_module._connect(job.options.producer)
+    with contextlib.closing(cluster):
+        assert transactions.ongoing_with_prefix(job.job) == [f"{job.job}0-0"]
+        job.abort_all([None])
+        assert transactions.ongoing_with_prefix(job.job) == []
 
 
 def test_a_stream_is_written(spark: Any, broker: Broker, tmp_path: Path) -> None:
