@@ -82,7 +82,7 @@ class LoadOutput:
             os.rename(self.staging, target)
         except OSError as error:
             raise ConfigError(f"{target} cannot be made ({error.strerror}); does another load write there?") from None
-        _sync(self.path)
+        sync(self.path)
         return target
 
 
@@ -155,11 +155,12 @@ def sync_tree(path: str) -> None:
     """Bring everything below `path` to the disk."""
     for directory, _, names in os.walk(path):
         for name in names:
-            _sync(os.path.join(directory, name))
-        _sync(directory)
+            sync(os.path.join(directory, name))
+        sync(directory)
 
 
-def _sync(path: str) -> None:
+def sync(path: str) -> None:
+    """Bring a file to the disk, or the names in a directory."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

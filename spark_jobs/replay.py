@@ -41,16 +41,21 @@ _TYPES = {
 _OPTIONAL = ("timestamp", "headers")
 
 
-def replay(rows: DataFrame, target: CopyOptions, prefix: str = "") -> list[Copied]:
-    """Write the rows into topics with `prefix` before their names. Raises ConfigError, WriteFailed, or Spark's error of
-    a task."""
+def replay(rows: DataFrame, target: CopyOptions, prefix: str = "", topics: Sequence[str] = ()) -> list[Copied]:
+    """Write the rows, or those of some topics, into topics with `prefix` before their names. Raises ConfigError,
+    WriteFailed, or Spark's error of a task."""
     missing = [name for name in _TYPES if name not in rows.columns and name not in _OPTIONAL]
     if missing:
         raise ConfigError(f"the input has no column {missing[0]!r}; it needs what load.py writes: {', '.join(_TYPES)}")
     chosen = rows.select(*(F.col(name).cast(_TYPES[name]).alias(name) for name in _TYPES if name in rows.columns))
+    if topics:
+        chosen = chosen.where(F.col("topic").isin(*topics))
     counts = {
         prefix + row[0]: row[1] + 1 for row in chosen.groupBy("topic").agg(F.max("partition")).collect() if row[0]
     }
+    absent = [topic for topic in topics if prefix + topic not in counts]
+    if absent:
+        raise ConfigError(f"the input has no rows of topic {absent[0]!r}")
     if not counts:
         return []
     with connected(target) as cluster:
@@ -69,10 +74,9 @@ def replay(rows: DataFrame, target: CopyOptions, prefix: str = "") -> list[Copie
 
 
 def job(spark: SparkSession, options: argparse.Namespace) -> None:
-    rows = spark.read.parquet(options.input)
-    if options.topic is not None:
-        rows = rows.where(F.col("topic").isin(options.topic.split(",")))
-    print_copied(replay(rows, copy_options(options, os.path.abspath(options.input)), options.topic_prefix))
+    target = copy_options(options, os.path.abspath(options.input))
+    topics = options.topic.split(",") if options.topic is not None else ()
+    print_copied(replay(spark.read.parquet(options.input), target, options.topic_prefix, topics))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

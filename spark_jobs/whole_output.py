@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Callable
 
 from kafkalite.common.errors import ConfigError
-from spark_jobs.load_output import sync_tree
+from spark_jobs.load_output import sync, sync_tree
 
 
 def replace_whole(path: str, state_file: str, write: Callable[[str], None]) -> None:
@@ -44,6 +44,7 @@ def replace_whole(path: str, state_file: str, write: Callable[[str], None]) -> N
             if os.path.lexists(path):
                 os.rename(path, os.path.join(parent, f".{name}.replaced-{uuid.uuid4().hex}"))
             os.rename(staging, path)
+            sync(parent)  # before the old one is removed
         finally:
             _clear(parent, name)
 

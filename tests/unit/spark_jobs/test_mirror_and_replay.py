@@ -121,6 +121,8 @@ def test_what_was_loaded_is_replayed_in_order_and_once(spark: Any, topics: Any, 
     load()
     to = target(broker, "replay", lake, "--transaction-bytes", "300")
     assert sum(one.records for one in replay(spark.read.parquet(lake), to, "r-")) == 50
+    with pytest.raises(ConfigError, match="the input has no rows of topic 'oders'"):
+        replay(spark.read.parquet(lake), to, "r-", ["orders", "oders"])
     topics.write(records(20, 24), base_offset=20)
     load()
     again = replay(spark.read.parquet(lake), to, "r-")
