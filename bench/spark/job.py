@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,8 @@ from bench.spark.work import (
 from bench.usage import ProcessTree
 from kafkalite.reader.options import parse_options
 from kafkalite.reader.plan import plan
-from kafkalite.spark.worker_process import make_reuse_cheap
-from spark_jobs.count import count, task_count
+from kafkalite.reader.planning.split import Split
+from spark_jobs.count import count, count_split, task_count
 from spark_jobs.load import load_into
 from spark_jobs.load_output import open_output
 
@@ -138,8 +139,9 @@ class Job:
         if side in _FILTERED:
             self._shares = shares(self.place.data_dir, work.topic, work.records, _FILTERED[side])
         elif side == START:
-            tasks = task_count(self.spark, plan(parse_options(options)))
-            self.spark.sparkContext.parallelize(range(tasks), tasks).map(_nothing).collect()
+            parsed = parse_options(options)
+            empty: list[Split] = [()] * task_count(self.spark, plan(parsed))
+            self.spark.sparkContext.parallelize(empty, len(empty)).flatMap(partial(count_split, parsed)).collect()
         else:
             return sum(each.records for each in count(self.spark, options).values())
         return work.records
@@ -172,11 +174,6 @@ class Job:
             return (reader.option("minPartitions", best) if side == BEST else reader).load()
         reader = reader.format("kafkalite").option("path", self.place.data_dir)
         return (reader.schema(_NAMED) if side == PRUNED else reader).load()
-
-
-def _nothing(task: int) -> int:
-    make_reuse_cheap()
-    return task
 
 
 def aggregate(rows: DataFrame) -> tuple[int, ...]:

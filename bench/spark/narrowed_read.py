@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import kafkalite
+from kafkalite.reader.topic_reader import read
 
 _IO = Path("/proc/self/io")
 
@@ -29,14 +29,14 @@ def shares(data_dir: str, topic: str, records: int, column: str) -> Shares:
         first, end = (_timestamp(data_dir, topic, offset) for offset in (first, end))
     filters = [(column, ">=", first), (column, "<", end)]
     before = _bytes_read()
-    rows = sum(batch.num_rows for batch in kafkalite.read(data_dir, topic, filters=filters))
-    read = _bytes_read() - before
+    rows = sum(batch.num_rows for batch in read(data_dir, topic, filters=filters))
+    taken = _bytes_read() - before
     size = sum(path.stat().st_size for path in Path(data_dir).glob(f"{topic}-*/*.log"))
-    return Shares(rows / records, read / size)
+    return Shares(rows / records, taken / size)
 
 
 def _timestamp(data_dir: str, topic: str, offset: int) -> Any:
-    return kafkalite.read(data_dir, topic, filters=[("offset", "=", offset)]).read_all()["timestamp"][0].as_py()
+    return read(data_dir, topic, filters=[("offset", "=", offset)]).read_all()["timestamp"][0].as_py()
 
 
 def _bytes_read() -> int:
