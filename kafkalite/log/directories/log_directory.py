@@ -191,12 +191,13 @@ class LogDirectory:
         high_watermarks = {key: min(log.end_offset, log.replicated_offset) for key, log in logs.items()}
         return LogOffsets(recovery_points, starts, high_watermarks)
 
-    def checkpoint_truncation(self, key: TopicPartition, start_offset: int, end_offset: int) -> None:
+    def checkpoint_truncation(self, key: TopicPartition, start_offset: int, end_offset: int, *, empties: bool) -> None:
         """Writes checkpoints in which the log is no more than these offsets, if those of now may say otherwise. Raises
         OSError.
 
-        A log that is emptied is written down as well, since its files go one by one. If the broker dies in between, the
-        next start finds a log that ends before its start, and begins it anew there, or it checks all that is left.
+        A log that loses all its segments (`empties`) is written down as well, since its files go one by one. If the
+        broker dies in between, the next start finds a log that ends before its start, and begins it anew there, or it
+        checks all that is left.
         """
         log, checkpoints = self.logs[key], self.checkpoints
         if checkpoints.cleaner_offsets.get(key, 0) > end_offset:
@@ -208,11 +209,11 @@ class LogDirectory:
             log.flusher.recovery_point <= end_offset
             and log.start_offset <= start_offset
             and high_watermark <= end_offset
-            and (start_offset < end_offset or not log.size_bytes)
+            and not (empties and log.size_bytes)
         ):
             return
         points = self.recovery_points()
-        points[key] = 0 if start_offset == end_offset else min(points[key], end_offset)
+        points[key] = 0 if empties else min(points[key], end_offset)
         offsets = self.offsets(points)
         checkpoints.write(
             LogOffsets(

@@ -272,11 +272,11 @@ class LogManager:
         for directory in self.online:
             self._checkpoints.write_changes(directory)
 
-    def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int) -> None:
+    def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int, empties: bool) -> None:
         """Raises OSError."""
         directory = self._directory_of.get(key)
         if directory is not None:
-            directory.checkpoint_truncation(key, start_offset, end_offset)
+            directory.checkpoint_truncation(key, start_offset, end_offset, empties=empties)
 
     def write_start_offsets(self, keys: Iterable[TopicPartition], done: Callable[[], None]) -> None:
         """Calls `done` when the start offsets that these logs have now survive a kill, or could not be written, which

@@ -10,14 +10,15 @@ from kafkalite.log.state.producer_state import EXPIRATION_MS
 from kafkalite.log.state.transaction_verification import VerificationSetting
 from kafkalite.log.storage.files import Background, Files, run_inline
 
-BeforeTruncation = Callable[[TopicPartition, int, int], None]
+BeforeTruncation = Callable[[TopicPartition, int, int, bool], None]
 
 
 class LogContext:
     """Fields: `serial_queue` makes a background queue whose jobs run in order. `counting` is the queue of the jobs that
     count records, one log after another. `run_completions` runs the completions of background jobs that have ended.
-    `verification` says whether transactions must be verified, and may change. `before_truncation` is called with a log
-    and its next start and end offset, and does not return before no checkpoint is above them; it raises OSError.
+    `verification` says whether transactions must be verified, and may change. `before_truncation` is called with a log,
+    its next start and end offset, and whether all its segments go. It returns when no checkpoint is above the offsets;
+    it raises OSError.
     """
 
     __slots__ = (
@@ -34,7 +35,7 @@ class LogContext:
         run_completions: Callable[[], None] = lambda: None,
         verification: VerificationSetting | None = None,
     ) -> None:
-        self.before_truncation: BeforeTruncation = lambda key, start_offset, end_offset: None
+        self.before_truncation: BeforeTruncation = lambda key, start_offset, end_offset, empties: None
         self.clock = clock
         self.serial_queue = serial_queue
         self.counting = serial_queue()

@@ -46,7 +46,7 @@ class LogTruncation:
         """Removes everything at or past `offset`, which lies below `end_offset` and not before the first segment."""
         listed = self._segments
         start_offset = min(start_offset, offset)
-        self._prepare(start_offset, offset, offset)
+        self._prepare(start_offset, offset, empties=False)
         try:
             listed.counts.count_appended(listed.active, end_offset)
             listed.counts.cut()
@@ -63,7 +63,7 @@ class LogTruncation:
     def restart(self, offset: int) -> None:
         """Removes all segments, epochs and producers; the log is empty and begins at `offset`."""
         listed = self._segments
-        self._prepare(offset, offset, 0)
+        self._prepare(offset, offset, empties=True)
         try:
             listed.counts.cut()
             self._transactions.forget()
@@ -75,11 +75,11 @@ class LogTruncation:
         except (OSError, StorageError) as error:
             raise self._stop(error) from error
 
-    def _prepare(self, start_offset: int, end_offset: int, first_gone: int) -> None:
-        """The log has not changed when this raises. Segments from `first_gone` on are about to change, or to go."""
+    def _prepare(self, start_offset: int, end_offset: int, *, empties: bool) -> None:
+        """The log has not changed when this raises. `empties`: all segments are about to go."""
         try:
-            self._swap.cancel_for_truncation(first_gone)
-            self._segments.context.before_truncation(self._key, start_offset, end_offset)
+            self._swap.cancel_for_truncation(0 if empties else end_offset)
+            self._segments.context.before_truncation(self._key, start_offset, end_offset, empties)
         except OSError as error:
             raise self._location.refusal(f"cannot truncate {self._location.name}", error) from error
 

@@ -138,7 +138,7 @@ class DirectoryHistory(LogHistory):
 
         self.manager.write_start_offsets([(self.log.topic, 0)], kept)
 
-    def _before_truncation(self, start_offset: int, end_offset: int) -> None:
+    def _before_truncation(self, start_offset: int, end_offset: int, empties: bool) -> None:
         """The manager writes this down."""
         self.topic.start_after_kill = min(self.topic.start_after_kill, start_offset)
 

@@ -236,7 +236,8 @@ class LogHistory:
         offset = random.randint(low, log.end_offset)
         ends = {written.last + 1 for written in self.ledger.chain} | {log.end_offset}
         offset = max((end for end in ends if end <= offset), default=0)
-        self._before_truncation(min(log.start_offset, offset), offset)
+        if offset < log.end_offset:
+            self._before_truncation(min(log.start_offset, offset), offset, offset < log.segments[0].base_offset)
         self.ledger.promised = min(self.ledger.promised, offset)
         self.ledger.start_kept = min(self.ledger.start_kept, offset)
         self.ledger.cutting_at = offset
@@ -249,16 +250,16 @@ class LogHistory:
         self.ledger.truncate(offset)
         self._forget_sequences()
 
-    def _before_truncation(self, start_offset: int, end_offset: int) -> None:
+    def _before_truncation(self, start_offset: int, end_offset: int, empties: bool) -> None:
         """The owner has to write this down first: what it said before does not hold in between."""
-        recovery_point = 0 if start_offset == end_offset else min(self.kept.recovery_point, end_offset)
+        recovery_point = 0 if empties else min(self.kept.recovery_point, end_offset)
         self.kept = LoadOptions(False, recovery_point, min(self.kept.start_offset, start_offset))
 
     def restart_at(self, random: Random) -> None:
         """The log begins anew behind its end, as if all before had been deleted."""
         log, ledger = self.log, self.ledger
         offset = log.end_offset + random.choice((0, 1, 5, 100))
-        self._before_truncation(offset, offset)
+        self._before_truncation(offset, offset, empties=True)
         self._keep_start(offset)
         ledger.promised = ledger.cutting_at = 0
         ledger.start_asked = offset

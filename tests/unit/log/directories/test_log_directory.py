@@ -333,6 +333,13 @@ class TestATruncation:
         log = machine.start(machine.paths[0]).logs["orders", 0]
         assert (log.start_offset, log.end_offset) == (2, 3)
 
+    def test_at_the_start_keeps_what_is_recovered(self, machine: Machine) -> None:
+        _, log = self.begin(machine)
+        log.delete_records_before(3)
+        log.truncate_to(3)
+        assert (log.start_offset, log.end_offset) == (3, 3)
+        assert self.offsets(machine, "recovery-point-offset") == "orders 0 3"
+
     def test_above_all_that_is_written_writes_nothing(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
         _, log = self.begin(machine)
         for value in "ghi":

@@ -236,17 +236,17 @@ class TestCheckpointed:
 class TestCallback:
     def test_checkpoints_are_lowered_before_anything_changes(self, disk: Disk) -> None:
         log = six_segments(disk)
-        seen: list[tuple[object, int, int, int]] = []
-        disk.services.before_truncation = lambda key, start, end: seen.append((key, start, end, log.log.size_bytes))
+        seen: list[tuple[object, ...]] = []
+        disk.services.before_truncation = lambda *told: seen.append((*told, log.log.size_bytes))
         log.log.truncate_to(20)
         log.log.truncate_to(11)
         log.log.restart_at(30)
-        assert seen == [(("orders", 0), 0, 11, 12 * SIZE), (("orders", 0), 30, 30, 11 * SIZE)]
+        assert seen == [(("orders", 0), 0, 11, False, 12 * SIZE), (("orders", 0), 30, 30, True, 11 * SIZE)]
 
     def test_if_they_cannot_be_the_log_stays_as_it_is(self, disk: Disk) -> None:
         log = six_segments(disk)
 
-        def refuse(key: object, start: int, end: int) -> None:
+        def refuse(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
         disk.services.before_truncation = refuse
