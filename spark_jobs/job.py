@@ -61,7 +61,7 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
         else:
             bounds[f"{side}_timestamp"] = parse_moment(name, text)
     found = as_options(
-        options.data_dir.split(","),
+        [os.path.abspath(path) for path in options.data_dir.split(",")],  # executors have another working directory
         options.topic or "",
         isolation_level=options.isolation_level,
         include_headers=options.headers,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -141,7 +142,7 @@ def _paths(values: Mapping[str, str]) -> tuple[str, ...]:
 def _local(path: str) -> str:
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme or len(scheme) < 2:
-        return path
+        return os.path.abspath(path)  # executors have another working directory
     if scheme != "file":
         raise ConfigError(f"the option 'path' is {path!r}; mount the storage and give a local directory")
     return "/" + rest.lstrip("/")

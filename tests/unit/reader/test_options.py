@@ -69,11 +69,15 @@ def test_names_may_have_any_case_and_kafka_s_own_are_let_pass() -> None:
         ('["/a,b", "/c"]', ("/a,b", "/c")),
         ("file:///a", ("/a",)),
         ("file:/a", ("/a",)),
-        ("c:", ("c:",)),
-        ("./a:b/c", ("./a:b/c",)),
+        ("c:", ("/here/c:",)),
+        ("./a:b/c", ("/here/a:b/c",)),
+        ("a,/here/a", ("/here/a",)),
     ],
 )
-def test_a_path_may_be_several_directories(path: str, paths: tuple[str, ...]) -> None:
+def test_a_path_may_be_several_directories_and_means_the_same_on_executors(
+    path: str, paths: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/here")
     assert parse_options({"path": path, "subscribe": "orders"}).paths == paths
     assert parse_options({"paths": '["/a", "/b"]', "subscribe": "orders"}).paths == ("/a", "/b"), "load(paths)"
 
