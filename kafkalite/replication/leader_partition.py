@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -43,6 +43,12 @@ Tell = Callable[[KafkaError | None], None]
 _NO_LOW_WATERMARK = -1  # it is another leader's to know
 
 
+class FollowerSession(Protocol):
+    """A fetch session with partitions that are idle: nothing is asked until `end_idle` tells of news."""
+
+    def end_idle(self, wanted: Any, /) -> None: ...
+
+
 class IsrStore(Protocol):
     """Carries out changes of the ISR, and reports to `on_write` and `on_read` of the partition if it still leads."""
 
@@ -57,10 +63,12 @@ def _min_isr(record: PartitionRecord, min_insync_replicas: int) -> int:
 
 class LeaderPartition(ReplicatedPartition):
     """`begin` comes before the first request. `replica_fetches` are the delayed fetches of followers; they end with the
-    next append, and when the high watermark moves, so that an idle follower learns of it."""
+    next append, and when the high watermark moves, so that an idle follower learns of it. `idle_followers` are the
+    sessions that need not look here until then, each with its name for this partition."""
 
     __slots__ = (
-        "_clock", "_delayed_deletions", "_delayed_writes", "_is_retired", "_isr_store", "replica", "replica_fetches",
+        "_clock", "_delayed_deletions", "_delayed_writes", "_is_retired", "_isr_store", "idle_followers", "replica",
+        "replica_fetches",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +89,7 @@ class LeaderPartition(ReplicatedPartition):
         do not stop, each with its registration."""
         super().__init__(topic, index, log, record.leader_epoch)
         self.replica_fetches: dict[DelayedOperation, None] = {}
+        self.idle_followers: dict[FollowerSession, Any] = {}
         self._delayed_writes: DelayedAcks = []  # of acks=1
         self._delayed_deletions: list[tuple[int, Callable[[int], None]]] = []  # (low watermark, callback)
         self._isr_store = isr_store
@@ -122,6 +131,7 @@ class LeaderPartition(ReplicatedPartition):
             if log.end_offset != end_offset:
                 size_bytes = len(records)
                 self.note_append(size_bytes)
+                self._end_idle()
                 self._on_log()
                 for operation in tuple(self.replica_fetches):
                     operation.accumulate(size_bytes)
@@ -181,6 +191,13 @@ class LeaderPartition(ReplicatedPartition):
             self._perform(decision.effects)
         return decision
 
+    def _end_idle(self) -> None:
+        """Before anything changes that a follower may have to know, or that makes its fetches count."""
+        if self.idle_followers:
+            idle_followers, self.idle_followers = self.idle_followers, {}
+            for session, wanted in idle_followers.items():
+                session.end_idle(wanted)
+
     def read_as_replica(self, offset: int, max_bytes: int, min_one: bool) -> FileRegion | None:
         """As `read`, up to the end of the log."""
         return self.local_log.read(offset, max_bytes, self.local_log.end_offset, min_one)
@@ -196,6 +213,7 @@ class LeaderPartition(ReplicatedPartition):
 
     def on_record(self, record: PartitionRecord, min_insync_replicas: int) -> None:
         """The partition's state in the metadata, of this leader epoch, or its min.insync.replicas have changed."""
+        self._end_idle()
         replica, now_ms = self.replica, self._clock.monotonic_ms()
         effects: list[LeaderEffect] = []
         if record.partition_epoch > replica.in_sync.committed.partition_epoch:
@@ -206,14 +224,17 @@ class LeaderPartition(ReplicatedPartition):
         self._perform(effects)
 
     def on_brokers(self, live: Mapping[int, int]) -> None:
+        self._end_idle()
         self._perform(self.replica.on_brokers(live, self._clock.monotonic_ms()))
 
     def on_write(self, sent: WriteIsr, outcome: WriteOutcome) -> None:
         if not self._is_retired:
+            self._end_idle()
             self._perform(self.replica.on_write(sent, outcome, self._clock.monotonic_ms()))
 
     def on_read(self, read: ReadIsr, state: IsrState) -> None:
         if not self._is_retired:
+            self._end_idle()
             self._perform(self.replica.on_read(read, state, self._clock.monotonic_ms()))
 
     @property
@@ -227,6 +248,7 @@ class LeaderPartition(ReplicatedPartition):
             match effect:
                 case AdvanceHighWatermark():
                     if effect.offset > self.high_watermark:
+                        self._end_idle()
                         self.move_high_watermark(effect.offset)
                         for operation in tuple(self.replica_fetches):
                             operation.wake()
@@ -273,6 +295,7 @@ class LeaderPartition(ReplicatedPartition):
 
     def wake_all(self) -> None:
         super().wake_all()
+        self._end_idle()
         for operation in tuple(self.replica_fetches):
             operation.wake()
 
@@ -281,6 +304,7 @@ class LeaderPartition(ReplicatedPartition):
         self._answer_acks()
 
     def hand_over(self) -> tuple[DelayedAcks, DelayedAcks]:
+        self._end_idle()
         self._is_retired = True
         self._answer_deletions(self.local_log.start_offset)
         delayed_writes, self._delayed_writes = self._delayed_writes, []

@@ -73,7 +73,7 @@ class FetchReader:
 
     def _find_names(self) -> None:
         by_id = self._services.replica_manager.by_id
-        for wanted in self._context.partitions.values():
+        for wanted in self._context.active.values():
             if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
                 wanted.topic = topic.name
                 wanted.topic_id = topic.topic_id  # the same object, so that `is` suffices to compare ids

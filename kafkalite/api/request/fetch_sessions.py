@@ -5,7 +5,7 @@ response can leave out partitions without news. Partitions that returned data mo
 none starves behind a busy one. At most `slots` sessions exist. A new session replaces the longest idle one if that has
 been idle for `EVICTION_MS`; otherwise the client is served without a session. So is a client with too many partitions
 for the memory limit of all sessions together; Kafka limits only the number of sessions. Sessions of followers replace
-those of consumers, busy or not.
+those of consumers, busy or not, and know which of their partitions are idle: a fetch looks at the others only.
 From version 13 on topics are named by id (KIP-516); a session uses either names or ids.
 Source: kafka.server.FetchSession, KIP-227, KIP-516.
 """
@@ -21,6 +21,7 @@ from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 
 if TYPE_CHECKING:
     from kafkalite.replication.leader_partition import LeaderPartition
+    from kafkalite.replication.partition import DelayedOperation
 
 EVICTION_MS = 120_000
 PARTITIONS_MAX = 100_000  # of one session; a client with more is served without a session
@@ -38,7 +39,7 @@ Key = tuple[str | UUID, int]
 
 class WantedPartition:
     """The parameters of a fetch of one partition, and the offsets last sent to the client. `counted_by`: the leader
-    that a follower has told of these parameters already.
+    that the follower's latest fetch has told of these parameters.
 
     In a request by id, `topic` is empty until a topic of that id is found, and keeps its name from then on. So a client
     whose topic is deleted and created again meanwhile gets INCONSISTENT_TOPIC_ID.
@@ -76,12 +77,16 @@ class WantedPartition:
         self.current_leader_epoch = wanted.current_leader_epoch
         self.last_fetched_epoch = wanted.last_fetched_epoch
 
+    def is_told(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the client knows these offsets."""
+        return self.told_high_watermark == high_watermark and self.told_start_offset == log_start_offset
+
     def is_news(self, data: PartitionData) -> bool:
         """Whether an incremental response must include `data`; records its offsets as sent."""
         news = bool(data.records) or data.error_code != 0 or data.diverging_epoch is not None
         if data.error_code != 0:
             self.told_high_watermark = _UNTOLD  # the next response after an error is always news
-        elif data.high_watermark != self.told_high_watermark or data.log_start_offset != self.told_start_offset:
+        elif not self.is_told(data.high_watermark, data.log_start_offset):
             news = True
             self.told_high_watermark = data.high_watermark
             self.told_start_offset = data.log_start_offset
@@ -109,18 +114,21 @@ def wanted_partitions(request: FetchRequest, by_id: bool) -> Partitions:
 
 
 class FetchSession:
-    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request.
-    `privileged`: the client is a follower."""
+    """One client's partitions in the order to serve them. `epoch` is the epoch expected in its next request."""
 
-    __slots__ = ("by_id", "epoch", "partitions", "privileged", "session_id", "used_ms")
+    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int, *, privileged: bool) -> None:
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
-        self.privileged = privileged
         self.by_id = by_id
         self.partitions = partitions
         self.epoch = 1
         self.used_ms = now_ms
+
+    @property
+    def active(self) -> Partitions:
+        """The partitions that a fetch looks at."""
+        return self.partitions
 
     def apply(self, request: FetchRequest) -> None:
         """Add, change and remove partitions according to an incremental request."""
@@ -131,22 +139,100 @@ class FetchSession:
                 key = (called, wanted.partition)
                 known = partitions.get(key)
                 if known is None:
-                    partitions[key] = WantedPartition(key, topic, wanted)
+                    partitions[key] = known = WantedPartition(key, topic, wanted)
+                    self._activate(known)
                 else:
+                    self._activate(known)
                     known.update(wanted)
         for forgotten in request.forgotten_topics_data:
             called = forgotten.topic_id if by_id else forgotten.topic
             for index in forgotten.partitions:
-                partitions.pop((called, index), None)
+                known = partitions.pop((called, index), None)
+                if known is not None:
+                    self._forget(known)
+
+    def _activate(self, wanted: WantedPartition) -> None:
+        """The client names the partition: it is looked at."""
+
+    def _forget(self, wanted: WantedPartition) -> None:
+        """The client does not want the partition any more."""
 
     def served(self, partitions: Iterable[WantedPartition]) -> None:
         """Move partitions that returned data to the end of the order, so that others come first next time."""
+        active = self.active
         for wanted in partitions:
             key = wanted.key
             # not removed or replaced while the request waited
-            if self.partitions.get(key) is wanted:
-                del self.partitions[key]
-                self.partitions[key] = wanted
+            if active.get(key) is wanted:
+                del active[key]
+                active[key] = wanted
+
+    def close(self) -> None:
+        """Nothing is kept for it any more."""
+
+
+class FollowerSession(FetchSession):
+    """A session of a follower. A partition in which the follower has everything, and knows it, is idle: no fetch looks
+    at it until its leader calls `end_idle` with the first news. Each fetch until then says that the follower still has
+    everything. `waiting` are the delayed fetches of the session.
+
+    Invariant: a partition is in `active`, or in the `idle_followers` of `counted_by` under this session.
+    """
+
+    __slots__ = ("_active", "_broker_id", "_fetched_ms", "_registration", "waiting")
+
+    def __init__(self, session_id: int, partitions: Partitions, by_id: bool, now_ms: int) -> None:
+        super().__init__(session_id, partitions, by_id, now_ms)
+        self._active = dict(partitions)
+        self._broker_id = self._registration = _NO_REGISTRATION
+        self._fetched_ms = now_ms
+        self.waiting: dict[DelayedOperation, None] = {}
+
+    @property
+    def active(self) -> Partitions:
+        return self._active
+
+    def on_fetch(self, broker_id: int, registration: int, now_ms: int) -> None:
+        """A fetch has arrived. What a broker has said holds for it until it registers anew."""
+        if (broker_id, registration) != (self._broker_id, self._registration):
+            self._broker_id, self._registration = broker_id, registration
+            for wanted in self.partitions.values():
+                self._activate(wanted)
+        self._fetched_ms = now_ms
+
+    def begin_idle(self, wanted: WantedPartition) -> None:
+        """The follower has been told of all that there is; it stays active if its fetches may have effects."""
+        leader = wanted.counted_by
+        if leader is not None and leader.replica.is_idle(self._broker_id, self._registration, wanted.fetch_offset):
+            leader.idle_followers[self] = wanted
+            del self._active[wanted.key]
+
+    def end_idle(self, wanted: WantedPartition) -> None:
+        """There is news. The latest fetch had everything until now."""
+        leader = wanted.counted_by
+        assert leader is not None
+        leader.replica.on_idle_fetch(self._broker_id, self._fetched_ms)
+        self._active[wanted.key] = wanted
+        for operation in self.waiting:
+            operation.wait_in(leader.replica_fetches)
+
+    def _activate(self, wanted: WantedPartition) -> None:
+        if wanted.key not in self._active:
+            self._leave(wanted)
+            self._active[wanted.key] = wanted
+
+    def _forget(self, wanted: WantedPartition) -> None:
+        self._active.pop(wanted.key, None)
+        self._leave(wanted)
+
+    def _leave(self, wanted: WantedPartition) -> None:
+        if wanted.counted_by is not None:
+            wanted.counted_by.idle_followers.pop(self, None)
+
+    def close(self) -> None:
+        for wanted in self.partitions.values():
+            self._leave(wanted)
+        self._active = {}  # a delayed fetch may look once more
 
 
 class FetchContext:
@@ -163,6 +249,11 @@ class FetchContext:
     @property
     def session_id(self) -> int:
         return self.session.session_id if self.session is not None else NO_SESSION
+
+    @property
+    def active(self) -> Partitions:
+        """The partitions to be looked at."""
+        return self.session.active if self.session is not None else self.partitions
 
 
 class FetchSessions:
@@ -191,7 +282,8 @@ class FetchSessions:
             partitions = wanted_partitions(request, by_id)
             session = None
             if epoch == INITIAL_EPOCH:
-                session = self._open(partitions, by_id, now_ms, privileged=replica_of(request)[0] >= 0)
+                kind = FollowerSession if replica_of(request)[0] >= 0 else FetchSession
+                session = self._open(kind, partitions, by_id, now_ms)
             return FetchContext(partitions, by_id, session, incremental=False)
         session = self._by_id.get(request.session_id)
         if session is None:
@@ -215,11 +307,11 @@ class FetchSessions:
         self._by_id[session.session_id] = session
         return FetchContext(session.partitions, by_id, session, incremental=True)
 
-    def _open(self, partitions: Partitions, by_id: bool, now_ms: int, *, privileged: bool) -> FetchSession | None:
+    def _open(self, kind: type[FetchSession], partitions: Partitions, by_id: bool, now_ms: int) -> FetchSession | None:
         if not partitions or len(partitions) > PARTITIONS_MAX:
             return None
         while len(self._by_id) >= self._slots or self._partition_count + len(partitions) > PARTITIONS_OF_ALL_MAX:
-            replaced = self._replaceable(now_ms, privileged=privileged)
+            replaced = self._replaceable(now_ms, privileged=kind is FollowerSession)
             if replaced is None:
                 return None
             self._close(replaced.session_id)
@@ -228,7 +320,7 @@ class FetchSessions:
         session_id = random.randint(1, 0x7FFFFFFF)
         while session_id in self._by_id:
             session_id = random.randint(1, 0x7FFFFFFF)
-        session = FetchSession(session_id, partitions, by_id, now_ms, privileged=privileged)
+        session = kind(session_id, partitions, by_id, now_ms)
         self._by_id[session_id] = session
         self._partition_count += len(partitions)
         return session
@@ -239,9 +331,10 @@ class FetchSessions:
         idle = next(iter(self._by_id.values()), None)
         if idle is None or now_ms - idle.used_ms > EVICTION_MS or not privileged:
             return idle if idle is not None and now_ms - idle.used_ms > EVICTION_MS else None
-        return next((each for each in self._by_id.values() if not each.privileged), None)
+        return next((each for each in self._by_id.values() if type(each) is not FollowerSession), None)
 
     def _close(self, session_id: int) -> None:
         session = self._by_id.pop(session_id, None)
         if session is not None:
             self._partition_count -= len(session.partitions)
+            session.close()

@@ -1,7 +1,7 @@
 """Fetches of followers: each partition that a follower names is news to its leader, before anything is read.
 
     arrive     once for each partition of a request: the follower has all below its fetch offset
-    read_all   up to the end of the log; in a session only what the follower was not told yet
+    read_all   up to the end of the log; in a session only what the follower was not told yet; the rest becomes idle
     wait       for an append, the high watermark, or that this broker leads what the follower expects it to lead
 
 Every broker watches the metadata for itself, so a follower may know of an election before the leader does. Its fetch
@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.api.request.fetch_reader import NO_REPLICA, FetchReader, Found
-from kafkalite.api.request.fetch_sessions import FetchContext, Key, WantedPartition, replica_of
+from kafkalite.api.request.fetch_sessions import FetchContext, FollowerSession, Key, WantedPartition, replica_of
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.network.client_connection import HurriedResponse, ignore
 from kafkalite.protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
@@ -47,12 +47,12 @@ def is_ahead(services: Services, topic: Topic | None, index: int, leader_epoch: 
 class ReplicaFetchReader(FetchReader):
     """Reads for one request of a follower.
 
-    Invariant: after `arrive` each wanted partition is in one of `_arrived`, with the partition that has counted it,
-    `_settled`, with its final answer, and `_ahead`.
+    Invariant: after `arrive` each active partition has a leader that has counted it, or is in one of `_settled`, with
+    its final answer, and `_ahead`.
     """
 
     __slots__ = (
-        "_ahead", "_arrived", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes", "has_news",
+        "_ahead", "_broker_id", "_fetches", "_registration", "_settled", "_throttled_bytes", "has_news",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +61,6 @@ class ReplicaFetchReader(FetchReader):
         super().__init__(services, request, context, version, find)
         self._broker_id, self._registration = replica_of(request)
         self._fetches = services.follower_fetches
-        self._arrived: dict[Key, LeaderPartition] = {}
         self._settled: dict[Key, PartitionData] = {}
         self._ahead: dict[Key, WantedPartition] = {}
         self._throttled_bytes = 0
@@ -73,19 +72,12 @@ class ReplicaFetchReader(FetchReader):
 
     def arrive(self) -> None:
         """Tell the leaders of the request. Called once, and does not wait."""
-        broker_id, registration, arrived = self._broker_id, self._registration, self._arrived
-        now_ms = self._services.runtime.clock.monotonic_ms()
-        for key, wanted in self._context.partitions.items():
-            leader = wanted.counted_by  # an idle partition of a session takes 1.0 us instead of 6.2
-            if (
-                leader is not None
-                and not leader.is_retired
-                and leader.replica.on_idle_fetch(broker_id, registration, wanted.fetch_offset, now_ms)
-            ):
-                arrived[key] = leader
-            else:
-                wanted.counted_by = None
-                self._arrive(wanted)
+        session = self._context.session
+        if isinstance(session, FollowerSession):
+            session.on_fetch(self._broker_id, self._registration, self._services.runtime.clock.monotonic_ms())
+        for wanted in tuple(self._context.active.values()):
+            wanted.counted_by = None
+            self._arrive(wanted)
 
     def arrive_later(self) -> None:
         """Tell the leaders that were not elected yet, as far as they are now."""
@@ -138,7 +130,7 @@ class ReplicaFetchReader(FetchReader):
         if error:
             raise KafkaError(error)
         if decision.diverging_epoch is None:
-            self._arrived[wanted.key] = wanted.counted_by = partition
+            wanted.counted_by = partition
         else:
             data = self._settled[wanted.key] = _offsets_of(partition, wanted.index)
             epoch, end_offset = decision.diverging_epoch
@@ -149,28 +141,25 @@ class ReplicaFetchReader(FetchReader):
         session partitions without news are left out, and `has_news` says whether there are new offsets: an idle
         follower is to learn of the high watermark. Offsets alone are in the data if it is the last reading, or there
         are records besides; otherwise the next one finds them."""
-        in_session = self._context.incremental
+        session = self._context.session if self._context.incremental else None
         budget = self.max_bytes
         size_bytes = 0
         urgent = False
         found: Found = []
+        idle: list[WantedPartition] = []
         self._throttled_bytes = 0
         self.has_news = False
-        for key, wanted in self._context.partitions.items():
-            partition = self._arrived.get(key)
+        for key, wanted in self._context.active.items():
+            partition = wanted.counted_by
             if partition is None:
                 if (data := self._settled.get(key)) is not None:
                     urgent = True
                     found.append((wanted, data))
                 continue
             log = partition.local_log
-            is_told = (
-                in_session
-                and wanted.told_high_watermark == partition.high_watermark
-                and wanted.told_start_offset == log.start_offset
-            )
-            if in_session and wanted.fetch_offset == log.end_offset and not partition.is_retired:
-                if is_told:
+            if session is not None and wanted.fetch_offset == log.end_offset and not partition.is_retired:
+                if wanted.is_told(partition.high_watermark, log.start_offset):
+                    idle.append(wanted)
                     continue
                 self.has_news = True
                 if not (is_last or size_bytes):
@@ -181,6 +170,9 @@ class ReplicaFetchReader(FetchReader):
             budget -= length
             urgent = urgent or data.error_code != 0
             found.append((wanted, data))
+        if isinstance(session, FollowerSession):
+            for wanted in idle:
+                session.begin_idle(wanted)
         return found, size_bytes, urgent
 
     def _read_arrived(
@@ -219,8 +211,11 @@ class ReplicaFetchReader(FetchReader):
         """Wake `operation` when there may be more to answer."""
         if self._ahead:
             operation.wait_in(self._fetches.ahead)
-        for partition in self._arrived.values():
-            operation.wait_in(partition.replica_fetches)
+        if isinstance(session := self._context.session, FollowerSession):
+            operation.wait_in(session.waiting)
+        for wanted in self._context.active.values():
+            if wanted.counted_by is not None:
+                operation.wait_in(wanted.counted_by.replica_fetches)
 
 
 class DelayedReplicaFetch(HurriedResponse):

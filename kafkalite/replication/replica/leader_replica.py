@@ -143,20 +143,20 @@ class LeaderReplica:
             effects += self._raise_low_watermark()
         return FetchDecision(ErrorCode.NONE, None, effects)
 
-    def on_idle_fetch(self, broker_id: int, registration: int, fetch_offset: int, now_ms: float) -> bool:
-        """A fetch that says what the follower's previous one has said. False if it may have effects nevertheless, and
-        is one for `on_fetch`: the leader has more by now, or the follower is not in sync."""
+    def is_idle(self, broker_id: int, registration: int, fetch_offset: int) -> bool:
+        """Whether fetches that repeat the follower's latest one have no effects until something changes here: it has
+        everything, and is in sync."""
         follower = self.followers.get(broker_id)
-        if (
-            follower is None
-            or fetch_offset != self.log_end_offset
-            or fetch_offset != follower.log_end_offset
-            or registration != follower.registration
-            or broker_id not in self.in_sync.isr
-        ):
-            return False
-        follower.on_idle_fetch(now_ms)
-        return True
+        return (
+            follower is not None
+            and fetch_offset == self.log_end_offset == follower.log_end_offset
+            and registration == follower.registration
+            and broker_id in self.in_sync.isr
+        )
+
+    def on_idle_fetch(self, broker_id: int, fetched_ms: float) -> None:
+        """The latest fetch of an idle follower, which was not told of when it came."""
+        self.followers[broker_id].on_idle_fetch(fetched_ms)
 
     def _may_join(self, broker_id: int, follower: ReplicaState) -> bool:
         """Not before it has what this leader had at its election: committed records may lie above a high watermark that

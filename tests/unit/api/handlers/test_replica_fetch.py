@@ -197,9 +197,10 @@ def test_a_session_has_news_and_then_waits_for_more(world: Callable[..., None]) 
         assert full.session_id and only(full).high_watermark == 0
         session = {"session_id": full.session_id}
         parked = asyncio.ensure_future(asker.ask(world.fetch(TWO, session_epoch=1, **session), VERSION))
-        await until(lambda: leader.replica_fetches)
+        await until(lambda: leader.idle_followers)
         clock.advance(WAIT_MS)
         assert (await parked).responses == []  # no news
+        assert leader.idle_followers and not leader.replica_fetches
         assert outcome(await world.produce(acks=1)) == (0, 0)
         data = only(await asker.ask(world.fetch(TWO, session_epoch=2, **session), VERSION))
         assert len(data.records) == len(BATCH)
@@ -211,10 +212,11 @@ def test_a_session_has_news_and_then_waits_for_more(world: Callable[..., None]) 
         clock.advance(1)
         assert only(await news).high_watermark == 1 and not only(await news).records
         parked = asyncio.ensure_future(asker.ask(world.fetch(TWO, session_epoch=4, **session), VERSION))
-        await until(lambda: leader.replica_fetches)
-        (waiting,) = leader.replica_fetches
+        await until(lambda: leader.idle_followers)
         leader.delete_records_before(1)
-        await until(lambda: leader.replica_fetches and waiting not in leader.replica_fetches)
+        assert not leader.idle_followers
+        (woken,) = leader.replica_fetches
+        await until(lambda: leader.replica_fetches and woken not in leader.replica_fetches)
         assert not parked.done()
         clock.advance(NEWS_WAIT_MS)
         assert only(await parked).log_start_offset == 1
