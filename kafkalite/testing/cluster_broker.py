@@ -41,6 +41,7 @@ class ClusterBroker:
         self._thread: LoopThread | None = None
         self._may_go_on = threading.Event()
         self._may_go_on.set()
+        self._stands_still = threading.Event()
 
     def __repr__(self) -> str:
         return f"ClusterBroker({self.broker_id}, {'running' if self.is_running else 'stopped'})"
@@ -125,7 +126,9 @@ class ClusterBroker:
         if self._thread is not None and not self.is_paused:
             self.line.silence()
             self._may_go_on.clear()
+            self._stands_still.clear()
             self._thread.begin(self._stand_still)
+            self._stands_still.wait()
 
     def resume(self) -> None:
         """The end of `pause`. Does nothing when it is not paused."""
@@ -134,6 +137,7 @@ class ClusterBroker:
             self._may_go_on.set()
 
     async def _stand_still(self) -> None:
+        self._stands_still.set()
         self._may_go_on.wait()
 
     async def _start(self) -> None:
