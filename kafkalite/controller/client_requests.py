@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalite.common.errors import ErrorCode, KafkaError
@@ -18,7 +18,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.controller import admin_checks, pending_changes, reassignment_steps
 from kafkalite.controller.admin_checks import CHECKED_PER_TURN
 from kafkalite.controller.admin_requests import without_entries
-from kafkalite.controller.controller_store import ControllerStore
+from kafkalite.controller.controller_store import ControllerStore, Step
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.controller.reassignment_steps import Move, Target
 from kafkalite.metadata.cluster_metadata import PartitionRecord
@@ -53,7 +53,7 @@ class ClientRequests(PartitionAdmin):
         make_context: MakeContext,
         is_controller: Callable[[], bool],
         wake: Callable[[], None],
-        on_changes: Callable[[Sequence[StateChange]], None],
+        on_changes: Callable[[Iterable[StateChange], Iterable[Step]], None],
     ) -> None:
         self._view = view
         self._make_context = make_context
@@ -115,13 +115,13 @@ class ClientRequests(PartitionAdmin):
                     changes[key] = decided
                 else:
                     outcome[key] = decided
-            refused = await store.write([change.step for change in changes.values()])
+            refused = set(await store.write([change.step for change in changes.values()]))
             await catch_up()
             open_keys = {key: None for key, change in changes.items() if change.step in refused}
             done = changes.keys() - open_keys.keys()
             outcome |= dict.fromkeys(done)
             elected += len(done)
-            self._on_changes([changes[key] for key in done])
+            self._on_changes(changes.values(), refused)
             if not open_keys:
                 break
         outcome |= dict.fromkeys(open_keys, _contended())
@@ -173,7 +173,7 @@ class ClientRequests(PartitionAdmin):
                 continue
             moves, faults = self._moves(left, self._make_context(store))
             refused |= faults
-            steps = await store.write([move.step for move in moves])
+            steps = set(await store.write([move.step for move in moves]))
             if moves:
                 await catch_up()
             _tell([move for move in moves if move.step not in steps])

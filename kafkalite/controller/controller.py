@@ -288,7 +288,7 @@ class Controller:
             led += sum(change.elects and change.state.leader != NO_LEADER for change in changes)
             refused_changes = await store.write([change.step for change in changes])
             refused.extend(refused_changes)
-            self.stats.count([change for change in changes if change.step not in refused_changes])
+            self.stats.count(changes, refused_changes)
             states = {(each.topic, each.partition): state_json(each.state, store.epoch) for each in new}
             refused.extend(await store.write(await store.creations(states)))
             # when all brokers start side by side, the others come while the first of them writes
@@ -322,7 +322,8 @@ class Controller:
         context = self._context(store)
         moves = [move for name in moving for move in reassignment_steps.endings(self._view, name, context)]
         refused = await store.write([move.step for move in moves])
-        ended = sum(len(move.assignments) for move in moves if move.step not in refused)
+        not_ended = set(refused)
+        ended = sum(len(move.assignments) for move in moves if move.step not in not_ended)
         if ended:
             logger.info("reassignment of %d partitions has ended", ended)
             self._admin_is_due |= self._admin_requests.is_reassigning
@@ -338,7 +339,7 @@ class Controller:
         changes = await preferred_changes(self._view, self._context(store))
         refused = await store.write([change.step for change in changes])
         if changes:
-            self.stats.count([change for change in changes if change.step not in refused])
+            self.stats.count(changes, refused)
             count = len(changes) - len(refused)
             logger.info("leader imbalance: %d partitions are led by their preferred replicas again", count)
 

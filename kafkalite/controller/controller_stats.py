@@ -6,8 +6,9 @@ Source: kafka.controller.ControllerStats.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 
+from kafkalite.controller.controller_store import Step
 from kafkalite.controller.pending_changes import StateChange
 
 logger = logging.getLogger(__name__)
@@ -24,10 +25,13 @@ class ControllerStats:
         self.elections = 0
         self.unclean_elections = 0
 
-    def count(self, changes: Sequence[StateChange]) -> None:
-        """Count changes that were written, and warn of leaders that may lack records."""
-        self.elections += sum(change.elects for change in changes)
-        unclean = [change for change in changes if change.is_unclean]
+    def count(self, changes: Iterable[StateChange], refused: Iterable[Step]) -> None:
+        """Count changes that were written, all but those whose steps were refused, and warn of leaders that may lack
+        records."""
+        not_written = set(refused)  # of thousands, when the view was stale: a list would take seconds
+        written = [change for change in changes if change.step not in not_written]
+        self.elections += sum(change.elects for change in written)
+        unclean = [change for change in written if change.is_unclean]
         self.unclean_elections += len(unclean)
         for topic, partition, state, *_ in unclean[:_SHOWN_MAX]:
             logger.warning(
