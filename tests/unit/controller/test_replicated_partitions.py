@@ -229,7 +229,7 @@ def test_preferred_and_unclean_elections_on_request(tell: Tell, caplog: pytest.L
             await one.until(lambda: one.isr("orders", 0) == {1, 2}, "its return into the ISR")
             await again.session.write([Create(znode_paths.PREFERRED_REPLICA_ELECTION, partitions_json(keys))])
             await one.until_gone(znode_paths.PREFERRED_REPLICA_ELECTION)
-            assert one.leaders("orders") == {0: 2, 1: 3, 2: 3}
+            await one.until(lambda: one.leaders("orders") == {0: 2, 1: 3, 2: 3}, "the preferred leader")
             assert one.isr("orders", 0) == {1, 2}
             await three.vanish()
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 1, 2: NO_LEADER}, "nobody for the third")
