@@ -283,6 +283,8 @@ class BrokerLifecycle:
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
 
     async def _leave_lists(self, check: Check) -> None:
+        if self._view_is_stale:  # the lists may have got this broker while there was no connection
+            await self.reader.read_all()
         await leave_lists(
             self.session,
             self._view,

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import random_uuid
 from kafkalite.metadata.cluster_metadata import NO_REGISTRATION, BrokerRecord, Change
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.zk.client.operations import BadVersion, Check, Create, Delete, Operation, SetData, Unavailable
 from kafkalite.zk.cluster import registration_files
+from kafkalite.zk.znodes import znode_data, znode_paths
 from tests.support.zk.members import Member, apart, contents, endpoints, leads, member, topic
 from tests.support.zk.visits import Visit, visit
 
@@ -313,6 +315,34 @@ def test_a_broker_whose_disk_has_failed_vouches_for_nothing_any_more(place, chro
             assert not record(two).intact
         async with registered(place, tmp_path, clean=[tmp_path / "1"]) as one:
             assert not record(one).intact
+
+    asyncio.run(story())
+
+
+def test_a_list_that_it_came_into_while_cut_off_is_left(place, chroot, cut, tmp_path):
+    """Its leader wrote that before the session was over, and no watch tells of it."""
+
+    async def story():
+        short = {"session_timeout_ms": SHORT_MS}
+        async with (
+            registered(place, tmp_path, 2) as two,
+            registered(cut.connect + chroot, tmp_path, session=short) as one,
+        ):
+            node = znode_data.topic_json(znode_data.TopicNode({0: (2, 1)}, random_uuid()))
+            data = znode_data.state_json(znode_data.StateNode(2, 4, (2,), 7))
+            path = znode_paths.state("t", 0)
+            parents = [Create(znode_paths.partitions("t")), Create(znode_paths.partition("t", 0))]
+            await two.metadata.session.write([Create(znode_paths.topic("t"), node), *parents, Create(path, data)])
+            await one.until(lambda: "t" in one.metadata.topics and one.metadata.topics["t"].partitions[0].isr == (2,))
+            one.metadata.distrust_logs()
+            cut.cut()
+            joined = znode_data.state_json(znode_data.StateNode(2, 4, (2, 1), 7))
+            await two.metadata.session.write([SetData(path, joined)])
+            await two.until(lambda: 1 not in two.metadata.brokers)
+            cut.mend()
+            await two.until(lambda: 1 in two.metadata.brokers)
+            (state,) = await two.metadata.session.read([path])
+            assert state is not None and znode_data.parse_state(state.data).isr == (2,)
 
     asyncio.run(story())
 
