@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkalite.common.names import TopicPartition
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT
 from kafkalite.metadata.eligible_leader_replicas import effective_min_isr, leave_with_lost_tail
-from kafkalite.zk.client.operations import Check, SetData, Unavailable
+from kafkalite.zk.client.operations import BadVersion, Check, NoNode, SetData, Unavailable
 from kafkalite.zk.cluster.cluster_view import ClusterView
 from kafkalite.zk.cluster.conditional_writes import perform
 from kafkalite.zk.cluster.state_nodes import isr_state, state_node
@@ -52,9 +52,11 @@ async def leave_lists(
             changes = (_change(view, key, broker_id, min_insync_replicas) for key in keys[first : first + _AT_ONCE])
             results = await perform(session, [[change] for change in changes if change is not None], check)
             left += results.count(None)
-            for lost in results:
-                if isinstance(lost, Unavailable):
-                    raise lost
+            for result in results:
+                if isinstance(result, Unavailable):
+                    raise result
+                if result is not None and not isinstance(result.reason, BadVersion | NoNode):
+                    raise result.reason  # such as an access list that does not allow it: the next try would end alike
     if left:
         logger.warning(
             "broker %d may have lost the ends of its logs: it has left the in-sync replicas of %d partitions until it "

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import random_uuid
-from kafkalite.zk.client.operations import Create, Operation, SetData, Unavailable
+from kafkalite.zk.client.operations import Create, NotAllowed, Operation, SetData, Unavailable
 from kafkalite.zk.cluster import registration_files
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -264,5 +264,25 @@ def test_the_files_are_those_of_the_registration(place, tmp_path):
             files.load()
             (node,) = await tool.session.read([znode_paths.registration(ME)])
             assert files.vouch(node)
+
+    asyncio.run(story())
+
+
+def test_a_list_that_may_not_be_written_keeps_it_out(place, tmp_path, monkeypatch):
+    async def story():
+        state = StateNode(2, 4, (2, 1, 3), 7)
+        async with cluster(place, tmp_path, {"t": state}) as tool, broker(place, tmp_path) as one:
+            send = one.metadata.session.write
+
+            async def forbid(operations: Sequence[Operation]) -> list[str]:
+                paths = [each.path for each in operations]
+                if znode_paths.state("t", 0) in paths:
+                    raise NotAllowed(znode_paths.state("t", 0), paths.index(znode_paths.state("t", 0)))
+                return await send(operations)
+
+            monkeypatch.setattr(one.metadata.session, "write", forbid)
+            with pytest.raises(ConfigError, match="access list"):
+                await register(one)
+            assert await tool.session.read([znode_paths.broker(ME)]) == [None]
 
     asyncio.run(story())
