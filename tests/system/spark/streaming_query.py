@@ -31,16 +31,16 @@ def main(data_dir: str, topics: str, spark_dir: str, places: Sequence[Path], *, 
     reader = spark.readStream.format("kafkalite").option("path", data_dir).option("subscribe", topics)
     reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "2000")
     rows = reader.option("kafka.isolation.level", "read_committed").load()
-    queries = [_start(rows, place, end=end) for place in places]
-    print(RUNNING, flush=True)
     if not end:
+        queries = [_start(rows, place, end=False) for place in places]
+        print(RUNNING, flush=True)
         for query in queries:
             until(lambda query=query: query.lastProgress or not query.isActive, "a micro-batch")  # type: ignore[misc]
         print(WORKING, flush=True)
         spark.streams.awaitAnyTermination()  # with the error of the first that fails
         raise AssertionError("a query has ended by itself")
-    for query, place in zip(queries, places, strict=True):
-        query.awaitTermination()
+    for place in places:
+        _start(rows, place, end=True).awaitTermination()
         parquet.write_table(spark.read.parquet(str(place / "out")).toArrow(), place / "rows.parquet")
     spark.stop()
 
