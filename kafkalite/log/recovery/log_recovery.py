@@ -31,10 +31,9 @@ class LogRecovery:
     """Recovery of one log, which changes `segments`, `producers` and `epochs` in place. Methods raise OSError.
 
     Markers at or past `high_watermark` are not acknowledged. `has_gaps`: offsets may be missing between segments, as
-    compaction leaves them. `on_segment_read` gets the size of
-    each segment that was read; it may raise to end the recovery. `end_offset` is known after `open_clean` or
-    `recover_unclean`; `lost_bytes` counts the bytes that were cut off, `rewritten` has the paths of files that were
-    built again.
+    compaction leaves them. `on_segment_read` gets the size of each segment that was read; it may raise to end the
+    recovery. `end_offset` is known after `open_clean` or `recover_unclean`; `lost_bytes` counts the bytes that were cut
+    off, `rewritten` has the paths of files that were built again.
     """
 
     def __init__(

@@ -47,6 +47,7 @@ class _Topic:
         self.ledger = Ledger()
         self.sequences: dict[int, tuple[int, int]] = {}
         self.start_after_kill = 0
+        self.truncations = 0
         self.committed_before = 0
 
 
@@ -130,16 +131,18 @@ class DirectoryHistory(LogHistory):
 
     def keep_start(self, random: Random) -> None:
         topic, start, refusals = self.topic, self.log.start_offset, self.files.refusals
+        truncations = topic.truncations
 
         def kept() -> None:
-            if self.files.refusals > refusals:
-                return  # what could not be written is logged, and done all the same
+            if self.files.refusals > refusals or topic.truncations > truncations:
+                return  # what could not be written is logged, and done all the same; what was written since is newer
             topic.start_after_kill = max(topic.start_after_kill, start)
 
         self.manager.write_start_offsets([(self.log.topic, 0)], kept)
 
     def _before_truncation(self, start_offset: int, end_offset: int, empties: bool) -> None:
         """The manager writes this down."""
+        self.topic.truncations += 1
         self.topic.start_after_kill = min(self.topic.start_after_kill, start_offset)
 
     def _keep_start(self, offset: int) -> None:

@@ -10,7 +10,8 @@ last fsync and every change since. `power_cut` writes one of the states that are
     names     `ordered`: the changes took place in order up to some moment, and any fsync brings all of them to the
               disk, as a journal does; otherwise only the fsync of their own directory does, and each takes place or
               not, except that changes of the same name keep their order, and so do those of one directory that take
-              names away which are on the disk: no file system is known that forgets the first and keeps the last
+              names away from files which are on the disk: no file system is known that forgets the first and keeps
+              the last
     a failed  fsync leaves what was dirty marked as clean: no later fsync brings it to the disk
 
 On demand any call fails (`fail`), writes come out short, the disk is full (`free_bytes`), or everything ends in the
@@ -376,7 +377,7 @@ class FaultyFiles(Files):
             share = random.random()
             gone: set[int] = set()
             for change in reversed(changes):
-                old = change.source is not None and change.directory.durable.get(change.source) is change.node
+                old = change.source is not None and change.node in change.directory.durable.values()
                 touched = {(id(directory), name) for directory, name in change.touches()}
                 if touched & needed or (old and id(change.directory) in gone) or random.random() < share:
                     happened.append(change)

@@ -173,7 +173,9 @@ class Ledger:
         return bytes(batch) in self._known
 
     def last_of(self, producer_id: int) -> Written | None:
-        return next((w for w in reversed(self.chain) if w.producer_id == producer_id), None)
+        """The producer's last batch; None if compaction may have dropped it, for a later one that has been cut off."""
+        last = next((w for w in reversed(self.chain) if w.producer_id == producer_id), None)
+        return None if last is None or last.data in self._may_be_missing() else last
 
     # what a log must be like
 
