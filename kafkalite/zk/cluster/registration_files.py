@@ -20,6 +20,7 @@ import json
 import logging
 import threading
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,6 +107,9 @@ class RegistrationFiles:
             temporary.replace(path)  # no fsync: after a power cut it counts only beside a clean shutdown
         except OSError as error:
             logger.warning("cannot write %s: %s", path, error.strerror or error)
+            if last.number == _NOT_WHOLE:
+                with suppress(OSError):  # on a full disk; a missing file does not vouch, and the old one would
+                    path.unlink(missing_ok=True)
 
 
 def boot_id() -> str:

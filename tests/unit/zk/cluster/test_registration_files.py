@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,21 @@ def test_a_file_that_cannot_be_written_costs_no_start(machine, caplog):
     files.load()
     files.record(7)
     assert "cannot write" in caplog.text
+
+
+def test_on_a_full_disk_nothing_is_vouched_for_after_a_failure(machine, monkeypatch):
+    files = machine.start()
+    files.record(7)
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(Path, "write_text", fail)
+        files.record(8)
+        assert machine.start().vouch(node(7)), "a number that cannot be written takes no other away"
+        files.distrust()
+    assert not machine.start(clean=True).vouch(node(7))
 
 
 def test_the_machine_has_a_boot_id():
