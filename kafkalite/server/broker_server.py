@@ -223,8 +223,8 @@ class BrokerServer:
         config = self.config
         self._readers = readers = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="kafkalite-lookup")
         self._closing.callback(readers.shutdown, cancel_futures=True)
-        self._closing.callback(self.dynamic_config.follow())
         self._services = self._build_services(readers)
+        self._closing.callback(self.dynamic_config.follow())
         dispatcher = Dispatcher(self._services)
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(

@@ -30,11 +30,16 @@ class DynamicBrokerConfig:
         self._broker = str(broker_id)
         self._apply = apply
         self._one_by_one = asyncio.Lock()
-        self.now = self._build_leniently(metadata.broker_configs)
+        self._first = dict(metadata.broker_configs)
+        self.now = self._build_leniently(self._first)
 
     def follow(self) -> Callable[[], None]:
-        """Apply changes from now on. Returns a function that stops it."""
-        return self._metadata.listen(self._on_change)
+        """Apply changes from now on, and those that others have made since the settings were read: loading the logs
+        may take minutes. Returns a function that ends this."""
+        unlisten = self._metadata.listen(self._on_change)
+        if self._metadata.broker_configs != self._first:
+            self._on_change(Change.BROKER_CONFIG, self._broker)
+        return unlisten
 
     async def change(
         self, broker: str, change: Callable[[Mapping[str, str]], dict[str, str]], validate_only: bool

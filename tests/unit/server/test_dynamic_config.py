@@ -15,7 +15,7 @@ from tests.support.in_memory_cluster import InMemoryCluster
 
 
 class Scene:
-    def __init__(self, cluster: InMemoryCluster | None = None, **settings: str) -> None:
+    def __init__(self, cluster: InMemoryCluster | None = None, *, follows: bool = True, **settings: str) -> None:
         self.metadata = (cluster or InMemoryCluster()).metadata(1)
         self.applied: list[int] = []
         given = {name.replace("_", "."): value for name, value in settings.items()}
@@ -23,7 +23,8 @@ class Scene:
         self.running = DynamicBrokerConfig(
             config, self.metadata, 1, lambda new: self.applied.append(new.message_max_bytes)
         )
-        self.running.follow()
+        if follows:
+            self.running.follow()
 
     async def set(self, broker: str, validate_only: bool = False, **changed: str) -> None:
         named = {name.replace("_", "."): value for name, value in changed.items()}
@@ -59,6 +60,15 @@ def test_what_cannot_be_is_refused_and_nothing_is_written() -> None:
         assert scene.applied == [] and not scene.metadata.broker_configs
 
     play(story)
+
+
+def test_what_others_changed_while_the_logs_were_loaded_is_applied() -> None:
+    cluster = InMemoryCluster()
+    scene = Scene(cluster, follows=False)
+    cluster.configs["1"] = {"message.max.bytes": "2000"}
+    scene.running.follow()
+    assert scene.applied == [2000] and scene.running.now.message_max_bytes == 2000
+    assert Scene(cluster).applied == [], "nothing has changed since"
 
 
 def test_of_what_others_write_all_that_is_understood_holds(caplog: pytest.LogCaptureFixture) -> None:
