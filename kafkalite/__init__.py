@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkalite.reader.topic_reader import read as read
-    from kafkalite.server.broker import Broker as Broker
+    from kafkalite.testing.broker import Broker as Broker
 
 __all__ = ["Broker", "read"]
 __version__ = "0.1.0"
@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> object:
     # on first use: a Spark executor that imports kafkalite.spark never loads the server
     if name == "Broker":
-        from kafkalite.server.broker import Broker
+        from kafkalite.testing.broker import Broker
 
         return Broker
     if name == "read":

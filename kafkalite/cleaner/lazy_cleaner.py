@@ -16,7 +16,7 @@ from kafkalite.common.names import TopicPartition
 if TYPE_CHECKING:
     from kafkalite.cleaner.job.worker_messages import FromWorker
     from kafkalite.cleaner.log_cleaner import LogCleaner
-    from kafkalite.cleaner.workers.worker_process import Worker
+    from kafkalite.cleaner.workers.worker_process import StartWorker, Worker
     from kafkalite.common.clock import Clock, Timer
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.log.directories.log_manager import LogManager
@@ -27,15 +27,21 @@ _BACKOFF_MS_MIN = 100
 
 
 class LazyLogCleaner:
-    """`released` is called with each log whose cleaning has ended."""
+    """`released` is called with each log whose cleaning has ended. `start_worker` starts a worker; None: a process."""
 
     def __init__(
-        self, logs: LogManager, config: BrokerConfig, clock: Clock, released: Callable[[TopicPartition], object]
+        self,
+        logs: LogManager,
+        config: BrokerConfig,
+        clock: Clock,
+        released: Callable[[TopicPartition], object],
+        start_worker: StartWorker | None = None,
     ) -> None:
         self._logs = logs
         self._config = config
         self._clock = clock
         self._released = released
+        self._start_worker: StartWorker = start_worker or _start_process
         self._cleaner: LogCleaner | None = None
         self._timer: Timer | None = None
 
@@ -45,7 +51,7 @@ class LazyLogCleaner:
         if self._cleaner is None:
             from kafkalite.cleaner.log_cleaner import LogCleaner
 
-            cleaner = LogCleaner(self._logs, self._config, self._clock, _start_worker, released=self._released)
+            cleaner = LogCleaner(self._logs, self._config, self._clock, self._start_worker, released=self._released)
             cleaner.start()
             self._cleaner = cleaner
         return self._cleaner
@@ -91,7 +97,7 @@ class LazyLogCleaner:
         self._schedule_check()
 
 
-def _start_worker(on_message: Callable[[FromWorker], None], on_end: Callable[[str], None]) -> Worker:
+def _start_process(on_message: Callable[[FromWorker], None], on_end: Callable[[str], None]) -> Worker:
     """In the running loop. Raises OSError."""
     from kafkalite.cleaner.workers.worker_process import WorkerProcess  # most starts need none
 

@@ -18,6 +18,7 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.server.broker_server import BrokerServer
 
 if TYPE_CHECKING:
+    from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.common.clock import Clock
     from kafkalite.server.loop_thread import LoopThread
     from kafkalite.server.membership.adoption import Adopted
@@ -30,7 +31,8 @@ class Broker:
     Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
     (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
     keeps the metadata. With `adopt` exactly the topics that are found in the directories exist, regardless of
-    earlier metadata. `dial_zookeeper` makes the connections to ZooKeeper (`kafkalite.testing` has one in this process).
+    earlier metadata. `dial_zookeeper` makes the connections to ZooKeeper (`kafkalite.testing` has one in this process),
+    `start_cleaner` starts workers of the log cleaner, which are processes by default.
     Raises ConfigError when it cannot start.
     """
 
@@ -44,6 +46,7 @@ class Broker:
         clock: Clock | None = None,
         adopt: bool = False,
         dial_zookeeper: Dial | None = None,
+        start_cleaner: StartWorker | None = None,
         **settings: object,
     ) -> None:
         if config is None:
@@ -56,6 +59,7 @@ class Broker:
         self._stopping: asyncio.Future[None] | None = None
         self._clock = clock
         self._dial_zookeeper = dial_zookeeper
+        self._start_cleaner = start_cleaner
         self._running: BrokerServer | None = None
         self._thread: LoopThread | None = None
 
@@ -93,7 +97,7 @@ class Broker:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = BrokerServer(self.config, self._clock, self._adopts, self._dial_zookeeper)
+        running = BrokerServer(self.config, self._clock, self._adopts, self._dial_zookeeper, self._start_cleaner)
         await running.start()
         self._running = running
         running.failed.add_done_callback(self._on_failure)
@@ -156,7 +160,7 @@ class Broker:
 def _config_from(
     data_dir: str | Path | None, host: str | None, port: int | None, settings: Mapping[str, object]
 ) -> BrokerConfig:
-    properties = {name.replace("_", "."): _text(value) for name, value in settings.items()}
+    properties = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
     for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
         from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
 
@@ -170,7 +174,8 @@ def _config_from(
     return BrokerConfig.load(properties)
 
 
-def _text(value: object) -> str:
+def setting_text(value: object) -> str:
+    """A setting's value as a properties file has it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -44,6 +44,7 @@ from kafkalite.server.periodic_tasks import PeriodicTasks
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
+    from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.network.client_connection import ClientConnection
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_roles import ReplicaRoles
@@ -67,7 +68,12 @@ class BrokerServer:
     metadata: ClusterMetadata
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock | None, adopts: bool, dial_zookeeper: Dial | None = None
+        self,
+        config: BrokerConfig,
+        clock: Clock | None,
+        adopts: bool,
+        dial_zookeeper: Dial | None = None,
+        start_cleaner: StartWorker | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.clock: Clock = clock or SystemClock(self._loop)
@@ -76,6 +82,7 @@ class BrokerServer:
         self.metrics: MetricsEndpoint | None = None
         self._adopts = adopts
         self._dial_zookeeper = dial_zookeeper
+        self._start_cleaner_worker = start_cleaner
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -179,8 +186,10 @@ class BrokerServer:
             highest = max(self.logs.highest_producer_id(), FIRST_PRODUCER_ID - 1)
             await self.metadata.skip_producer_ids(highest)
         await self._applier.load()
-        self._retention = RetentionTask(lambda: self.logs.logs, self.clock, lambda key: self._cleaner.is_busy(key))
-        self._cleaner = LazyLogCleaner(self.logs, self.config, self.clock, self._retention.check_soon)
+        self._retention = RetentionTask(lambda: self.logs.logs, self.clock, self.is_being_cleaned)
+        self._cleaner = LazyLogCleaner(
+            self.logs, self.config, self.clock, self._retention.check_soon, self._start_cleaner_worker
+        )
 
     def _replica_roles(self) -> ReplicaRoles | None:
         """A broker that shares its metadata with others may share partitions with them, too."""
@@ -345,6 +354,10 @@ class BrokerServer:
 
     # While it runs
 
+    async def loaded(self) -> None:
+        """Waits until all groups and transactions that this broker had to load at its start are loaded."""
+        await self._coordinators.loaded()
+
     @property
     def adopted(self) -> Adopted | None:
         """The topics that were taken over from another broker at this start."""
@@ -353,6 +366,10 @@ class BrokerServer:
     @property
     def cleaner(self) -> LogCleaner:
         return self._cleaner.cleaner
+
+    def is_being_cleaned(self, key: TopicPartition) -> bool:
+        """Whether the log cleaner is at work on that log, so that its first segments must stay."""
+        return self._cleaner.is_busy(key)
 
     def first_port(self) -> int:
         return self.server.ports[self.config.listeners[0].name]

@@ -116,6 +116,11 @@ class Coordinators:
         ]
         await asyncio.wait(self._loading, timeout=_HEAD_START_MS / 1000)
 
+    async def loaded(self) -> None:
+        """Waits for the end of `load`, however long it takes."""
+        if self._loading:
+            await asyncio.wait(self._loading)
+
     async def close(self) -> None:
         """Stop loading; every request gets COORDINATOR_NOT_AVAILABLE. Errors of the loading are logged."""
         for loading in self._loading:

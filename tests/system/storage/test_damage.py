@@ -56,8 +56,7 @@ def restart(damage: Damage, verdict: Verdict, data_dir: Path) -> int:
     """How many bytes it cost."""
     if damage.base == OURS:
         with Broker(data_dir=data_dir, port=0) as broker:
-            assert broker._running is not None
-            return sum(log.lost_bytes for log in broker._running.logs.logs.values())
+            return sum(log.lost_bytes for log in broker.server.logs.logs.values())
     options = LoadOptions(verdict.clean, 0, 0)
     directory = str(data_dir / damage.partition)
     return load(directory, TopicConfig(), options, 1_700_000_000_000, Files(), EXPIRATION_MS).lost_bytes

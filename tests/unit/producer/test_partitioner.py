@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.common.murmur2 import murmur2 as plain_murmur2
 from kafkalite.producer.partitioner import Partitioner, murmur2
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
@@ -20,21 +21,6 @@ KNOWN = {
     b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
     b"abc": 479470107,
 }
-
-
-def plain_murmur2(data: bytes) -> int:
-    """One key at a time."""
-    mask, multiplier = 0xFFFFFFFF, 0x5BD1E995
-    value = 0x9747B28C ^ len(data)
-    whole = len(data) & ~3
-    for at in range(0, whole, 4):
-        word = int.from_bytes(data[at : at + 4], "little") * multiplier & mask
-        word = (word ^ word >> 24) * multiplier & mask
-        value = value * multiplier & mask ^ word
-    if rest := data[whole:]:
-        value = (value ^ int.from_bytes(rest, "little")) * multiplier & mask
-    value = (value ^ value >> 13) * multiplier & mask
-    return value ^ value >> 15
 
 
 def test_hashes_are_those_of_kafka_s_own_test() -> None:

@@ -1,0 +1,308 @@
+"""A broker for tests in an event loop of one's own. `kafkalite.testing.broker` has the same for other threads.
+
+    async with AsyncBroker() as broker:
+        await broker.create_topic("orders", partitions=3)
+        await broker.produce("orders", {"id": 1}, key="a")
+        [record] = await broker.wait_for("orders")
+
+It is the broker of `kafkalite serve`: the same sockets, the same files. What is added here looks at its parts and calls
+them, on its loop, without a client in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.api.request.admission import ACKS_ALL, ProduceAdmission
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.common.murmur2 import partition_for_key
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker as ServerBroker
+from kafkalite.server.broker import setting_text
+from kafkalite.testing import data_directory, group_description, maintenance
+from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
+from kafkalite.testing.record_watch import RecordWatch
+from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
+
+if TYPE_CHECKING:
+    from kafkalite.cleaner.workers.worker_thread import WorkerThread
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.replication.partition import Partition
+    from kafkalite.replication.replica_manager import Topic
+    from kafkalite.testing.group_description import GroupDescription
+    from kafkalite.zk.client.zookeeper_config import Dial
+
+TIMEOUT_S = 30.0
+_PRODUCE_VERSION = 9
+
+AT_ONCE: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
+"""A group whose first member has joined does not wait for others."""
+
+SMALL: dict[str, Any] = {
+    "offsets_topic_num_partitions": 1,
+    "transaction_state_log_num_partitions": 1,
+    "log_segment_delete_delay_ms": 1_000,
+}
+"""A broker that is thrown away needs neither fifty partitions of an internal topic, nor deleted files for a minute."""
+
+
+class AsyncBroker(ServerBroker):
+    """A broker, ready while entered, whose methods belong to the loop that has started it.
+
+    Settings are those of `kafkalite.Broker`. Without `data_dir` (or `log_dirs`, or `config`) the data are in memory
+    where there is room for that, else in a temporary directory, and are removed by `stop`. `snapshot` is a directory
+    that `snapshot` of another broker has written: the data begin with a copy of it.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        clock: Clock | None = None,
+        adopt: bool = False,
+        dial_zookeeper: Dial | None = None,
+        snapshot: str | Path | None = None,
+        **settings: object,
+    ) -> None:
+        self._is_thrown_away = config is None and data_dir is None and not settings.keys() & {"log_dirs", "log_dir"}
+        if config is None:
+            settings = {**AT_ONCE, **settings}
+            if port is None and "listeners" not in settings:
+                port = 0
+        if self._is_thrown_away:
+            data_dir = data_directory.throwaway_path()
+            settings = {**SMALL, **settings}
+        super().__init__(
+            config, data_dir=data_dir, host=host, port=port, clock=clock, adopt=adopt,
+            dial_zookeeper=dial_zookeeper, start_cleaner=_start_cleaner_thread, **settings,
+        )  # fmt: skip
+        self._snapshot = None if snapshot is None else Path(snapshot)
+        self._keyless: Counter[str] = Counter()
+
+    # --- start and stop
+
+    async def start(self) -> None:
+        """Start in the running loop. Everything is loaded when this returns, and every partition has a leader."""
+        if self._is_thrown_away and not self.data_dir.exists():
+            data_directory.remove_abandoned(self.data_dir.parent)
+        if self._snapshot is not None:
+            data_directory.copy_snapshot(self._snapshot, self.data_dir)
+            self._snapshot = None
+        try:
+            await super().start()
+        except BaseException:
+            self._remove_data()
+            raise
+        await self.server.loaded()
+
+    async def stop(self) -> None:
+        """As of any broker; data in memory are gone then. Does nothing when stopped."""
+        try:
+            await super().stop()
+        finally:
+            self._remove_data()
+
+    def _remove_data(self) -> None:
+        if self._is_thrown_away:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    async def __aenter__(self) -> AsyncBroker:
+        await self.start()
+        return self
+
+    # --- topics
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics and how many partitions each has. Without internal ones."""
+        return {topic.name: len(topic.partitions) for topic in self.server.replica_manager if not topic.internal}
+
+    async def create_topic(self, name: str, partitions: int = 1, **settings: object) -> None:
+        """Create a topic, with settings named like Kafka's with underscores (`cleanup_policy="compact"`). Raises
+        KafkaError: it exists, a bad name, count or setting."""
+        overrides = {key.replace("_", "."): setting_text(value) for key, value in settings.items()}
+        await self.server.topic_admin.create(name, partitions, overrides)
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises KafkaError if it does not exist."""
+        await self.server.topic_admin.delete(name)
+
+    # --- records
+
+    async def produce(
+        self,
+        topic: str,
+        value: Payload,
+        *,
+        key: Payload = None,
+        headers: HeadersGiven = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> StoredRecord:
+        """Append a record, as by a client with acks=all, and return it as it is stored.
+
+        A missing topic is created if auto.create.topics.enable says so. Without `partition` the key decides, as in
+        Kafka's producers; records without a key go round the partitions. `timestamp` (ms) is now by default. Raises
+        KafkaError for what a client would be refused.
+        """
+        server = self.server
+        now_ms = server.clock.wall_ms()
+        new = NewRecord(
+            encoded(key), encoded(value), encoded_headers(headers), now_ms if timestamp is None else timestamp
+        )
+        found = await self._topic_to_write(topic)
+        if partition is None:
+            partition = self._partition_for(topic, new.key, len(found.partitions))
+        target = found.partitions.get(partition)
+        if target is None:
+            count = len(found.partitions)
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}, it has {count}"
+            )
+        admitted = ProduceAdmission(server.replica_manager).topic(topic, ACKS_ALL, None, _PRODUCE_VERSION)
+        assert admitted is not None
+        result = admitted.append(target, memoryview(build_batch([new])), now_ms, _PRODUCE_VERSION)
+        assert result is not None
+        await _committed(target, result.last_offset)
+        stored_ms = new.timestamp if result.log_append_time_ms < 0 else result.log_append_time_ms
+        return StoredRecord(
+            topic, partition, result.base_offset, stored_ms, new.key, new.value, encoded_headers(headers)
+        )
+
+    async def _topic_to_write(self, name: str) -> Topic:
+        server = self.server
+        if name not in server.replica_manager.by_name and server.config.auto_create_topics_enable:
+            return await server.topic_admin.ensure(name, server.config.num_partitions, {})
+        return maintenance.require_topic(server, name)
+
+    def _partition_for(self, topic: str, key: bytes | None, count: int) -> int:
+        if key is not None:
+            return partition_for_key(key, count)
+        self._keyless[topic] += 1
+        return (self._keyless[topic] - 1) % count
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation: Isolation = READ_UNCOMMITTED,
+        key: Decode | None = None,
+        value: Decode | None = None,
+    ) -> list[StoredRecord]:
+        """All records of a topic, or of one partition, as a consumer could read them now: by partition and offset.
+        `key` and `value` decode what is not None (`value=json.loads`). Raises KafkaError if there is no such topic or
+        partition."""
+        check_isolation(isolation)
+        found = maintenance.require_topic(self.server, topic)
+        if partition is not None and partition not in found.partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has no partition {partition}")
+        watch = RecordWatch(self.server, topic, isolation)
+        return [
+            record.decoded(key, value) for record in watch.take() if partition is None or record.partition == partition
+        ]
+
+    async def wait_for(
+        self,
+        topic: str,
+        count: int = 1,
+        *,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  the name that everybody expects
+        isolation: Isolation = READ_UNCOMMITTED,
+        key: Decode | None = None,
+        value: Decode | None = None,
+    ) -> list[StoredRecord]:
+        """Wait until the topic has `count` records, and return all that it has then, as `records` would. The topic may
+        come later, too. Raises TimeoutError."""
+        found = await self.wait_until(topic, lambda records: len(records) >= count, timeout, isolation)
+        if found is None:
+            have = len(self.records(topic, isolation=isolation)) if topic in self.topics else "no such topic"
+            raise TimeoutError(f"{count} records of {topic!r} did not come within {timeout:g} s: {have}")
+        return [record.decoded(key, value) for record in found]
+
+    async def wait_until(
+        self,
+        topic: str,
+        is_enough: Callable[[list[StoredRecord]], object],
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109  the name that everybody expects
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> list[StoredRecord] | None:
+        """Wait until `is_enough` is true of the topic's records, and return them; None when the time is over."""
+        check_isolation(isolation)
+        return await RecordWatch(self.server, topic, isolation).until(is_enough, timeout)
+
+    # --- groups
+
+    @property
+    def groups(self) -> Mapping[str, GroupDescription]:
+        """The groups, by id, with their members and committed offsets."""
+        return group_description.describe_groups(self.server)
+
+    def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
+        """The records that consumers of the group have still to get: real ones, not a difference of offsets.
+
+        It counts the partitions that the group has committed or is assigned, or all of `topic`; one without a committed
+        offset from its start. Raises KafkaError for an unknown topic, and without `topic` for an unknown group.
+        """
+        check_isolation(isolation)
+        return group_description.lag(self.server, group, topic, isolation)
+
+    # --- the broker's own work, now
+
+    async def compact(self, topic: str) -> None:
+        """Compact the whole topic now; what min.compaction.lag.ms protects stays. Raises KafkaError."""
+        await maintenance.compact(self.server, topic)
+
+    def roll(self, topic: str) -> None:
+        """Begin a new segment in each partition that has records in its last one."""
+        maintenance.roll(self.server, topic)
+
+    def expire(self) -> None:
+        """Apply retention now, and expire offsets, transactional ids and producers that are due."""
+        maintenance.expire(self.server)
+
+    async def reset(self) -> None:
+        """Make the broker as good as new: no topics, groups, offsets, transactions or producers, and its first
+        settings. Clients that are connected stay so."""
+        self._keyless.clear()
+        await maintenance.reset(self.server)
+
+    def snapshot(self, path: str | Path) -> None:
+        """Copy the data to a new or empty directory, as they are at this moment. Nobody is served meanwhile. Raises
+        FileExistsError, OSError."""
+        if len(self.config.data_dirs) > 1:
+            raise ValueError("a snapshot is of one data directory, and this broker has several (log.dirs)")
+        data_directory.copy_running(self.data_dir, Path(path))
+
+
+def _start_cleaner_thread(on_message: Callable[[Any], None], on_end: Callable[[str], None]) -> WorkerThread:
+    from kafkalite.cleaner.workers.worker_thread import start_thread
+
+    return start_thread(on_message, on_end)
+
+
+async def _committed(partition: Partition, last_offset: int) -> None:
+    """Wait until a record is committed. Raises KafkaError if it never will be."""
+    if last_offset < partition.high_watermark:
+        return
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def tell(error: KafkaError | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    partition.when_committed(last_offset, tell)
+    await done

@@ -1,0 +1,261 @@
+"""A broker for tests and programs, as a plain object: `kafkalite.Broker`.
+
+    with Broker() as broker:                        # in memory, on a free port, ready when the block is entered
+        broker.create_topic("orders", partitions=3)
+        ...                                         # any Kafka client, with broker.bootstrap_servers
+        broker.topic("orders").has(key="a", within=5)
+
+    async with Broker() as broker:                  # an AsyncBroker in the running loop: the same, with coroutines
+
+In a `with` block the broker runs on an event loop in a thread of its own, and every method may be called from any other
+thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkalite.server.loop_thread import LoopThread
+from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
+from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
+from kafkalite.testing.topic_handle import TopicHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.server.broker_server import BrokerServer
+    from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.testing.group_description import GroupDescription
+    from kafkalite.testing.payload import HeadersGiven, Payload
+    from kafkalite.zk.client.zookeeper_config import Dial
+
+Result = TypeVar("Result")
+
+
+class Broker:
+    """One broker, ready while entered; `bootstrap_servers` is for the configuration of clients.
+
+    Settings come from `config`, or from keyword arguments named as Kafka's properties with underscores
+    (`log_segment_bytes=1 << 20`). Without `port`, or with 0, it takes any free one.
+
+    Without `data_dir` the data are in memory where there is room for that, else in a temporary directory, and are gone
+    at the end. With it they stay there, and a later broker goes on with them. Groups form at once, unless
+    `group_initial_rebalance_delay_ms` is given. With `adopt` exactly the topics that are found in the directories
+    exist, regardless of earlier metadata. Raises ConfigError when it cannot start.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        clock: Clock | None = None,
+        adopt: bool = False,
+        dial_zookeeper: Dial | None = None,
+        snapshot: str | Path | None = None,
+        **settings: object,
+    ) -> None:
+        self.asynchronous = AsyncBroker(
+            config, data_dir=data_dir, host=host, port=port, clock=clock, adopt=adopt, dial_zookeeper=dial_zookeeper,
+            snapshot=snapshot, **settings,
+        )  # fmt: skip
+        self._thread: LoopThread | None = None
+
+    @classmethod
+    def from_snapshot(cls, path: str | Path, **settings: Any) -> Broker:
+        """A broker whose data begin with a copy of what `snapshot` has written. `settings` as for any other."""
+        return cls(snapshot=path, **settings)
+
+    def __enter__(self) -> Broker:
+        thread = LoopThread()
+        try:
+            thread.run(self.asynchronous.start)
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        thread, self._thread = self._thread, None
+        assert thread is not None
+        try:
+            thread.run(self.asynchronous.stop)
+        finally:
+            thread.close()
+
+    async def __aenter__(self) -> AsyncBroker:
+        return await self.asynchronous.__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.asynchronous.stop()
+
+    # --- what it is
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self.asynchronous.config
+
+    @property
+    def data_dir(self) -> Path:
+        """The first of its data directories."""
+        return self.asynchronous.data_dir
+
+    @property
+    def server(self) -> BrokerServer:
+        """Its parts, which belong to its own thread: others may read them. Valid while the broker runs."""
+        return self.asynchronous.server
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of the first listener, as clients dial it. Valid while the broker runs."""
+        return self.asynchronous.bootstrap_servers
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener. Valid while the broker runs."""
+        return self.asynchronous.port
+
+    @property
+    def metrics_address(self) -> str | None:
+        """host:port of the metrics endpoint; None if there is none. Valid while the broker runs."""
+        return self.asynchronous.metrics_address
+
+    @property
+    def cluster_id(self) -> str:
+        return self.asynchronous.cluster_id
+
+    @property
+    def adopted(self) -> Adopted | None:
+        """The topics that were taken over from another broker at this start; None if there were none."""
+        return self.asynchronous.adopted
+
+    # --- its thread
+
+    def call(self, function: Callable[[], Result]) -> Result:
+        """Call a function on the broker's loop, and return what it returns."""
+
+        async def work() -> Result:
+            return function()
+
+        return self.run(work)
+
+    def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Run a coroutine of `work` on the broker's loop, and return what it returns. Not from that loop itself."""
+        if self._thread is None:
+            raise RuntimeError("this broker is not running in a thread: enter it with `with`")
+        result: Result = self._thread.begin(work).result()
+        return result
+
+    # --- topics and records
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """The topics and how many partitions each has. Without internal ones."""
+        return self.call(lambda: self.asynchronous.topics)
+
+    def topic(self, name: str) -> TopicHandle:
+        """The topic of that name, with assertions, whether it exists already or not."""
+        return TopicHandle(self, name)
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: object) -> TopicHandle:
+        """As `AsyncBroker.create_topic`; returns the topic."""
+        self.run(lambda: self.asynchronous.create_topic(name, partitions, **settings))
+        return TopicHandle(self, name)
+
+    def delete_topic(self, name: str) -> None:
+        """Raises KafkaError if it does not exist."""
+        self.run(lambda: self.asynchronous.delete_topic(name))
+
+    def produce(
+        self,
+        topic: str,
+        value: Payload,
+        *,
+        key: Payload = None,
+        headers: HeadersGiven = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> StoredRecord:
+        """As `AsyncBroker.produce`."""
+        return self.run(
+            lambda: self.asynchronous.produce(
+                topic, value, key=key, headers=headers, partition=partition, timestamp=timestamp
+            )
+        )
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        *,
+        isolation: Isolation = READ_UNCOMMITTED,
+        key: Decode | None = None,
+        value: Decode | None = None,
+    ) -> list[StoredRecord]:
+        """As `AsyncBroker.records`."""
+        return self.call(lambda: self.asynchronous.records(topic, partition, isolation=isolation, key=key, value=value))
+
+    def wait_for(
+        self,
+        topic: str,
+        count: int = 1,
+        *,
+        timeout: float = TIMEOUT_S,
+        isolation: Isolation = READ_UNCOMMITTED,
+        key: Decode | None = None,
+        value: Decode | None = None,
+    ) -> list[StoredRecord]:
+        """As `AsyncBroker.wait_for`."""
+        return self.run(
+            lambda: self.asynchronous.wait_for(topic, count, timeout=timeout, isolation=isolation, key=key, value=value)
+        )
+
+    def wait_until(
+        self,
+        topic: str,
+        is_enough: Callable[[list[StoredRecord]], object],
+        timeout: float = TIMEOUT_S,
+        isolation: Isolation = READ_UNCOMMITTED,
+    ) -> list[StoredRecord] | None:
+        """As `AsyncBroker.wait_until`; `is_enough` is called on the broker's loop."""
+        return self.run(lambda: self.asynchronous.wait_until(topic, is_enough, timeout, isolation))
+
+    # --- groups
+
+    @property
+    def groups(self) -> Mapping[str, GroupDescription]:
+        """The groups, by id, with their members and committed offsets."""
+        return self.call(lambda: self.asynchronous.groups)
+
+    def lag(self, group: str, topic: str | None = None, *, isolation: Isolation = READ_UNCOMMITTED) -> int:
+        """As `AsyncBroker.lag`."""
+        return self.call(lambda: self.asynchronous.lag(group, topic, isolation=isolation))
+
+    # --- the broker's own work, now
+
+    def compact(self, topic: str) -> None:
+        """As `AsyncBroker.compact`."""
+        self.run(lambda: self.asynchronous.compact(topic))
+
+    def roll(self, topic: str) -> None:
+        """As `AsyncBroker.roll`."""
+        self.call(lambda: self.asynchronous.roll(topic))
+
+    def expire(self) -> None:
+        """As `AsyncBroker.expire`."""
+        self.call(self.asynchronous.expire)
+
+    def reset(self) -> None:
+        """As `AsyncBroker.reset`."""
+        self.run(self.asynchronous.reset)
+
+    def snapshot(self, path: str | Path) -> None:
+        """As `AsyncBroker.snapshot`."""
+        self.call(lambda: self.asynchronous.snapshot(path))

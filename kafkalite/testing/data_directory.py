@@ -1,0 +1,87 @@
+"""The directory of a broker that is thrown away: in memory where there is room, and a copy of a broker's data.
+
+A process that is killed leaves its directories behind. The next broker of the machine removes those whose process is
+gone and whose lock nobody holds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from kafkalite.log.storage.file_names import LOCK, META_PROPERTIES
+
+_MEMORY = "/dev/shm"
+_ROOM_BYTES_MIN = 256 << 20
+_PREFIX = "kafkalite-broker-"
+_NOT_COPIED = (".index", ".timeindex", ".deleted", ".cleaned", ".tmp")  # a start makes indexes again, from the records
+
+
+def throwaway_path() -> Path:
+    """A path that nothing has, for the data of a broker of this process."""
+    return Path(_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+
+
+def _place() -> str:
+    with suppress(OSError):
+        found = os.statvfs(_MEMORY)
+        if found.f_bavail * found.f_frsize >= _ROOM_BYTES_MIN and os.access(_MEMORY, os.W_OK):
+            return _MEMORY
+    import tempfile  # 5 ms
+
+    return tempfile.gettempdir()
+
+
+def remove_abandoned(place: Path) -> None:
+    """Removes the directories in `place` whose process has ended without doing so."""
+    own = str(os.getpid())
+    for name in os.listdir(place):
+        if not name.startswith(_PREFIX):
+            continue
+        pid = name.removeprefix(_PREFIX).partition("-")[0]
+        if pid != own and pid.isdigit() and not _is_alive(int(pid)) and not _is_locked(place / name):
+            shutil.rmtree(place / name, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_locked(directory: Path) -> bool:
+    """Whether a broker that this system does not show, as in another container, uses it."""
+    import fcntl
+
+    try:
+        with open(directory / LOCK, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # also without a lock file: its broker may be about to make it
+        return True
+    return False
+
+
+def copy_running(source: Path, target: Path) -> None:
+    """Copies the data of a broker that runs, while nothing is appended. `target` is made. Raises FileExistsError if it
+    has something in it, OSError."""
+    target.mkdir(parents=True, exist_ok=True)
+    if any(target.iterdir()):
+        raise FileExistsError(f"{target} is not empty: a snapshot gets a directory of its own")
+    shutil.copytree(source, target, dirs_exist_ok=True, ignore=_not_copied)
+
+
+def _not_copied(directory: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == LOCK or name.endswith((*_NOT_COPIED, "-delete"))]
+
+
+def copy_snapshot(source: Path, target: Path) -> None:
+    """Copies a snapshot to where a broker is to work with it. Raises FileNotFoundError, FileExistsError, OSError."""
+    if not (source / META_PROPERTIES).exists():
+        raise FileNotFoundError(f"{source} is no snapshot of a broker: it has no {META_PROPERTIES}")
+    copy_running(source, target)

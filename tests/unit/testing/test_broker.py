@@ -1,0 +1,415 @@
+"""The broker that tests hold in their hands: records, groups, maintenance, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from kafkalite import Broker
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.testing.data_directory import remove_abandoned, throwaway_path
+from kafkalite.testing.group_description import assigned_partitions
+from kafkalite.testing.stored_record import READ_COMMITTED
+from tests.support.descriptors import open_files
+from tests.support.places import ROOT
+from tests.support.wait import DEADLINE_S, until
+
+
+def producer(broker: Broker, **settings: object) -> confluent_kafka.Producer:
+    return confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 0, **settings})
+
+
+def consumer(broker: Broker, group: str) -> confluent_kafka.Consumer:
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 100,
+        }
+    )
+
+
+def take(client: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+    taken: list[confluent_kafka.Message] = []
+
+    def enough() -> bool:
+        message = client.poll(0.1)
+        if message is not None and message.error() is None:
+            taken.append(message)
+        return len(taken) >= count
+
+    until(enough, f"{count} records")
+    return taken
+
+
+# data
+
+
+def test_without_a_directory_the_data_are_gone_at_the_end() -> None:
+    with Broker() as broker:
+        broker.produce("orders", "x")
+        directory = broker.data_dir
+        assert (directory / "orders-0").is_dir()
+    assert not directory.exists()
+    with broker:  # again: as new
+        assert broker.topics == {}
+
+
+def test_with_a_directory_the_data_stay(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path) as broker:
+        broker.produce("orders", "x")
+    with Broker(data_dir=tmp_path) as broker:
+        assert [record.value for record in broker.records("orders")] == [b"x"]
+
+
+def test_a_start_that_fails_leaves_no_directory() -> None:
+    with Broker() as first:
+        second = Broker(port=first.port)
+        with pytest.raises(Exception, match=str(first.port)), second:
+            pass
+        assert not second.data_dir.exists()
+
+
+def test_a_broker_removes_what_a_killed_process_has_left(tmp_path: Path) -> None:
+    script = (
+        "import kafkalite, signal; b = kafkalite.Broker().__enter__(); print(b.data_dir, flush=True); signal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        remove_abandoned(left.parent)
+        assert left.is_dir(), "its process lives"
+        process.send_signal(signal.SIGKILL)
+        process.wait(DEADLINE_S)
+    remove_abandoned(left.parent)
+    assert not left.exists()
+
+
+def test_directories_of_this_process_are_not_abandoned() -> None:
+    path = throwaway_path()
+    assert f"-{os.getpid()}-" in path.name
+    with Broker() as one, Broker() as two:
+        assert one.data_dir.is_dir() and two.data_dir.is_dir()
+
+
+# records
+
+
+def test_a_record_is_stored_as_it_was_produced() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=3)
+        made = broker.produce("orders", {"id": 1}, key="a", headers={"trace": "t1"}, partition=2, timestamp=1_000)
+        assert broker.records("orders") == [made]
+        assert made == ("orders", 2, 0, 1_000, b"a", b'{"id":1}', (("trace", b"t1"),))
+        [decoded] = broker.records("orders", 2, key=bytes.decode, value=json.loads)
+        assert (decoded.key, decoded.value) == ("a", {"id": 1})
+        assert broker.records("orders", 0) == []
+
+
+def test_keys_choose_the_partitions_that_clients_choose() -> None:
+    keys = [f"key-{number}" for number in range(50)]
+    with Broker() as broker:
+        broker.create_topic("ours", partitions=7)
+        broker.create_topic("theirs", partitions=7)
+        client = producer(broker, partitioner="murmur2")
+        for key in keys:
+            broker.produce("ours", None, key=key)
+            client.produce("theirs", None, key=key)
+        client.flush(DEADLINE_S)
+        ours, theirs = ({r.key: r.partition for r in broker.records(topic)} for topic in ("ours", "theirs"))
+        assert ours == theirs
+
+
+def test_records_without_a_key_go_round_the_partitions() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=3)
+        assert [broker.produce("orders", "x").partition for _ in range(4)] == [0, 1, 2, 0]
+
+
+def test_what_clients_are_refused_is_refused() -> None:
+    with Broker(auto_create_topics_enable=False) as broker:
+        with pytest.raises(KafkaError, match="no topic 'orders'"):
+            broker.produce("orders", "x")
+        broker.create_topic("orders", max_message_bytes=200)
+        with pytest.raises(KafkaError) as caught:
+            broker.produce("orders", "x" * 500)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        with pytest.raises(KafkaError, match="no partition 5"):
+            broker.produce("orders", "x", partition=5)
+        with pytest.raises(TypeError, match="int"):
+            broker.produce("orders", 5)  # type: ignore[arg-type]
+        with pytest.raises(KafkaError, match="nonsense"):
+            broker.create_topic("other", nonsense="x")
+        with pytest.raises(ValueError, match="isolation"):
+            broker.records("orders", isolation="dirty")  # type: ignore[arg-type]
+
+
+def test_compressed_batches_of_clients_are_read() -> None:
+    with Broker() as broker:
+        client = producer(broker, **{"compression.type": "zstd", "linger.ms": 50})
+        for number in range(100):
+            client.produce("orders", str(number), headers=[("n", b"1"), ("n", b"2")])
+        client.flush(DEADLINE_S)
+        records = broker.records("orders")
+        assert [record.value for record in records] == [str(number).encode() for number in range(100)]
+        assert records[0].headers == (("n", b"1"), ("n", b"2"))
+
+
+def test_read_committed_sees_neither_open_nor_aborted_transactions() -> None:
+    with Broker() as broker:
+        client = producer(broker, **{"transactional.id": "t"})
+        client.init_transactions(DEADLINE_S)
+        for value, ends in (("a", client.commit_transaction), ("b", client.abort_transaction), ("c", None)):
+            client.begin_transaction()
+            client.produce("orders", value)
+            client.flush(DEADLINE_S)
+            if ends is not None:
+                ends(DEADLINE_S)
+        assert [r.value for r in broker.records("orders", isolation=READ_COMMITTED)] == [b"a"]
+        assert [r.value for r in broker.records("orders")] == [b"a", b"b", b"c"]
+        client.commit_transaction(DEADLINE_S)
+        assert [r.value for r in broker.wait_for("orders", 2, isolation=READ_COMMITTED)] == [b"a", b"c"]
+        assert broker.lag("nobody", "orders", isolation=READ_COMMITTED) == 2
+
+
+def test_wait_for_returns_when_enough_have_come() -> None:
+    with Broker() as broker, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.wait_for, "orders", 3)  # the topic comes later
+        for value in "abc":
+            broker.produce("orders", value)
+        assert [record.value for record in waiting.result(DEADLINE_S)] == [b"a", b"b", b"c"]
+        with pytest.raises(TimeoutError, match=r"4 records of 'orders' did not come within 0\.01 s: 3"):
+            broker.wait_for("orders", 4, timeout=0.01)
+        with pytest.raises(TimeoutError, match="no such topic"):
+            broker.wait_for("other", timeout=0.01)
+
+
+def test_has_finds_a_record_or_says_what_there_is() -> None:
+    with Broker() as broker:
+        orders = broker.create_topic("orders")
+        orders.produce({"id": 1, "by": "me"}, key="a", headers={"x": "1", "y": "2"})
+        orders.produce(None, key="b")
+        assert orders.has(key="a").offset == 0
+        assert orders.has(value={"by": "me", "id": 1}, headers={"y": "2"}).offset == 0
+        assert orders.has(value=None).offset == 1
+        assert orders.has(value=lambda value: value is not None and b"me" in value).offset == 0
+        with pytest.raises(AssertionError, match=r"no record with key='c'[\s\S]*0@1 key=b'b' value=None"):
+            orders.has(key="c", within=0)
+        with pytest.raises(AssertionError, match="There is no such topic; there are: orders"):
+            broker.topic("other").has(within=0)
+
+
+# groups
+
+
+def test_the_first_request_of_a_group_finds_its_coordinator_and_forms_at_once() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders", partitions=2)
+        broker.produce("orders", "x")
+        client = consumer(broker, "readers")
+        client.subscribe(["orders"])
+        [message] = take(client, 1)
+        group = broker.groups["readers"]
+        assert (group.state, len(group.members)) == ("Stable", 1)
+        assert group.members[0].partitions == {("orders", 0), ("orders", 1)}
+        assert broker.lag("readers") == 1, "nothing is committed"
+        client.commit(message, asynchronous=False)
+        assert broker.groups["readers"].offsets == {("orders", 0): 1}
+        assert broker.lag("readers") == 0
+        client.close()
+        assert broker.groups["readers"].state == "Empty"
+
+
+def test_lag_counts_records_and_not_offsets() -> None:
+    with Broker() as broker:
+        broker.create_topic("changes", cleanup_policy="compact")
+        for number in range(10):
+            broker.produce("changes", str(number), key="only")
+        broker.compact("changes")
+        assert broker.lag("nobody", "changes") == 1
+        with pytest.raises(KafkaError, match="no group 'nobody'"):
+            broker.lag("nobody")
+
+
+def test_assignments_are_read_as_far_as_they_are_some() -> None:
+    assignment = b"\0\1\0\0\0\1\0\2ab\0\0\0\2\0\0\0\0\0\0\0\5\xff\xff\xff\xff"
+    assert assigned_partitions(assignment) == {("ab", 0), ("ab", 5)}
+    for end in range(len(assignment) - 4):
+        assert assigned_partitions(assignment[:end]) == frozenset()
+
+
+# maintenance
+
+
+def test_compact_keeps_the_latest_of_each_key_and_leaves_no_process_and_no_thread() -> None:
+    with Broker() as broker:
+        broker.create_topic("changes", partitions=2, cleanup_policy="compact")
+        for number in range(20):
+            broker.produce("changes", str(number), key=f"k{number % 4}")
+        broker.compact("changes")
+        assert sorted(record.value for record in broker.records("changes")) == [b"16", b"17", b"18", b"19"]
+        broker.compact("changes")  # nothing to be done is no error
+        broker.create_topic("orders")
+        with pytest.raises(KafkaError, match=r"orders-0: it is not compacted: its cleanup\.policy is delete"):
+            broker.compact("orders")
+        with pytest.raises(KafkaError, match="no topic 'other'"):
+            broker.compact("other")
+        names = {thread.name for thread in threading.enumerate()}
+        assert "kafkalite-cleaner" in names
+    assert "kafkalite-cleaner" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_roll_begins_a_segment_and_expire_applies_retention() -> None:
+    with Broker() as broker:
+        broker.create_topic("orders", retention_ms=60_000)
+        broker.produce("orders", "old", timestamp=1_000)
+        broker.roll("orders")
+        broker.produce("orders", "new")
+        assert len(list((broker.data_dir / "orders-0").glob("*.log"))) == 2
+        broker.expire()
+        assert [record.value for record in broker.records("orders")] == [b"new"]
+
+
+def test_a_reset_leaves_nothing_and_the_broker_goes_on() -> None:
+    with Broker() as broker:
+        for round_ in range(3):
+            broker.create_topic("orders", partitions=2)
+            client = producer(broker, **{"transactional.id": "t"})
+            client.init_transactions(DEADLINE_S)
+            client.begin_transaction()
+            client.produce("orders", str(round_), partition=0)
+            client.commit_transaction(DEADLINE_S)
+            reader = consumer(broker, "readers")
+            reader.subscribe(["orders"])
+            [message] = take(reader, 1)
+            assert (message.offset(), message.value()) == (0, str(round_).encode())
+            reader.commit(message, asynchronous=False)
+            reader.close()
+            broker.reset()
+            assert broker.topics == {} and broker.groups == {}
+            assert not broker.server.transactions.store.transactions
+            assert not broker.server.logs.logs
+
+
+def test_a_reset_takes_changed_settings_back() -> None:
+    with Broker(num_partitions=2) as broker:
+        broker.run(lambda: broker.server.metadata.set_broker_config("", {"log.retention.ms": "5"}))
+        assert broker.server.config.log_retention_ms == 5
+        broker.reset()
+        assert broker.server.config.log_retention_ms != 5
+
+
+def test_a_snapshot_is_a_broker_s_data_at_a_moment(tmp_path: Path) -> None:
+    with Broker() as broker:
+        broker.create_topic("changes", partitions=2, cleanup_policy="compact")
+        for number in range(10):
+            broker.produce("changes", str(number), key=f"k{number % 3}")
+            broker.roll("changes")
+        broker.compact("changes")
+        expected = broker.records("changes")
+        reader = consumer(broker, "readers")
+        reader.subscribe(["changes"])
+        reader.commit(take(reader, 1)[0], asynchronous=False)
+        reader.close()
+        offsets = broker.groups["readers"].offsets
+        broker.snapshot(tmp_path / "snapshot")
+        broker.produce("changes", "later", key="k")
+        with pytest.raises(FileExistsError, match="not empty"):
+            broker.snapshot(tmp_path / "snapshot")
+    for _ in range(2):  # any number of times
+        with Broker.from_snapshot(tmp_path / "snapshot") as again:
+            assert again.topics == {"changes": 2}
+            assert again.records("changes") == expected
+            assert again.groups["readers"].offsets == offsets
+            again.produce("changes", "more", key="k")
+    with pytest.raises(FileNotFoundError, match="no snapshot"), Broker.from_snapshot(tmp_path):
+        pass
+
+
+# many brokers, threads, loops
+
+
+def test_async_with_gives_the_same_with_coroutines() -> None:
+    async def story() -> None:
+        async with Broker() as broker:
+            await broker.create_topic("changes", cleanup_policy="compact")
+            waiting = asyncio.ensure_future(broker.wait_for("changes", 2))
+            await broker.produce("changes", "1", key="a")
+            await broker.produce("changes", "2", key="a")
+            assert len(await waiting) == 2
+            await broker.compact("changes")
+            assert [record.value for record in broker.records("changes")] == [b"2"]
+            assert broker.topics == {"changes": 1} and broker.groups == {}
+            broker.roll("changes")
+            broker.expire()
+            await broker.reset()
+            assert broker.topics == {}
+
+    asyncio.run(story())
+
+
+def test_methods_outside_of_the_block_are_refused_in_plain_words() -> None:
+    broker = Broker()
+    with pytest.raises(RuntimeError, match="not running in a thread: enter it with `with`"):
+        broker.produce("orders", "x")
+    with pytest.raises(RuntimeError, match="not running"):
+        broker.bootstrap_servers  # noqa: B018
+
+
+def test_threads_share_a_broker() -> None:
+    with Broker() as broker, ThreadPoolExecutor(8) as pool:
+        broker.create_topic("orders")
+        list(pool.map(lambda number: broker.produce("orders", str(number)), range(200)))
+        assert sorted(int(record.value) for record in broker.records("orders")) == list(range(200))
+
+
+def test_a_hundred_brokers_live_at_once() -> None:
+    brokers = [Broker() for _ in range(100)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(Broker.__enter__, brokers))
+        try:
+            assert len({broker.port for broker in brokers}) == 100
+            list(pool.map(lambda broker: broker.produce("orders", str(broker.port)), brokers))
+            for broker in brokers:
+                assert [record.value for record in broker.records("orders")] == [str(broker.port).encode()]
+        finally:
+            list(pool.map(Broker.__exit__, brokers))
+    assert not any(broker.data_dir.exists() for broker in brokers)
+
+
+def test_one_after_the_other_they_leave_nothing_behind() -> None:
+    """In a process of its own: brokers of other tests may start threads in this one at any time."""
+    script = "from tests.unit.testing.test_broker import leave_nothing_behind as run; run()"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def leave_nothing_behind() -> None:
+    def live_once() -> None:
+        with Broker() as broker:
+            broker.create_topic("changes", cleanup_policy="compact")
+            broker.produce("changes", "1", key="a")
+            broker.compact("changes")
+            broker.reset()
+
+    live_once()  # imports and caches
+    gc.collect()
+    threads, files = set(threading.enumerate()), set(open_files().values())
+    for _ in range(20):
+        live_once()
+    gc.collect()
+    assert set(threading.enumerate()) == threads
+    assert {name for name in set(open_files().values()) - files if not name.startswith("/proc")} == set()
