@@ -207,6 +207,9 @@ class BrokerRegistration:
     async def release(self) -> None:
         """Delete the node if it belongs to this session."""
         self.endpoints = None
+        if self._files.is_distrusted:  # the disk may have refused to say so: no file has the number that comes now
+            with suppress(NoNode, BadVersion):
+                await self._session.write([SetData(self.number_path, self._life_json(is_intact=False), self._version)])
         (node,) = await self._session.read([self.path])
         if node is not None and node.ephemeral_owner == self._session.session_id:
             await self._clear(self.path, node)

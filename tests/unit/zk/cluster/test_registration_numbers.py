@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -343,6 +344,27 @@ def test_a_list_that_it_came_into_while_cut_off_is_left(place, chroot, cut, tmp_
             await two.until(lambda: 1 in two.metadata.brokers)
             (state,) = await two.metadata.session.read([path])
             assert state is not None and znode_data.parse_state(state.data).isr == (2,)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_also_if_the_disk_refuses_to_take_that_down(place, tmp_path, monkeypatch, announced):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    async def story():
+        with monkeypatch.context() as patch:
+            async with registered(place, tmp_path) as one:
+                patch.setattr(Path, "write_text", refuse)
+                one.metadata.distrust_logs()
+                if announced:
+                    await one.metadata.begin_to_stop()
+                await one.metadata.unregister()
+        async with registered(place, tmp_path) as one:
+            assert not record(one).intact
+        async with registered(place, tmp_path) as one:
+            assert record(one).intact
 
     asyncio.run(story())
 
