@@ -105,7 +105,8 @@ class BrokerChannel:
         except OSError as error:
             raise BrokerUnreachable(self._broker_id, f"{endpoint.address}: {error.strerror or error}") from error
         finally:
-            self._opening = None
+            if self._opening is asyncio.current_task():  # else another connection is being opened since
+                self._opening = None
         self._reading = asyncio.ensure_future(self._read(reader))
 
     async def _read(self, reader: asyncio.StreamReader) -> None:

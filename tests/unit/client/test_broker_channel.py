@@ -253,3 +253,37 @@ def test_a_caller_that_gives_up_disturbs_no_other() -> None:
             ours.close()
 
     run(story())
+
+
+def test_a_connection_that_was_given_up_does_not_hide_the_one_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        await echo(reader, writer)
+
+    async def story() -> None:
+        async with listening(serve) as endpoint:
+            nowhere = endpoint._replace(host="nowhere")
+            dial, dialled = asyncio.open_connection, asyncio.Event()
+
+            async def hang(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+                if host == "nowhere":
+                    dialled.set()
+                    await asyncio.get_running_loop().create_future()
+                return await dial(host, port)
+
+            monkeypatch.setattr(asyncio, "open_connection", hang)
+            endpoints = {2: nowhere}
+            ours = channels(endpoints)
+            lost = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
+            await dialled.wait()
+            endpoints[2] = endpoint
+            first = asyncio.ensure_future(ours.ask(2, MetadataRequest(), VERSION))
+            with pytest.raises(BrokerUnreachable):
+                await lost
+            assert (await ours.ask(2, MetadataRequest(), VERSION)).cluster_id == "answer 2"
+            assert (await first).cluster_id == "answer 1" and len(connections) == 1
+            ours.close()
+
+    run(story())
