@@ -31,7 +31,7 @@ _LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
 
 class Column(NamedTuple):
-    """One metric of a table: `kind` is COUNTER (its name ends in _total) or GAUGE."""
+    """One metric of a table: `kind` is COUNTER (its name ends in _total, or in _count beside a time) or GAUGE."""
 
     name: str
     kind: str
@@ -72,7 +72,8 @@ class Metrics:
         tolerate changes meanwhile. None instead of a row requests a pause."""
         for column in columns:
             assert _NAME.match(column.name) and column.name not in self.names, column.name
-            assert (column.kind == COUNTER) == column.name.endswith("_total"), column.name
+            ends = column.name.endswith
+            assert ends(("_total", "_count")) if column.kind == COUNTER else not ends("_total"), column.name
             self.names.add(column.name)
         assert all(map(_LABEL.match, labels)), labels
         self._tables.append(_Table(tuple(columns), [column.name for column in columns], tuple(labels), rows))

@@ -272,6 +272,7 @@ class Controller:
 
     async def _write_states(self, store: ControllerStore, names: Sequence[str]) -> list[Step]:
         """First states and new leaders for these topics, some hundred at a time. Returns the refused steps."""
+        began_ms = self._clock.monotonic_ms()
         context = self._context(store)
         pending: list[NewState | StateChange] = []
         refused: list[Step] = []
@@ -304,6 +305,8 @@ class Controller:
                 elif checked % _CHECKED_PER_TURN == 0 or (change is not None and len(pending) % _DECIDED_PER_TURN == 0):
                     await asyncio.sleep(0)  # let others have the loop
         await write()
+        if led or offline:
+            self.stats.add_round(self._clock.monotonic_ms() - began_ms)
         if created or led or offline or shrunk:
             only_isr = f", {shrunk} with a smaller ISR" if shrunk else ""
             logger.info(

@@ -6,6 +6,8 @@ Source: kafka.controller.ControllerStats.
 from __future__ import annotations
 
 import logging
+import math
+from collections import deque
 from collections.abc import Iterable
 
 from kafkalite.controller.controller_store import Step
@@ -14,16 +16,30 @@ from kafkalite.controller.pending_changes import StateChange
 logger = logging.getLogger(__name__)
 
 _SHOWN_MAX = 10  # partitions in the log
+_ROUNDS_MAX = 100  # of which the durations are kept
 
 
 class ControllerStats:
     """Since the start of this broker, which may have been the controller several times. `elections` are partitions that
     got another leader, or the former one under a new epoch; `unclean_elections` those whose leader may lack committed
-    records."""
+    records. `election_rounds` are the times that leaders were elected, one or thousands together, because brokers came
+    or went: Kafka's LeaderElectionRateAndTimeMs.
+    """
 
     def __init__(self) -> None:
         self.elections = 0
         self.unclean_elections = 0
+        self.election_rounds = 0
+        self._round_ms: deque[int] = deque(maxlen=_ROUNDS_MAX)
+
+    def add_round(self, duration_ms: int) -> None:
+        self.election_rounds += 1
+        self._round_ms.append(duration_ms)
+
+    def round_ms(self, quantile: float) -> int | None:
+        """How long at most this share of the latest rounds took; None if there was none."""
+        ordered = sorted(self._round_ms)
+        return ordered[max(0, math.ceil(quantile * len(ordered)) - 1)] if ordered else None
 
     def count(self, changes: Iterable[StateChange], refused: Iterable[Step]) -> None:
         """Count changes that were written, all but those whose steps were refused, and warn of leaders that may lack

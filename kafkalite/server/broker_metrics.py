@@ -64,6 +64,8 @@ _BROKER_COLUMNS = (
     Column("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics."),
     Column("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of all topics."),
 )
+_ELECTIONS = "kafka_controller_controllerstats_leaderelectionrateandtimems"
+_QUANTILES = ("0.5", "0.95", "0.99")
 _PROCESSOR = "kafka_server_socket_server_metrics"
 _PROCESSOR_COLUMNS = (
     Column(f"{_PROCESSOR}_connection_count", GAUGE, "Open connections of clients."),
@@ -230,6 +232,16 @@ def _add_controller_stats(metrics: Metrics, stats: ControllerStats) -> None:
         "kafkalite_controller_leader_elections_total",
         "Partitions that got another leader, or a new epoch, while this broker was the controller.",
         lambda: stats.elections,
+    )
+    metrics.counter(
+        f"{_ELECTIONS}_count",
+        "Times that this broker, as the controller, elected leaders because brokers came or went.",
+        lambda: stats.election_rounds,
+    )
+    metrics.table(
+        (Column(_ELECTIONS, GAUGE, "How many milliseconds the latest of them took."),),
+        ("quantile",),
+        lambda: [Row((quantile,), (stats.round_ms(float(quantile)),)) for quantile in _QUANTILES],
     )
 
 

@@ -110,4 +110,4 @@ def test_a_metric_is_declared_once_and_well() -> None:
         with pytest.raises(AssertionError):
             metrics.gauge(name, "It.", lambda: 1)
     with pytest.raises(AssertionError):
-        metrics.counter("count", "A counter's name ends in _total.", lambda: 1)
+        metrics.counter("count", "A counter's name ends in _total or _count.", lambda: 1)

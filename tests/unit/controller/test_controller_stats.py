@@ -27,6 +27,15 @@ def test_only_what_was_written_is_counted(caplog: pytest.LogCaptureFixture) -> N
     assert (stats.elections, stats.unclean_elections) == (3, 1)
 
 
+def test_rounds_of_elections_have_quantiles() -> None:
+    stats = ControllerStats()
+    assert stats.round_ms(0.5) is None
+    for duration_ms in range(1, 1001):
+        stats.add_round(duration_ms)
+    assert stats.election_rounds == 1000
+    assert [stats.round_ms(quantile) for quantile in (0.5, 0.95, 0.99, 1)] == [950, 995, 999, 1000]
+
+
 def test_refusals_of_a_whole_cluster_are_told_apart_at_once() -> None:
     """Compared one by one, these would take minutes."""
     changes = [change(number) for number in range(40_000)]

@@ -14,6 +14,7 @@ import uvloop
 from kafkalite.client.blocking_client import BlockingClient
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.metrics import Metrics
+from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.coordinator.transaction.transaction import Transaction
 from kafkalite.coordinator.transaction.transaction_metadata import TransactionMetadata
 from kafkalite.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_ABORT
@@ -62,7 +63,7 @@ def scrape(broker: Broker) -> dict[str, Family]:
     return parse(get(broker, "/metrics"))
 
 
-def metrics_of(running: BrokerServer) -> Metrics:
+def metrics_of(running: BrokerServer, controller_stats: ControllerStats | None = None) -> Metrics:
     return broker_metrics(
         running.replica_manager,
         running.logs,
@@ -72,6 +73,7 @@ def metrics_of(running: BrokerServer) -> Metrics:
         running.cleaner,
         running.clock.wall_ms,
         lambda: running.config.transaction_max_timeout_ms,
+        controller_stats=controller_stats,
     )
 
 
@@ -233,9 +235,26 @@ def test_every_metric_stands_in_the_documentation(tmp_path: Path) -> None:
         async with Broker(data_dir=tmp_path / "data", port=0) as broker:
             running = broker._running
             assert running is not None
-            metrics = metrics_of(running)
+            metrics = metrics_of(running, ControllerStats())
             names = {name for name in metrics.names if name not in words and not name.endswith(endings)}
             assert not names
+
+    uvloop.run(scene())
+
+
+def test_elections_are_counted_and_timed(tmp_path: Path) -> None:
+    name = "kafka_controller_controllerstats_leaderelectionrateandtimems"
+
+    async def scene() -> None:
+        async with Broker(data_dir=tmp_path / "data", port=0) as broker:
+            stats = ControllerStats()
+            metrics = metrics_of(broker.server, stats)
+            assert name not in parse("".join(metrics.pieces())), "nothing was elected yet"
+            for duration_ms in (5, 7, 300):
+                stats.add_round(duration_ms)
+            told = parse("".join(metrics.pieces()))
+            assert value(told, f"{name}_count") == 3
+            assert [value(told, name, quantile=each) for each in ("0.5", "0.99")] == [7, 300]
 
     uvloop.run(scene())
 
