@@ -39,7 +39,7 @@ def parse(text: str) -> dict[str, Family]:
             _, _, current, kind = line.split(" ")
             assert about is not None and about[0] == current, f"HELP stands in front of TYPE: {line}"
             assert kind in ("counter", "gauge"), line
-                assert current.endswith(("_total", "_count")) if kind == "counter" else current[-6:] != "_total", line
+            assert current.endswith(("_total", "_count")) if kind == "counter" else current[-6:] != "_total", line
             families[current] = Family(kind, _plain(about[1]))
         else:
             found = _SAMPLE.match(line)
