@@ -66,7 +66,7 @@ def live(kafka: ZooKeeperKafka, story: Callable[[BrokerServer], Awaitable[object
     async def one() -> None:
         properties = parse_properties((kafka.home / "server.properties").read_text())
         async with Broker(BrokerConfig.load(properties)) as broker:
-            await story(broker._require())
+            await story(broker.server)
 
     asyncio.run(one())
 

@@ -87,14 +87,13 @@ class Writers:
         """Does the deed to a partition's log where it lives, on the broker's loop."""
 
         async def do() -> None:
-            running = self.broker._require()
+            running = self.broker.server
             log = running.logs.get(*of)
             assert isinstance(log, PartitionLog)
             deed(log)
             await asyncio.sleep(0)
 
-        assert self.broker._thread is not None
-        self.broker._thread.run(do)
+        self.broker.run(do)
 
 
 def _add_v2(log: RandomLog) -> None:

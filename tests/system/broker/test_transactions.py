@@ -44,7 +44,7 @@ def live(tmp_path: Path) -> Callable[..., None]:
                 **{"transaction_state_log_num_partitions": 2, "offsets_topic_num_partitions": 2} | settings,
             )
             async with broker:
-                running = broker._require()
+                running = broker.server
                 if "t" not in running.replica_manager.by_name:
                     await running.topic_admin.create("t", 1, {})
                 await running._coordinators.offsets_topic.ensure()

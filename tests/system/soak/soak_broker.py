@@ -45,7 +45,7 @@ def descriptors() -> dict[str, int]:
 
 def count(broker: kafkalite.Broker) -> dict[str, Any]:
     """The resources that the broker holds now."""
-    server = broker._require()
+    server = broker.server
     processors = server.server.processors
     logs = server.logs.logs.values()
     groups = server.groups.store.groups.values()

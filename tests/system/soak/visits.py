@@ -79,7 +79,7 @@ def ours() -> Counter[str]:
 
 def left_by(broker: kafkalite.Broker, visit: Callable[[str], None]) -> dict[str, int]:
     """How many objects of a kind are there after the visits that were not there before, if about one for each."""
-    server = broker._require().server
+    server = broker.server.server
 
     def come_and_go(times: int) -> None:
         for _ in range(times):
