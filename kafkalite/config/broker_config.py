@@ -314,6 +314,12 @@ class BrokerConfig(Settings):
             return f"log.cleaner.dedupe.buffer.size={self.log_cleaner_dedupe_buffer_size} must be more than 1 MiB for each of log.cleaner.threads={self.log_cleaner_threads}"
         if dedupe_bytes // 24 * self.log_cleaner_io_buffer_load_factor <= 1:
             return f"log.cleaner.io.buffer.load.factor={self.log_cleaner_io_buffer_load_factor} leaves no room for a single key"
+        for name, longest_ms in (
+            ("replica.socket.timeout.ms", self.replica_socket_timeout_ms),  # else idle followers are cut off for ever
+            ("replica.lag.time.max.ms", self.replica_lag_time_max_ms),
+        ):
+            if self.replica_fetch_wait_max_ms > longest_ms:
+                return f"replica.fetch.wait.max.ms={self.replica_fetch_wait_max_ms} must not be more than {name}, {longest_ms}"
         values = {setting.attribute: self.topic_default(setting) for setting in TopicConfig.settings}
         if values["retention_ms"] == 0:
             return "log.retention.ms (or .minutes, .hours) must be -1, for ever, or at least 1"

@@ -29,7 +29,7 @@ from tests.support.wait import DEADLINE_S
 TOPIC = "t"
 STEP_S_MAX = 0.25
 IN_FLIGHT_MAX = 200
-SEVERAL = {"replica_lag_time_max_ms": 400, "leader_imbalance_check_interval_seconds": 1}
+SEVERAL = {"replica_lag_time_max_ms": 500, "leader_imbalance_check_interval_seconds": 1}
 SETTINGS = {
     "zookeeper_session_timeout_ms": 600,
     "zookeeper_connection_timeout_ms": int(DEADLINE_S * 1000),

@@ -188,6 +188,9 @@ def test_an_ill_value_is_one_line_that_says_what_is_allowed(name, value, message
             "min.compaction.lag.ms (5) must not be above",
         ),
         ({"queued.max.request.bytes": 1}, "must be at least socket.request.max.bytes, 104857600"),
+        ({"replica.socket.timeout.ms": 499}, "must not be more than replica.socket.timeout.ms, 499"),
+        ({"replica.fetch.wait.max.ms": 30_001}, "must not be more than replica.socket.timeout.ms, 30000"),
+        ({"replica.lag.time.max.ms": 400}, "must not be more than replica.lag.time.max.ms, 400"),
         ({"max.connections.per.ip": 0}, "max.connections.per.ip.overrides"),
     ],
 )
