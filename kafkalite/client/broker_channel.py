@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed
@@ -165,12 +165,8 @@ class BrokerChannels:
             self._channels[broker_id] = channel
         return await channel.ask(request, version)
 
-    def keep(self, live: Mapping[int, object]) -> None:
-        """Close the connections to brokers that are not `live`."""
-        for broker_id in [each for each in self._channels if each not in live]:
-            self._channels.pop(broker_id).close()
-
     def close(self) -> None:
         """Requests under way, and later ones, fail."""
         self._is_closed = True
-        self.keep({})
+        for channel in self._channels.values():
+            channel.close()
