@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterator, Mapping
 from kafkalite.common.clock import Clock
 from kafkalite.common.names import TopicPartition
 from kafkalite.controller import admin_checks, pending_changes, reassignment_steps
+from kafkalite.controller.controller_stats import ControllerStats
 from kafkalite.controller.controller_store import ControllerStore, Step, removals
 from kafkalite.controller.pending_changes import ElectionContext, StateChange
 from kafkalite.controller.reassignment import assignment_of
@@ -37,9 +38,10 @@ _CONFIG_CHANGE_MS = 15 * 60_000
 class AdminRequests:
     """For one controller epoch."""
 
-    def __init__(self, view: ClusterView, clock: Clock) -> None:
+    def __init__(self, view: ClusterView, clock: Clock, stats: ControllerStats) -> None:
         self._view = view
         self._clock = clock
+        self._stats = stats
         self._known_since_ms: dict[str, int] = {}  # each notification of a changed setting, on the monotonic clock
         self.is_reassigning = False  # there was a request for reassignments when `process` looked last
 
@@ -67,7 +69,9 @@ class AdminRequests:
         is_done = reassignment is None or await self._reassign(reassignment, store, context)
         if election is not None:
             changes = self._elect_preferred(election, context)
-            if await store.write([change.step for change in changes]):
+            refused = await store.write([change.step for change in changes])
+            self._stats.count(changes, refused)
+            if refused:
                 return False
             removal = Step((Delete(znode_paths.PREFERRED_REPLICA_ELECTION, election.version),))
             is_done = not await store.write([removal]) and is_done

@@ -71,7 +71,7 @@ class Controller:
         self._changed_topics: dict[str, None] = {}  # to be checked, in the order in which they changed
         self._all_changed = True
         self._admin_is_due = True  # check nodes outside of topics: notifications, requests of old tools
-        self._admin_requests = AdminRequests(metadata.view, clock)
+        self._admin_requests = AdminRequests(metadata.view, clock, self.stats)
         self._client_requests = ClientRequests(
             metadata.view,
             self._context,
@@ -217,7 +217,7 @@ class Controller:
         if self._store is None or self._store.epoch != store.epoch:
             logger.info("broker %d is the controller, epoch %d", me, store.epoch)
             self._all_changed = self._admin_is_due = True
-            self._admin_requests = AdminRequests(self._view, self._clock)
+            self._admin_requests = AdminRequests(self._view, self._clock, self.stats)
             self._balance_after(_FIRST_BALANCE_MS)
         self._store = store
         return store

@@ -228,10 +228,11 @@ def test_preferred_and_unclean_elections_on_request(tell: Tell, caplog: pytest.L
             assert codes(await admin.elect_leaders(keys, Election.PREFERRED)) == [80, 84, 80]
             await one.write_isr("orders", 0, 1, 2)
             await one.until(lambda: one.isr("orders", 0) == {1, 2}, "its return into the ISR")
+            elections = one.controller.stats.elections
             await again.session.write([Create(znode_paths.PREFERRED_REPLICA_ELECTION, partitions_json(keys))])
             await one.until_gone(znode_paths.PREFERRED_REPLICA_ELECTION)
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 3, 2: 3}, "the preferred leader")
-            assert one.isr("orders", 0) == {1, 2}
+            assert one.isr("orders", 0) == {1, 2} and one.controller.stats.elections == elections + 1
             await three.vanish()
             await one.until(lambda: one.leaders("orders") == {0: 2, 1: 1, 2: NO_LEADER}, "nobody for the third")
             assert codes(await admin.elect_leaders(keys, Election.UNCLEAN)) == [84, 84, 0]
