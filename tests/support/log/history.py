@@ -294,8 +294,8 @@ class LogHistory:
             group = sources[first : first + random.choice((1, 1, 2, 3, 5))]
             superseded = ledger.superseded(upto, log.producers.last_batches(upto))
             compaction = compact(self.files, log, group, lambda header, batch: batch not in superseded)
-        except OSError:
-            return  # the next one makes up for what is left of it
+        except (OSError, StorageError):
+            return  # the next one makes up for what is left of it; the last one may not be over, if the disk refused
         ledger.compactions.append(compaction)
         self.is_compacting = True
 
