@@ -58,12 +58,13 @@ class LogTransactions:
 
     def reload(self, start_offset: int, end_offset: int, committed_offset: int) -> None:
         """Builds the producers' state again after a truncation to `end_offset`; markers at or past `committed_offset`
-        are not acknowledged. Raises OSError, StorageError."""
+        are not acknowledged. Nothing is read if there was never any. Raises OSError, StorageError."""
         producers, context = self._producers, self._segments.context
         self._forget_aborted()
         covered = producers.restore(start_offset, end_offset, context.clock.wall_ms(), context.producer_expiration_ms)
         producers.forget_markers_from(covered)
-        for batch in self._segments.batches(covered, end_offset) if covered < end_offset else ():
+        had_any = producers.highest_id >= 0
+        for batch in self._segments.batches(covered, end_offset) if had_any and covered < end_offset else ():
             if batch[MAGIC_AT] == MAGIC:  # messages of v0 and v1 have no producer
                 header = parse_header(batch)
                 producers.apply(header, batch, acknowledged=header.last_offset < committed_offset)

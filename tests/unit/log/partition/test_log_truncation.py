@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.common.errors import StorageError
 from kafkalite.log.partition.retention_policy import Reason
+from kafkalite.log.partition.segment_list import SegmentList
 from kafkalite.log.segment.segment import NEVER
 from kafkalite.record import message_set
 from tests.unit.log.partition.test_log_transactions import end, send
@@ -111,6 +112,16 @@ class TestTruncateTo:
         follow(log, *(message_set.build_message(offset, b"k", value, T0, magic=1) for offset in range(4)))
         log.log.truncate_to(3)
         assert (log.log.end_offset, len(log.log.producers)) == (3, 0)
+
+    def test_without_producers_nothing_is_read(self, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+        def read(*_: object) -> None:
+            raise AssertionError("a segment may be large, and the loop waits")
+
+        for value in "abc":
+            log.write(value)
+        monkeypatch.setattr(SegmentList, "batches", read)
+        log.log.truncate_to(2)
+        assert log.log.end_offset == 2
 
     def test_a_damaged_file_stops_the_log(self, disk: Disk) -> None:
         log = disk.open()
