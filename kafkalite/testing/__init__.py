@@ -1,4 +1,4 @@
-"""For programs that test themselves: a cluster of brokers, and a ZooKeeper, in this process. Imports server, zk.
+"""For programs that test themselves: a broker, a cluster of brokers, and a ZooKeeper, in this process.
 
 from kafkalite.testing import Cluster
 
@@ -6,6 +6,7 @@ with Cluster(3) as cluster:
     ...  # any Kafka client, with bootstrap.servers = cluster.bootstrap_servers
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,26 +15,32 @@ if TYPE_CHECKING:
     from kafkalite.testing.cluster import AsyncCluster as AsyncCluster
     from kafkalite.testing.cluster import Cluster as Cluster
     from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
+    from kafkalite.testing.kafka_container import KafkaContainer as KafkaContainer
+    from kafkalite.testing.unittest_mixin import KafkaTestMixin as KafkaTestMixin
 
-__all__ = ["AsyncBroker", "AsyncCluster", "Broker", "Cluster", "InMemoryZooKeeper"]
+_MODULES = {
+    "AsyncBroker": "async_broker",
+    "AsyncCluster": "cluster",
+    "Broker": "broker",
+    "Cluster": "cluster",
+    "InMemoryZooKeeper": "in_memory_zookeeper",
+    "KafkaContainer": "kafka_container",
+    "KafkaTestMixin": "unittest_mixin",
+}
+
+__all__ = [
+    "AsyncBroker",
+    "AsyncCluster",
+    "Broker",
+    "Cluster",
+    "InMemoryZooKeeper",
+    "KafkaContainer",
+    "KafkaTestMixin",
+]
 
 
 def __getattr__(name: str) -> object:
     # on first use: a test of the ZooKeeper in memory alone loads no server
-    if name == "Broker":
-        from kafkalite.testing.broker import Broker
-
-        return Broker
-    if name == "AsyncBroker":
-        from kafkalite.testing.async_broker import AsyncBroker
-
-        return AsyncBroker
-    if name in ("AsyncCluster", "Cluster"):
-        from kafkalite.testing import cluster
-
-        return getattr(cluster, name)
-    if name == "InMemoryZooKeeper":
-        from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
-
-        return InMemoryZooKeeper
-    raise AttributeError(f"module 'kafkalite.testing' has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module 'kafkalite.testing' has no attribute {name!r}")
+    return getattr(import_module(f"kafkalite.testing.{_MODULES[name]}"), name)

@@ -1,0 +1,64 @@
+"""The topics and settings that tests want of their broker, as a marker, an ini file or a class says them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkalite.testing.broker import Broker
+
+Topics = Mapping[str, int | Mapping[str, Any]] | Iterable[str]
+"""Names of topics; or a mapping to their partitions, or to the arguments of `Broker.create_topic`."""
+
+
+class BrokerNeeds(NamedTuple):
+    """`topics` has the arguments of `Broker.create_topic` by name, `settings` those of `Broker`."""
+
+    topics: dict[str, dict[str, Any]]
+    settings: dict[str, Any]
+
+    def with_more(self, topics: Topics = (), settings: Mapping[str, Any] | None = None) -> BrokerNeeds:
+        """These and others, which win. Raises TypeError."""
+        return BrokerNeeds({**self.topics, **_normal(topics)}, {**self.settings, **(settings or {})})
+
+    def new_broker(self, **more: Any) -> Broker:
+        """A broker with these settings, which is not started."""
+        from kafkalite.testing.broker import Broker
+
+        return Broker(**{**self.settings, **more})
+
+    def create_topics(self, broker: Broker) -> None:
+        for name, arguments in self.topics.items():
+            broker.create_topic(name, **arguments)
+
+
+NOTHING = BrokerNeeds({}, {})
+
+
+def _normal(topics: Topics) -> dict[str, dict[str, Any]]:
+    if isinstance(topics, str):
+        raise TypeError(f"topics are a list or a mapping of names, not the text {topics!r}")
+    if not isinstance(topics, Mapping):
+        return {name: {} for name in topics}
+    found: dict[str, dict[str, Any]] = {}
+    for name, each in topics.items():
+        found[name] = {"partitions": each} if isinstance(each, int) else dict(each)
+    return found
+
+
+def needs_from_lines(topics: Iterable[str], settings: Iterable[str]) -> BrokerNeeds:
+    """From lines like `orders` or `orders: 3`, and `num_partitions = 3`. Raises ValueError."""
+    wanted: dict[str, int] = {}
+    for line in topics:
+        name, _, count = (part.strip() for part in line.partition(":"))
+        if count and not count.isdigit():
+            raise ValueError(f"kafka_topics: {line!r} is not a name, or a name, a colon and a number of partitions")
+        wanted[name] = int(count or 1)
+    given: dict[str, str] = {}
+    for line in settings:
+        name, equals, value = (part.strip() for part in line.partition("="))
+        if not equals:
+            raise ValueError(f"kafka_settings: {line!r} is not name = value")
+        given[name.replace(".", "_")] = value
+    return NOTHING.with_more(wanted, given)

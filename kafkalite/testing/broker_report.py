@@ -1,0 +1,54 @@
+"""A broker in some lines of text, for the report of a test that has failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.testing.stored_record import READ_UNCOMMITTED, count_records
+
+if TYPE_CHECKING:
+    from kafkalite.server.broker_server import BrokerServer
+    from kafkalite.testing.broker import Broker
+    from kafkalite.testing.group_description import GroupDescription
+
+_LINES_MAX = 40
+
+
+def broker_report(broker: Broker) -> str:
+    """Its topics with the number of records, and its groups with members, offsets and lag."""
+    server = broker.server
+    topics = broker.call(lambda: _topics(server))
+    groups = [line for group in broker.groups.values() for line in _group(broker, group)]
+    return "\n".join(
+        [
+            f"broker at {broker.bootstrap_servers}",
+            *_some(topics or ["no topics"]),
+            *_some(groups or ["no groups"]),
+        ]
+    )
+
+
+def _topics(server: BrokerServer) -> list[str]:
+    lines = []
+    for topic in sorted(server.replica_manager, key=lambda topic: topic.name):
+        if topic.internal:
+            continue
+        counts = [count_records(topic.partitions[index], 0, READ_UNCOMMITTED) for index in sorted(topic.partitions)]
+        settings = "".join(f" {name}={value}" for name, value in sorted(topic.overrides.items()))
+        lines.append(f"topic {topic.name}: {' + '.join(map(str, counts))} records{settings}")
+    return lines
+
+
+def _group(broker: Broker, group: GroupDescription) -> list[str]:
+    offsets = ", ".join(f"{topic}-{index}@{offset}" for (topic, index), offset in sorted(group.offsets.items()))
+    first = f"group {group.group_id}: {group.state}, generation {group.generation}, lag {broker.lag(group.group_id)}"
+    lines = [f"{first}, committed {offsets or 'nothing'}"]
+    for member in group.members:
+        assigned = ", ".join(f"{topic}-{index}" for topic, index in sorted(member.partitions))
+        lines.append(f"  {member.client_id} at {member.client_host}: {assigned or 'nothing'}")
+    return lines
+
+
+def _some(lines: list[str]) -> list[str]:
+    more = len(lines) - _LINES_MAX
+    return lines if more <= 0 else [*lines[:_LINES_MAX], f"and {more} lines more"]

@@ -1,0 +1,114 @@
+"""An object with the methods of testcontainers' KafkaContainer, for suites that have one: only the import changes.
+
+    from kafkalite.testing import KafkaContainer    # instead of: from testcontainers.kafka import KafkaContainer
+
+    with KafkaContainer() as kafka:
+        ...                                         # kafka.get_bootstrap_server()
+
+There is no container behind it. Environment variables that name a setting of the broker (`KAFKA_NUM_PARTITIONS`) have
+their effect; those about listeners, directories and the shape of the cluster, like all that speaks of images, networks
+and volumes, have none.
+Source: testcontainers-python, modules/kafka and core/container.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.testing.broker import Broker
+
+HOST = "127.0.0.1"
+
+_OF_THE_CONTAINER = frozenset({
+    "advertised.listeners", "broker.id", "inter.broker.listener.name", "listener.security.protocol.map", "listeners",
+    "log.dir", "log.dirs", "metrics.listener", "zookeeper.connect",
+})  # fmt: skip
+
+
+class KafkaContainer:
+    """`image` is not looked at, and `port` is a number that clients of a container would not use either."""
+
+    def __init__(self, image: str = "", port: int = 9093, **_: Any) -> None:
+        self.image = image
+        self.port = port
+        self.env: dict[str, str] = {}
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """Raises RuntimeError before `start`."""
+        if self._broker is None:
+            raise RuntimeError("this broker is not running: start() comes first")
+        return self._broker
+
+    def start(self, timeout: float = 30) -> KafkaContainer:
+        """Clients may connect when this returns. Raises ConfigError for a setting with a wrong value."""
+        if self._broker is None:
+            self._broker = Broker(**self._settings()).__enter__()
+        return self
+
+    def stop(self, force: bool = True, delete_volume: bool = True) -> None:
+        """The data are gone afterwards. Does nothing when it does not run."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.__exit__()
+
+    def __enter__(self) -> KafkaContainer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _settings(self) -> dict[str, Any]:
+        names = BrokerConfig.by_name.keys() - _OF_THE_CONTAINER
+        given = {
+            name.removeprefix("KAFKA_").lower().replace("_", "."): value
+            for name, value in self.env.items()
+            if name.startswith("KAFKA_")
+        }
+        return {name.replace(".", "_"): value for name, value in given.items() if name in names}
+
+    # --- addresses
+
+    def get_bootstrap_server(self) -> str:
+        """host:port for clients."""
+        return self.broker.bootstrap_servers
+
+    def get_container_host_ip(self) -> str:
+        return HOST
+
+    def get_exposed_port(self, port: int) -> int:
+        """The port that stands for `port`, which is always the broker's."""
+        return self.broker.port
+
+    # --- settings before the start
+
+    def with_env(self, key: str, value: object) -> KafkaContainer:
+        self.env[key] = str(value)
+        return self
+
+    def with_envs(self, **variables: object) -> KafkaContainer:
+        for key, value in variables.items():
+            self.with_env(key, value)
+        return self
+
+    def with_kraft(self) -> KafkaContainer:
+        """As it is: a broker by itself needs no ZooKeeper."""
+        return self
+
+    def with_cluster_id(self, cluster_id: str) -> KafkaContainer:
+        """No effect: each start is a cluster of its own."""
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("with_"):  # names, networks, volumes, commands, logs: there is nothing that has them
+            return lambda *_, **__: self
+        raise AttributeError(f"KafkaContainer of kafkalite has no {name!r}")
+
+    def exec(self, command: str | list[str]) -> NoReturn:
+        """Raises NotImplementedError."""
+        raise NotImplementedError(
+            f"there is no container to run {command!r} in; kafkalite's broker makes topics and shows records itself: "
+            "see `broker`"
+        )

@@ -1,0 +1,120 @@
+"""The fixtures `kafka`, `kafka_module`, `kafka_session` and `kafka_cluster`, and the marker `kafka`, for pytest.
+
+    def test_it_announces_orders(kafka):
+        place_order(42, kafka.bootstrap_servers)
+        kafka.topic("orders").has(key="42")
+
+pytest loads this module in every run of an environment that has kafkalite, so it imports nothing of the package before
+a test asks for a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafkalite.testing.broker import Broker
+    from kafkalite.testing.broker_needs import BrokerNeeds
+    from kafkalite.testing.cluster import Cluster
+
+_FIXTURES = ("kafka", "kafka_module", "kafka_session")
+_MARKER = (
+    "kafka(topics=None, settings=None): topics of this test's broker (names, or a mapping to partitions or to the "
+    "arguments of create_topic), and settings, named like Kafka's with underscores"
+)
+_REPORTER = "kafkalite-reporter"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("kafka_topics", "topics of every kafka fixture: a line `name` or `name: partitions` each", "linelist")
+    parser.addini("kafka_settings", "settings of every kafka fixture: a line `name = value` each", "linelist")
+    parser.addini("kafka_cluster_brokers", "how many brokers kafka_cluster has", default="3")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker of this test alone."""
+    yield from _broker(request)
+
+
+@pytest.fixture(scope="module")
+def kafka_module(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that the tests of a module share."""
+    yield from _broker(request)
+
+
+@pytest.fixture(scope="session")
+def kafka_session(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that all tests share; with pytest-xdist, those of a worker."""
+    yield from _broker(request)
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Several brokers that are a cluster of this test alone."""
+    from kafkalite.testing.cluster import Cluster
+
+    needs = _needs(request)
+    if needs.topics:
+        raise pytest.UsageError("kafka_cluster makes no topics: they are for kafka, kafka_module and kafka_session")
+    count = str(request.config.getini("kafka_cluster_brokers"))
+    if not count.isdigit():
+        raise pytest.UsageError(f"kafka_cluster_brokers is a number, not {count!r}")
+    with Cluster(int(count), **needs.settings) as cluster:
+        yield cluster
+
+
+def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    manager = request.config.pluginmanager
+    if not manager.has_plugin(_REPORTER):
+        manager.register(_Reporter(), _REPORTER)
+    needs = _needs(request)
+    with needs.new_broker() as broker:
+        needs.create_topics(broker)
+        yield broker
+
+
+def _needs(request: pytest.FixtureRequest) -> BrokerNeeds:
+    from kafkalite.testing.broker_needs import needs_from_lines
+
+    try:
+        needs = needs_from_lines(request.config.getini("kafka_topics"), request.config.getini("kafka_settings"))
+        for marker in reversed(list(request.node.iter_markers("kafka"))):  # the closest one comes last, and wins
+            if marker.args:
+                raise TypeError("the marker kafka takes keyword arguments only")
+            needs = needs.with_more(**marker.kwargs)
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
+    return needs
+
+
+class _Reporter:
+    """Adds the state of brokers to the report of a test that has failed with them."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "call" and report.failed:
+            used: dict[str, Any] = getattr(item, "funcargs", {})
+            for name in _FIXTURES:
+                if name in used:
+                    report.sections.append((f"{name}: topics and groups", _report(used[name])))
+        return report
+
+
+def _report(broker: Broker) -> str:
+    from kafkalite.testing.broker_report import broker_report
+
+    try:
+        return broker_report(broker)
+    except Exception as error:  # a report must not hide the failure that it is about
+        return f"it cannot be shown: {error!r}"

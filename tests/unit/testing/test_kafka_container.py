@@ -1,0 +1,65 @@
+"""The stand-in for testcontainers' KafkaContainer, and the mixin for unittest."""
+
+from __future__ import annotations
+
+import unittest
+
+import confluent_kafka
+import pytest
+
+from kafkalite.testing import KafkaContainer, KafkaTestMixin
+from tests.support.wait import DEADLINE_S
+
+
+def test_it_is_used_as_the_container_is() -> None:
+    container = (
+        KafkaContainer("confluentinc/cp-kafka:7.6.0")
+        .with_kraft()
+        .with_env("KAFKA_NUM_PARTITIONS", 4)
+        .with_env("KAFKA_LISTENERS", "PLAINTEXT://0.0.0.0:9093")
+        .with_env("KAFKA_OPTS", "-Xmx1g")
+        .with_exposed_ports(9093)
+        .with_name("kafka")
+    )
+    with container as kafka:
+        bootstrap = kafka.get_bootstrap_server()
+        assert bootstrap == f"{kafka.get_container_host_ip()}:{kafka.get_exposed_port(9093)}"
+        client = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+        client.produce("orders", "x")
+        assert client.flush(DEADLINE_S) == 0
+        assert kafka.broker.topics == {"orders": 4}
+        with pytest.raises(NotImplementedError, match="no container"):
+            kafka.exec(["kafka-topics"])
+    with pytest.raises(RuntimeError, match="start"):
+        container.get_bootstrap_server()
+    with pytest.raises(AttributeError, match="get_docker_client"):
+        container.get_docker_client()
+
+
+def test_start_and_stop_may_be_called_again() -> None:
+    container = KafkaContainer()
+    container.stop()
+    first = container.start().start().get_bootstrap_server()
+    assert container.get_bootstrap_server() == first
+    container.stop()
+    container.stop()
+
+
+def test_the_mixin_gives_each_test_a_broker_of_its_own() -> None:
+    ports = []
+
+    class Orders(KafkaTestMixin, unittest.TestCase):
+        kafka_topics = ("orders",)
+        kafka_settings = {"num_partitions": 3}  # noqa: RUF012
+
+        def test_one(self) -> None:
+            self.assertEqual(self.kafka.topics, {"orders": 1})
+            ports.append(self.kafka.produce("orders", "x").partition)
+            self.assertEqual(self.kafka.produce("more", "x").topic, "more")
+            self.assertEqual(self.kafka.topics["more"], 3)
+
+        test_two = test_one
+
+    result = unittest.defaultTestLoader.loadTestsFromTestCase(Orders).run(unittest.TestResult())
+    assert result is not None and result.wasSuccessful() and result.testsRun == 2, (result.errors, result.failures)
+    assert ports == [0, 0]

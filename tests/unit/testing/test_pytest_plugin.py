@@ -1,0 +1,136 @@
+"""The pytest plugin, in runs of pytest of its own: fixtures, marker, ini options and the report of a failure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import ROOT
+
+OUR_PLUGIN = "kafkalite.testing.pytest_plugin"
+
+
+def run(directory: Path, *arguments: str, **files: str) -> str:
+    """The output of pytest in a directory with these files."""
+    for name, text in files.items():
+        (directory / name.replace("_py", ".py").replace("_ini", ".ini")).write_text(text)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    command = [sys.executable, "-m", "pytest", "-p", OUR_PLUGIN, "-p", "no:cacheprovider", *arguments, "."]
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+FIXTURES = """
+import pytest, threading
+
+def test_a_broker_of_its_own(kafka):
+    assert kafka.topics == {"everywhere": 2}
+    assert kafka.server.config.num_partitions == 5
+    kafka.produce("orders", "x")
+
+def test_and_another(kafka):
+    assert kafka.topics == {"everywhere": 2}
+
+@pytest.mark.kafka(topics={"orders": 3, "changes": {"cleanup_policy": "compact"}}, settings={"num_partitions": 7})
+class TestMarked:
+    def test_topics_and_settings(self, kafka):
+        assert kafka.topics == {"everywhere": 2, "orders": 3, "changes": 1}
+        assert kafka.server.config.num_partitions == 7
+
+    @pytest.mark.kafka(topics=["orders"])
+    def test_the_closest_marker_wins(self, kafka):
+        assert kafka.topics == {"everywhere": 2, "orders": 1, "changes": 1}
+
+seen = []
+
+@pytest.mark.parametrize("number", range(2))
+def test_shared(kafka_module, kafka_session, number):
+    assert kafka_module is not kafka_session
+    seen.append((kafka_module, kafka_session))
+    assert seen[0] == seen[-1]
+
+def test_a_cluster(kafka_cluster):
+    assert kafka_cluster.running == [0, 1]
+"""
+
+
+def test_fixtures_have_the_topics_and_settings_of_ini_and_marker(tmp_path: Path) -> None:
+    ini = """[pytest]
+kafka_topics = everywhere: 2
+kafka_settings =
+    num.partitions = 5
+kafka_cluster_brokers = 2
+"""
+    marked = FIXTURES.replace("def test_a_cluster", "@pytest.mark.filterwarnings\ndef test_a_cluster")
+    output = run(tmp_path, "-k", "not cluster", test_fixtures_py=marked, pytest_ini=ini)
+    assert "6 passed, 1 deselected" in output, output
+    output = run(tmp_path, "-k", "cluster", pytest_ini=ini.replace("kafka_topics = everywhere: 2\n", ""))
+    assert "1 passed, 6 deselected" in output, output
+
+
+FAILURES = """
+import pytest
+
+def test_fails(kafka):
+    kafka.create_topic("orders", partitions=2, retention_ms=1000)
+    kafka.produce("orders", "x", partition=1)
+    assert False
+
+def test_fails_without_a_broker():
+    assert False
+
+@pytest.mark.kafka(topic="orders")
+def test_a_wrong_word(kafka): ...
+
+@pytest.mark.kafka("orders")
+def test_no_word(kafka): ...
+
+@pytest.mark.kafka(topics="orders")
+def test_a_text(kafka): ...
+
+@pytest.mark.kafka(settings={"num_partition": 1})
+def test_a_wrong_setting(kafka): ...
+"""
+
+
+def test_a_failure_shows_the_broker_and_a_mistake_is_named(tmp_path: Path) -> None:
+    output = run(tmp_path, test_failures_py=FAILURES)
+    assert "2 failed, 4 errors" in output, output
+    assert output.count("kafka: topics and groups") == 1
+    assert "topic orders: 0 + 1 records retention.ms=1000\nno groups" in output
+    for words in (
+        "unexpected keyword argument 'topic'",
+        "the marker kafka takes keyword arguments only",
+        "not the text 'orders'",
+        "num.partition",
+    ):
+        assert words in output, words
+
+
+def test_tests_run_side_by_side(tmp_path: Path) -> None:
+    text = "import pytest\n@pytest.mark.parametrize('n', range(8))\ndef test_it(kafka, kafka_session, n):\n"
+    text += "    kafka.produce('orders', 'x')\n    kafka_session.produce('orders', str(n))\n"
+    output = run(tmp_path, "-p", "xdist", "-n", "2", test_many_py=text)
+    assert "8 passed" in output, output
+
+
+def test_a_suite_without_kafka_imports_nothing_of_it(tmp_path: Path) -> None:
+    text = """
+import sys
+
+def test_it():
+    loaded = sorted(name for name in sys.modules if name.startswith("kafkalite"))
+    assert loaded == ["kafkalite", "kafkalite.testing", "kafkalite.testing.pytest_plugin"]
+"""
+    output = run(tmp_path, test_nothing_py=text)
+    assert "1 passed" in output, output
+
+
+@pytest.mark.parametrize("line", ["kafka_topics = orders: many", "kafka_settings = num.partitions"])
+def test_a_line_of_the_ini_file_that_makes_no_sense_is_named(tmp_path: Path, line: str) -> None:
+    output = run(tmp_path, test_it_py="def test_it(kafka): ...", pytest_ini=f"[pytest]\n{line}\n")
+    assert "1 error" in output and line.split(" = ")[1] in output, output
