@@ -32,9 +32,10 @@ from kafkalite.metadata.eligible_leader_replicas import effective_min_isr
 from kafkalite.metadata.partition_admin import Reassignment
 from kafkalite.zk.client.operations import SetData
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
+from kafkalite.zk.cluster.cluster_writes import NODE_BYTES_MAX
 from kafkalite.zk.znodes import znode_data, znode_paths
 
-_PER_STEP_MAX = 200  # partitions; ZooKeeper takes a thousand operations, and a megabyte, in one transaction
+_PER_STEP_MAX = 200  # states; ZooKeeper takes a thousand operations, and a megabyte, in one transaction
 
 Target = Sequence[int] | None
 """The replicas to move to, the preferred leader first; None ends a reassignment where it began."""
@@ -76,7 +77,14 @@ def beginnings(
             refused[number] = _would_lose_records((name, number), after)
         else:
             changes[number] = _Change(after, state_write(name, number, state, node, context.controller_epoch))
-    return list(_moves(name, known, changes)), refused
+    moves = list(_moves(name, known, changes))
+    if not all(map(_fits, moves)):  # ZooKeeper would close the connection, again and again
+        return [], refused | dict.fromkeys(changes, _too_large(name))
+    return moves, refused
+
+
+def _fits(move: Move) -> bool:
+    return sum(len(each.data) for each in move.step.operations if isinstance(each, SetData)) <= NODE_BYTES_MAX
 
 
 def _without_dropped(
@@ -115,12 +123,15 @@ def endings(view: ClusterView, name: str, context: ElectionContext) -> list[Move
 
 def _moves(name: str, known: Known[znode_data.TopicNode], changes: Mapping[int, _Change]) -> Iterator[Move]:
     topic, version, path = known.value, known.node.version, znode_paths.topic(name)
-    numbers = list(changes)
-    for first in range(0, len(numbers), _PER_STEP_MAX):
-        some = {number: changes[number] for number in numbers[first : first + _PER_STEP_MAX]}
-        assignments = {number: change.assignment for number, change in some.items()}
+    if not changes:
+        return
+    bare = [number for number, change in changes.items() if change.write is None]  # together: the node is written once
+    others = [number for number, change in changes.items() if change.write is not None]
+    for first in range(0, max(1, len(others)), _PER_STEP_MAX):
+        numbers = [*(bare if first == 0 else ()), *others[first : first + _PER_STEP_MAX]]
+        assignments = {number: changes[number].assignment for number in numbers}
         topic = with_assignments(topic, assignments)
-        writes = [change.write for change in some.values() if change.write is not None]
+        writes = [write for number in numbers if (write := changes[number].write) is not None]
         step = Step((SetData(path, znode_data.topic_json(topic), version), *writes))
         yield Move(name, assignments, step)
         version += 1
@@ -141,6 +152,13 @@ def under_way(view: ClusterView) -> dict[TopicPartition, Reassignment]:
         for number in known.value.adding.keys() | known.value.removing.keys()
         if number in known.value.partitions
     }
+
+
+def _too_large(topic: str) -> KafkaError:
+    message = (
+        f"Topic '{topic}' would not fit into a node of ZooKeeper's meanwhile: reassign fewer partitions at a time."
+    )
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _would_lose_records(key: TopicPartition, after: Assignment) -> KafkaError:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
 _ATTEMPTS = 10  # if others change the same node
-_NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
+NODE_BYTES_MAX = 1_000_000  # ZooKeeper closes the connection of a client that sends a mebibyte
 
 
 @contextmanager
@@ -207,7 +207,7 @@ class ClusterWrites:
 
 
 def _fitting(data: bytes, name: str) -> bytes:
-    if len(data) > _NODE_BYTES_MAX:
+    if len(data) > NODE_BYTES_MAX:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"Topic '{name}' has more partitions than fit into a node of ZooKeeper's."
         )

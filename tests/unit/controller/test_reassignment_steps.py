@@ -88,11 +88,26 @@ def test_an_end_writes_topic_and_states_together() -> None:
     assert reassignment_steps.endings(view, "another", CONTEXT) == []
 
 
-def test_many_partitions_go_in_steps_that_follow_each_other() -> None:
+def test_states_go_in_pieces_and_beginnings_without_any_together() -> None:
     count = 450
-    view = view_of(TopicNode(dict.fromkeys(range(count), (1,))), {})
-    moves, _ = reassignment_steps.beginnings(view, "orders", dict.fromkeys(range(count), (2,)), CONTEXT)
+    states = {number: StateNode(1, 5, (1, 2), 2) for number in range(count)}
+    view = view_of(TopicNode(dict.fromkeys(range(count), (1, 2))), states)
+    (move,), _ = reassignment_steps.beginnings(view, "orders", dict.fromkeys(range(count), (3,)), CONTEXT)
+    assert len(move.assignments) == count and len(move.step.operations) == 1
+    moving = TopicNode(dict.fromkeys(range(count), (2, 1)), removing=dict.fromkeys(range(count), (1,)))
+    view = view_of(moving, states)
+    moves = reassignment_steps.endings(view, "orders", CONTEXT)
     assert [len(move.assignments) for move in moves] == [200, 200, 50]
-    nodes = [written(move) for move in moves]
-    assert [version for _, version, _ in nodes] == [3, 4, 5]
-    assert [len(topic.adding) for topic, _, _ in nodes] == [200, 400, 450]
+    assert [written(move)[1] for move in moves] == [3, 4, 5], "each replaces what the one before it writes"
+    assert not written(moves[-1])[0].is_being_reassigned
+    assert reassignment_steps.endings(view_of(TopicNode({0: (1,)}), {}), "orders", CONTEXT) == []
+
+
+def test_a_topic_that_would_outgrow_its_node_is_not_reassigned_at_once() -> None:
+    count = 30_000
+    view = view_of(TopicNode(dict.fromkeys(range(count), (1,))), {})
+    moves, refused = reassignment_steps.beginnings(view, "orders", dict.fromkeys(range(count), (2,)), CONTEXT)
+    assert not moves and len(refused) == count and refused[7].code == 39
+    assert "reassign fewer partitions at a time" in refused[7].message
+    (move,), refused = reassignment_steps.beginnings(view, "orders", dict.fromkeys(range(1000), (2,)), CONTEXT)
+    assert not refused and len(move.assignments) == 1000
