@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkalite.testing.broker import Broker
+    from kafkalite.testing.cluster import Cluster
 
 Topics = Mapping[str, int | Mapping[str, Any]] | Iterable[str]
 """Names of topics; or a mapping to their partitions, or to the arguments of `Broker.create_topic`."""
@@ -28,7 +29,7 @@ class BrokerNeeds(NamedTuple):
 
         return Broker(**{**self.settings, **more})
 
-    def create_topics(self, broker: Broker) -> None:
+    def create_topics(self, broker: Broker | Cluster) -> None:
         for name, arguments in self.topics.items():
             broker.create_topic(name, **arguments)
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.registration_state import MEMBER
+from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.003
 _SNAPSHOT = "zookeeper.json"
+_REPLICAS_MAX = 3
 _MEMORY = Path("/dev/shm")
 
 # A cluster that is thrown away needs neither fifty partitions of an internal topic nor three seconds for a group.
@@ -162,6 +164,36 @@ class Cluster:
 
     # -- partitions
 
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        **settings: Any,
+    ) -> None:
+        """Create a topic through a broker that runs, and wait until every partition has a leader and all its replicas.
+        Without `replicas` each partition has one on every broker that runs, at most three. Settings are named like
+        Kafka's with underscores. Raises KafkaError, TimeoutError."""
+        if not self.running:
+            raise RuntimeError("no broker of the cluster runs")
+        broker = self.brokers[self.running[0]]
+        count = min(len(self.running), _REPLICAS_MAX) if replicas is None else replicas
+        overrides = {key.replace("_", "."): setting_text(value) for key, value in settings.items()}
+        create = partial(broker.server.topic_admin.create, name, partitions, overrides, replication_factor=count)
+        broker.run(create)
+        for partition in range(partitions):
+            self.wait_for_leader(name, partition, timeout_s=timeout_s)
+            self._wait_for_replicas(name, partition, count, timeout_s)
+
+    def _wait_for_replicas(self, topic: str, partition: int, count: int, timeout_s: float) -> None:
+        self.wait_until(
+            lambda: len(self.isr(topic, partition)) == count,
+            lambda: f"{count} in-sync replicas of {topic}-{partition}: {self.state(topic, partition)}",
+            timeout_s,
+        )
+
     def state(self, topic: str, partition: int) -> znode_data.StateNode | None:
         """The partition's state in ZooKeeper; None if it has none."""
         with self.zookeeper.lock:
@@ -281,6 +313,18 @@ class AsyncCluster:
 
     async def kill(self, number: int, *, session_ends: bool = True) -> None:
         await asyncio.to_thread(self.blocking.kill, number, session_ends=session_ends)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replicas: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        **settings: Any,
+    ) -> None:
+        create = partial(self.blocking.create_topic, replicas=replicas, timeout_s=timeout_s, **settings)
+        await asyncio.to_thread(create, name, partitions)
 
     async def wait_for_leader(
         self, topic: str, partition: int, *, other_than: Collection[int] = (), timeout_s: float = TIMEOUT_S

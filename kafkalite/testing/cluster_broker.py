@@ -7,7 +7,7 @@ that other threads of it were doing is done before the kill returns, so its next
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -112,13 +112,17 @@ class ClusterBroker:
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function on the thread of the broker, which may change what belongs to it, and return its result."""
-        if self._thread is None:
-            raise RuntimeError(f"broker {self.broker_id} is not running")
 
         async def called() -> Result:
             return function()
 
-        result: Result = self._thread.begin(called).result()
+        return self.run(called)
+
+    def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Run a coroutine of `work` on the thread of the broker, and return its result."""
+        if self._thread is None:
+            raise RuntimeError(f"broker {self.broker_id} is not running")
+        result: Result = self._thread.begin(work).result()
         return result
 
     def pause(self) -> None:

@@ -62,12 +62,11 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     from kafkalite.testing.cluster import Cluster
 
     needs = _needs(request)
-    if needs.topics:
-        raise pytest.UsageError("kafka_cluster makes no topics: they are for kafka, kafka_module and kafka_session")
     count = str(request.config.getini("kafka_cluster_brokers"))
     if not count.isdigit():
         raise pytest.UsageError(f"kafka_cluster_brokers is a number, not {count!r}")
     with Cluster(int(count), **needs.settings) as cluster:
+        needs.create_topics(cluster)
         yield cluster
 
 

@@ -55,6 +55,7 @@ def test_shared(kafka_module, kafka_session, number):
 
 def test_a_cluster(kafka_cluster):
     assert kafka_cluster.running == [0, 1]
+    assert kafka_cluster.isr("everywhere", 1) == {0, 1}
 """
 
 
@@ -65,11 +66,8 @@ kafka_settings =
     num.partitions = 5
 kafka_cluster_brokers = 2
 """
-    marked = FIXTURES.replace("def test_a_cluster", "@pytest.mark.filterwarnings\ndef test_a_cluster")
-    output = run(tmp_path, "-k", "not cluster", test_fixtures_py=marked, pytest_ini=ini)
-    assert "6 passed, 1 deselected" in output, output
-    output = run(tmp_path, "-k", "cluster", pytest_ini=ini.replace("kafka_topics = everywhere: 2\n", ""))
-    assert "1 passed, 6 deselected" in output, output
+    output = run(tmp_path, test_fixtures_py=FIXTURES, pytest_ini=ini)
+    assert "7 passed" in output, output
 
 
 FAILURES = """
