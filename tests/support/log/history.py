@@ -238,7 +238,9 @@ class LogHistory:
         offset = max((end for end in ends if end <= offset), default=0)
         if offset < log.end_offset:
             self._before_truncation(min(log.start_offset, offset), offset, offset < log.segments[0].base_offset)
-        self.ledger.promised = min(self.ledger.promised, offset)
+        promised = min(self.ledger.promised, offset)
+        # where compaction has dropped the last batches before the cut, nothing tells the end until the cut is over
+        self.ledger.promised = min(promised, self.ledger.end_before(offset))
         self.ledger.start_kept = min(self.ledger.start_kept, offset)
         self.ledger.cutting_at = offset
         try:
@@ -247,6 +249,7 @@ class LogHistory:
             self._kill(random)  # the owner of a log that is in between starts it again
             return
         assert log.end_offset == offset
+        self.ledger.promised = promised
         self.ledger.truncate(offset)
         self._forget_sequences()
 

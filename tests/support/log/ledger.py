@@ -160,6 +160,11 @@ class Ledger:
             compaction.dropped = [data for data in before if data not in self.gone]
         self.compactions = [compaction for compaction in self.compactions if compaction.dropped]
 
+    def end_before(self, offset: int) -> int:
+        """The end of the last batch below `offset` that compaction cannot have dropped."""
+        missing = self._may_be_missing()
+        return max((w.last + 1 for w in self.chain if w.last < offset and w.data not in missing), default=0)
+
     def has_the_same(self, base: int, written: Written) -> bool:
         """Whether the batch at `base` is `written`, or one that its producer cannot tell from it."""
         return any(
