@@ -62,7 +62,8 @@ class StandaloneMetadata(ClusterMetadata):
 
     For a directory that has no journal yet, `cluster_id` is its cluster (None generates one), and `first_topics` gives
     the topics that a broker without a journal left there; `is_new` is true after `start` then. With `takes_over`
-    `first_topics` is called in any case, with the topics of the journal.
+    `first_topics` is called in any case, with the topics of the journal. `in_memory`: the directory is on no disk that
+    a write would wait for, so no thread writes.
     """
 
     is_shared = False
@@ -75,6 +76,7 @@ class StandaloneMetadata(ClusterMetadata):
         first_topics: Callable[[Mapping[str, TopicRecord]], Iterable[TopicRecord]] = lambda known: (),
         takes_over: bool = False,
         broker_id: int = 0,
+        in_memory: bool = False,
     ) -> None:
         self._journal = Journal(Path(data_dir) / JOURNAL_NAME)
         self._first_cluster_id = cluster_id
@@ -90,6 +92,7 @@ class StandaloneMetadata(ClusterMetadata):
         self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
         self._writer: ThreadPoolExecutor | None = None
+        self._in_memory = in_memory
         self._rewrite_at_bytes = 0
 
     @property
@@ -136,6 +139,8 @@ class StandaloneMetadata(ClusterMetadata):
         except ConfigError:
             self._journal.close()
             raise
+        if self._in_memory:
+            return
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafkalite-registry")
 
     async def register(self, endpoints: tuple[ListenerConfig, ...], rack: str | None) -> None:
@@ -262,10 +267,13 @@ class StandaloneMetadata(ClusterMetadata):
                 await self._rewrite()
 
     async def _write(self, work: Callable[[], None]) -> None:
-        if self._writer is None or not self._journal.is_open:
+        if not self._journal.is_open:
             raise StorageError(f"{self._journal.path} is not open for writing")
         try:
-            await asyncio.get_running_loop().run_in_executor(self._writer, work)
+            if self._in_memory:
+                work()
+            else:
+                await asyncio.get_running_loop().run_in_executor(self._writer, work)
         except OSError as error:
             raise StorageError(f"cannot write {self._journal.path}: {error.strerror or error}") from None
 

@@ -32,7 +32,8 @@ class Broker:
     (`log_segment_bytes=1 << 20`). `port=0` takes any free port. `data_dir` is the first of its data directories, which
     keeps the metadata. With `adopt` exactly the topics that are found in the directories exist, regardless of
     earlier metadata. `dial_zookeeper` makes the connections to ZooKeeper (`kafkalite.testing` has one in this process),
-    `start_cleaner` starts workers of the log cleaner, which are processes by default.
+    `start_cleaner` starts workers of the log cleaner, which are processes by default. `in_memory`: the directories are
+    on no disk that a write or an fsync would wait for, so that no threads are needed for them.
     Raises ConfigError when it cannot start.
     """
 
@@ -47,6 +48,7 @@ class Broker:
         adopt: bool = False,
         dial_zookeeper: Dial | None = None,
         start_cleaner: StartWorker | None = None,
+        in_memory: bool = False,
         **settings: object,
     ) -> None:
         if config is None:
@@ -60,6 +62,7 @@ class Broker:
         self._clock = clock
         self._dial_zookeeper = dial_zookeeper
         self._start_cleaner = start_cleaner
+        self._in_memory = in_memory
         self._running: BrokerServer | None = None
         self._thread: LoopThread | None = None
 
@@ -97,7 +100,9 @@ class Broker:
         """Start in the running loop; clients may connect when this returns."""
         if self._running is not None:
             raise RuntimeError("this broker is already running")
-        running = BrokerServer(self.config, self._clock, self._adopts, self._dial_zookeeper, self._start_cleaner)
+        running = BrokerServer(
+            self.config, self._clock, self._adopts, self._dial_zookeeper, self._start_cleaner, self._in_memory
+        )
         await running.start()
         self._running = running
         running.failed.add_done_callback(self._on_failure)

@@ -74,6 +74,7 @@ class BrokerServer:
         adopts: bool,
         dial_zookeeper: Dial | None = None,
         start_cleaner: StartWorker | None = None,
+        in_memory: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.clock: Clock = clock or SystemClock(self._loop)
@@ -83,6 +84,7 @@ class BrokerServer:
         self._adopts = adopts
         self._dial_zookeeper = dial_zookeeper
         self._start_cleaner_worker = start_cleaner
+        self._in_memory = in_memory
         self._closing = AsyncExitStack()
 
     async def start(self) -> None:
@@ -133,7 +135,7 @@ class BrokerServer:
             self.config.data_dirs,
             self.clock,
             self.config,
-            flush_threads.run,
+            None if self._in_memory else flush_threads.run,
             wake=lambda: self._loop.call_soon_threadsafe(lambda: self.logs.run_completions()),
         )
         self._closing.callback(self.logs.close)
@@ -143,7 +145,7 @@ class BrokerServer:
         config, directories = self.config, self.logs.directories
         self._member: SingleBroker | ClusterMember
         if config.zookeeper_connect is None:
-            self._member = SingleBroker(config, directories, adopts=self._adopts)
+            self._member = SingleBroker(config, directories, adopts=self._adopts, in_memory=self._in_memory)
         else:
             from kafkalite.server.membership.cluster_member import (
                 ClusterMember,  # brings kazoo, which most starts do not need

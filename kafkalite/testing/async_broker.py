@@ -48,8 +48,10 @@ SMALL: dict[str, Any] = {
     "offsets_topic_num_partitions": 1,
     "transaction_state_log_num_partitions": 1,
     "log_segment_delete_delay_ms": 1_000,
+    "num_network_threads": 1,
 }
-"""A broker that is thrown away needs neither fifty partitions of an internal topic, nor deleted files for a minute."""
+"""A broker that is thrown away needs neither fifty partitions of an internal topic, nor deleted files for a minute, nor
+the buffers of three processors."""
 
 
 class AsyncBroker(ServerBroker):
@@ -74,16 +76,18 @@ class AsyncBroker(ServerBroker):
         **settings: object,
     ) -> None:
         self._is_thrown_away = config is None and data_dir is None and not settings.keys() & {"log_dirs", "log_dir"}
+        in_memory = False
         if config is None:
             settings = {**AT_ONCE, **settings}
             if port is None and "listeners" not in settings:
                 port = 0
         if self._is_thrown_away:
             data_dir = data_directory.throwaway_path()
+            in_memory = data_directory.is_in_memory(data_dir)
             settings = {**SMALL, **settings}
         super().__init__(
             config, data_dir=data_dir, host=host, port=port, clock=clock, adopt=adopt,
-            dial_zookeeper=dial_zookeeper, start_cleaner=_start_cleaner_thread, **settings,
+            dial_zookeeper=dial_zookeeper, start_cleaner=_start_cleaner_thread, in_memory=in_memory, **settings,
         )  # fmt: skip
         self._snapshot = None if snapshot is None else Path(snapshot)
         self._keyless: Counter[str] = Counter()

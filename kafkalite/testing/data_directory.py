@@ -24,6 +24,10 @@ def throwaway_path() -> Path:
     return Path(_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
+def is_in_memory(path: Path) -> bool:
+    return path.parent == Path(_MEMORY)
+
+
 def _place() -> str:
     with suppress(OSError):
         found = os.statvfs(_MEMORY)

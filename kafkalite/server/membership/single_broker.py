@@ -27,7 +27,9 @@ class SingleBroker:
     default_replication_factor = 1
     controller_stats = None  # it elects no leaders
 
-    def __init__(self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool) -> None:
+    def __init__(
+        self, config: BrokerConfig, directories: LogDirectories, *, adopts: bool, in_memory: bool = False
+    ) -> None:
         """Raises ConfigError if the directories belong to a member of a cluster and `adopts` is false."""
         online = [directory.path for directory in directories.online]
         if not adopts:
@@ -42,6 +44,7 @@ class SingleBroker:
             first_topics=self._adopt,
             takes_over=adopts or directories.was_used_by_another,
             broker_id=config.broker_id,
+            in_memory=in_memory,
         )
         self.partition_admin = StandaloneController(self.metadata, config.broker_id)
 

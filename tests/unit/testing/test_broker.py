@@ -18,7 +18,7 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.testing.data_directory import remove_abandoned, throwaway_path
+from kafkalite.testing.data_directory import is_in_memory, remove_abandoned, throwaway_path
 from kafkalite.testing.group_description import assigned_partitions
 from kafkalite.testing.stored_record import READ_COMMITTED
 from tests.support.descriptors import open_files
@@ -66,6 +66,17 @@ def test_without_a_directory_the_data_are_gone_at_the_end() -> None:
     assert not directory.exists()
     with broker:  # again: as new
         assert broker.topics == {}
+
+
+def test_in_memory_one_thread_is_enough() -> None:
+    if not is_in_memory(throwaway_path()):
+        pytest.skip("needs room in /dev/shm")
+    before = set(threading.enumerate())
+    with Broker() as broker:
+        broker.create_topic("orders", flush_messages=1)
+        broker.produce("orders", "x")
+        broker.delete_topic("orders")
+        assert [thread.name for thread in set(threading.enumerate()) - before] == ["kafkalite"]
 
 
 def test_with_a_directory_the_data_stay(tmp_path: Path) -> None:
