@@ -132,6 +132,11 @@ def load(
         recovery.rewritten += [epochs.path, metadata, directory, os.path.dirname(directory)]
     is_intact = options.clean and not recovery.lost_bytes
     recovery_point = end_offset if is_intact else min(options.recovery_point, end_offset)
+    if recovery_point < end_offset and config.flush_messages != NEVER:
+        # what is read may be relied on from now on: a coordinator writes markers for what it has loaded
+        ends = [*(one.base_offset for one in segments[1:]), end_offset]
+        unsynced = [one.path for one, end in zip(segments, ends, strict=True) if end > recovery_point]
+        files.sync_all([*recovery.rewritten, *unsynced])
     return LoadedLog(
         segments, producers, epochs, start_offset, end_offset, recovery_point, recovery.lost_bytes, recovery.rewritten,
         _within(options.high_watermark, start_offset, end_offset),

@@ -103,6 +103,7 @@ class History:
     def step(self, step: Step) -> None:
         name, *arguments = step
         if name in OPERATIONS:
+            self.world.has_refused |= name == "refuse"
             self.driver.operate(name, *arguments)
         else:
             getattr(self, name)(*arguments)

@@ -115,25 +115,38 @@ class TransactionalProducer:
         ids = stale[-1]
         client = f"{self.name}-zombie"
         world = self.world
+        sent: Batch | Commit | None = None
         if what == "send":
             transaction = Transaction(-1, client, ids, 0, 0)
             sequence = self.sequences.get(partition, 0)
-            batch = world.make_batch(client, partition, 1, transaction, base_sequence=sequence, **ids._asdict())
+            sent = batch = world.make_batch(client, partition, 1, transaction, base_sequence=sequence, **ids._asdict())
             batch.fate = Fate.REFUSED
             error = self.requests.produce(client, batch)
         elif what == "add":
             error = self.requests.add_partition(client, ids, partition)
         elif what == "commit_offset":
             world.find_coordinator(client, group, GROUP)
-            commit = Commit(world.ledger.next_number(), None, Fate.REFUSED)
+            sent = commit = Commit(world.ledger.next_number(), None, Fate.REFUSED)
             world.ledger.commit(group, partition, commit)
             error = self.requests.commit_offset(client, ids, group, partition, commit)
         else:
             self.requests.end(client, ids, commit=True)  # the end of another time may be confirmed again
             return
+        ended = self._ended_by_itself(ids)
+        if error == OK and sent is not None and ended is not None and world.has_refused:
+            # a log that has refused the marker so far has the transaction still open, and so has Kafka's
+            sent.transaction, sent.fate = ended, Fate.SENT
+            return
         assert error != OK, f"{client} with {tuple(ids)} was obeyed ({what}), where {current} is current"
 
     # how it does it
+
+    def _ended_by_itself(self, ids: ProducerIdAndEpoch) -> Transaction | None:
+        """The last transaction of these ids, if nothing but its end has made them stale (KIP-890)."""
+        if self._rivals.ids != ids._replace(producer_epoch=ids.producer_epoch + 1):
+            return None
+        of_ids = [one for one in self.world.ledger.transactions if one.producer == self.name and one.ids == ids]
+        return of_ids[-1] if of_ids and of_ids[-1].outcome is not None else None
 
     def _is_ready(self) -> bool:
         """It has its ids, and nothing to finish."""

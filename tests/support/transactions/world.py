@@ -52,13 +52,15 @@ class Rivals:
 
 @dataclass
 class World:
-    """What all clients share. `keys` gives the keys of the records of a topic; None: they have none."""
+    """What all clients share. `keys` gives the keys of the records of a topic; None: they have none. `has_refused`: the
+    disk has refused writes, so the markers of a transaction may come late."""
 
     driver: Driver
     ledger: Ledger
     keys: Callable[[str, int], bytes | None] = lambda topic, number: None
     expires_ms: int | None = None
     rivals: dict[str, Rivals] = field(default_factory=dict)
+    has_refused: bool = False
 
     def ask(self, client: str, request: Message, version: int, errors: Callable[[Any], Iterable[int]]) -> Any:
         """Ask again as long as the answer has an error that passes. Raises NoAnswer."""

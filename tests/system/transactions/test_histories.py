@@ -56,6 +56,12 @@ def test_some_histories(part: int, memory_disk: str) -> None:
     assert sum(history.driver.ends for history in histories) > 5
 
 
+@pytest.mark.parametrize("seed", [9427, 19388])
+def test_histories_that_have_failed_once(seed: int, memory_disk: str) -> None:
+    """A marker that a full disk refuses; a power cut after a kill, with flush.messages."""
+    play(memory_disk, range(seed, seed + 1))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(16))

@@ -10,7 +10,8 @@ import pytest
 
 from kafkalite.common.errors import StorageError
 from kafkalite.log.index.transaction_index import AbortedTxn
-from kafkalite.log.segment.segment import Segment
+from kafkalite.log.segment.segment import NEVER, Segment
+from kafkalite.log.storage.files import Files
 from kafkalite.record.batch import NewRecord, build_batch
 
 Disk = Any  # of conftest.py
@@ -53,6 +54,20 @@ def test_damage_ends_the_log_and_later_segments_go(disk: Disk, position: int) ->
     assert log.log.end_offset == survivors
     assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).base_offset == survivors
     assert log.write("x", producer_id=7, producer_epoch=0, base_sequence=survivors).duplicate
+
+
+@pytest.mark.parametrize("flush_messages", [1, NEVER])
+def test_what_a_killed_broker_left_is_on_the_disk_before_it_is_read(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, flush_messages: int
+) -> None:
+    log = filled(disk)
+    log.log.abandon()
+    synced: list[str] = []
+    sync = Files.sync
+    monkeypatch.setattr(Files, "sync", lambda files, path: (synced.append(path), sync(files, path)))
+    disk.open(clean=False, recovery_point=4, flush_messages=flush_messages)
+    tail = {str(disk.file(3)), str(disk.file(6)), str(disk.file(6).parent)}
+    assert (tail <= set(synced) and str(disk.file(0)) not in synced) is (flush_messages == 1)
 
 
 def test_below_the_recovery_point_nothing_is_read(disk: Disk) -> None:
