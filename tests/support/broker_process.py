@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,11 +35,15 @@ class ServedBroker:
 
     name = "the broker"
 
-    def __init__(self, data_dir: Path, errors: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, data_dir: Path, errors: Path, settings: Mapping[str, str], *, within: Sequence[str] = ()
+    ) -> None:
+        """`within`: a command that runs the broker, in a place of its own."""
         self.data_dir = data_dir
         self.errors = errors
         self.settings = dict(settings)
         self.port = 0
+        self.within = tuple(within)
         self.process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
         self._ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # None: it has ended
@@ -60,7 +64,7 @@ class ServedBroker:
         serve = ["serve", "--port", str(self.port), "--data-dir", str(self.data_dir), *overrides]
         with self.errors.open("a") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "kafkalite", *serve],
+                [*self.within, sys.executable, "-m", "kafkalite", *serve],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

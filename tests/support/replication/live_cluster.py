@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 import confluent_kafka
 from confluent_kafka import TopicPartition
@@ -39,8 +40,17 @@ QUICK = {  # a client that notices a change of leaders at once
 }
 
 
+class Reachable(Protocol):
+    """A cluster as clients see it, wherever its brokers run."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def wait_for_leader(self, topic: str, partition: int) -> int: ...
+
+
 def create_topic(
-    cluster: Cluster,
+    cluster: Reachable,
     name: str,
     partitions: int = 1,
     replicas: int = 1,
@@ -65,7 +75,7 @@ class Writer:
     """A producer, idempotent with acks=all unless `options` say otherwise. `acknowledged`: (partition, offset, value)
     of each record that was, in the order of the answers; `failures` the others."""
 
-    def __init__(self, cluster: Cluster, **options: Any) -> None:
+    def __init__(self, cluster: Reachable, **options: Any) -> None:
         named = {key.replace("_", "."): value for key, value in options.items()}
         self.acknowledged: list[tuple[int, int, bytes]] = []
         self.failures: list[confluent_kafka.KafkaError] = []
@@ -112,9 +122,9 @@ class Writer:
 _BATCH_HEADER = struct.Struct(">qi")  # base offset, and the length of what follows
 
 
-def stored_batches(cluster: Cluster, number: int, topic: str, partition: int = 0) -> dict[int, bytes]:
-    """The batches in a broker's segment files, by their base offsets. A batch that is being written is left out."""
-    directory = cluster.brokers[number].data_dir / f"{topic}-{partition}"
+def stored_batches(directory: Path) -> dict[int, bytes]:
+    """The batches in the segment files of a partition's directory, by their base offsets. A batch that is being written
+    is left out."""
     found: dict[int, bytes] = {}
     for path in sorted(directory.glob("*.log")):
         if re.fullmatch(r"\d{20}\.log", path.name):
@@ -147,23 +157,29 @@ def await_equal_logs(cluster: Cluster, topic: str, partition: int, replicas: Seq
 
     name = f"{topic}-{partition}"
     cluster.wait_until(equal, lambda: f"equal ends of {name}: {ends()}", DEADLINE_S)
-    contents = {number: stored_batches(cluster, number, topic, partition) for number in replicas}
+    compare_files({number: cluster.brokers[number].data_dir / name for number in replicas})
+
+
+def compare_files(directories: Mapping[int, Path]) -> None:
+    """Raises AssertionError if replicas, by their brokers, differ in a byte from the highest start on."""
+    contents = {number: stored_batches(directory) for number, directory in directories.items()}
     first = max((min(batches) for batches in contents.values() if batches), default=0)
-    wanted = {base: data for base, data in contents[replicas[0]].items() if base >= first}
+    one, wanted = next(iter(contents.items()))
+    wanted = {base: data for base, data in wanted.items() if base >= first}
     for number, batches in contents.items():
         found = {base: data for base, data in batches.items() if base >= first}
         differing = [base for base in sorted(wanted | found) if wanted.get(base) != found.get(base)]
-        assert not differing, f"{name} of broker {number} differs from that of broker {replicas[0]} at {differing[:5]}"
+        assert not differing, f"{directories[number]} differs from that of broker {one} at {differing[:5]}"
 
 
-def new_consumer(cluster: Cluster, **options: Any) -> confluent_kafka.Consumer:
+def new_consumer(cluster: Reachable, **options: Any) -> confluent_kafka.Consumer:
     """A consumer that commits nothing by itself; `options` are named as the client's, with underscores."""
     named = {key.replace("_", "."): value for key, value in options.items()}
     settings = {"group.id": "nobody", "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK, **named}
     return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}, logger=_LOG)
 
 
-def read_all(cluster: Cluster, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
+def read_all(cluster: Reachable, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
     """The values below the end of a partition, by their offsets."""
     consumer = new_consumer(cluster, enable_partition_eof=True, **options)
     try:

@@ -1,0 +1,110 @@
+"""The stock clients of a random history, which write and read while it lasts, and what they saw compared with what is
+there in the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+
+import confluent_kafka
+
+from tests.support.replication.live_cluster import Reachable, Writer, new_consumer, read_all
+from tests.support.wait import DEADLINE_S
+
+TOPIC = "t"
+IN_FLIGHT_MAX = 200
+
+
+class HistoryClients:
+    """A writer and a reader of all `partitions` of TOPIC, each in a thread, between `start` and `finish`."""
+
+    def __init__(self, cluster: Reachable, partitions: int) -> None:
+        self.writer = Writer(cluster)
+        self._cluster = cluster
+        self._partitions = partitions
+        self._done = threading.Event()
+        self._faults: list[str] = []
+        self._consumed: dict[int, dict[int, bytes]] = {partition: {} for partition in range(partitions)}
+        self._work = [threading.Thread(target=self._guarded, args=(task,)) for task in (self._write, self._read)]
+
+    def start(self) -> None:
+        for thread in self._work:
+            thread.start()
+
+    def finish(self) -> None:
+        self._done.set()
+        for thread in self._work:
+            thread.join(2 * DEADLINE_S)
+
+    def pass_time(self, rng: Random, records_max: int, seconds_max: float) -> None:
+        """Some records are acknowledged, or some time passes."""
+        wanted = len(self.writer.acknowledged) + rng.randrange(records_max)
+        deadline = time.monotonic() + rng.uniform(0.01, seconds_max)
+        pause = threading.Event()
+        while len(self.writer.acknowledged) < wanted and time.monotonic() < deadline:
+            pause.wait(0.002)
+
+    def flush(self) -> None:
+        """Wait for the answers to all records. Raises AssertionError if one of them failed, or a client met a fault."""
+        self.writer.flush()
+        assert not self.writer.failures, f"failed produces: {self.writer.failures[:3]}"
+        assert not self._faults, self._faults[:3]
+
+    def check(self, partition: int) -> None:
+        """Raises AssertionError if acknowledged records, or records once read, are missing, twice there or in another
+        order."""
+        content = read_all(self._cluster, TOPIC, partition)
+        told = {offset: value for where, offset, value in self.writer.acknowledged if where == partition}
+        lost = {offset: value for offset, value in told.items() if content.get(offset) != value}
+        assert not lost, f"{TOPIC}-{partition}: acknowledged, and not there: {_some(lost)}"
+        read = self._consumed[partition]
+        gone = {offset: value for offset, value in read.items() if content.get(offset) != value}
+        assert not gone, f"{TOPIC}-{partition}: read once, and not there: {_some(gone)}"
+        numbers = [int(value) for _, value in sorted(content.items())]
+        assert numbers == sorted(set(numbers)), f"{TOPIC}-{partition}: duplicates, or another order"
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as fault:
+            self._faults.append(repr(fault))
+
+    def _write(self) -> None:
+        for number in itertools.count():
+            if self._done.is_set():
+                return
+            while len(self.writer.client) > IN_FLIGHT_MAX and not self._done.is_set():
+                self.writer.client.poll(0.01)
+            self.writer.write(TOPIC, [b"%d" % number], number % self._partitions)
+            self.writer.client.poll(0.001)
+
+    def _read(self) -> None:
+        consumer = new_consumer(self._cluster, fetch_wait_max_ms=50)
+        consumer.assign([confluent_kafka.TopicPartition(TOPIC, p, 0) for p in range(self._partitions)])
+        try:
+            while not self._done.is_set():
+                message = consumer.poll(0.05)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is None:
+                    self._note(message)
+                elif error.code() == confluent_kafka.KafkaError._AUTO_OFFSET_RESET:
+                    self._faults.append(f"a consumer was sent back: {error}")
+        finally:
+            consumer.close()
+
+    def _note(self, message: confluent_kafka.Message) -> None:
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        assert partition is not None and offset is not None and isinstance(value, bytes)
+        known = self._consumed[partition].setdefault(offset, value)
+        if known != value:
+            self._faults.append(f"{TOPIC}-{partition} has {known!r} at {offset}, and then {value!r}")
+
+
+def _some(records: dict[int, bytes]) -> list[tuple[int, bytes]]:
+    return sorted(records.items())[:5]

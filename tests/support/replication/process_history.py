@@ -1,0 +1,309 @@
+"""Random histories of a cluster of processes: brokers on machines of their own, a real ZooKeeper, stock clients.
+
+    python -m tests.support.replication.process_history SEED BROKERS [flushed]
+
+runs one, in a process that may make machines (`machines.run_apart`), and ends with 1 and the reason on stdout if
+something was lost or stuck. Brokers are killed with -9, stopped in order, paused, cut off from each other, from
+ZooKeeper and from all, in one direction too, slowed down, lose packets, lose the power of their disk, find it full;
+ZooKeeper is paused and killed; replicas are reassigned.
+
+Topics are written with acks=-1 and min.insync.replicas=2, so one broker at a time may lose the end of its logs: until
+it is in sync again no other does. With `flushed` the topic has flush.messages=1, and all of them may, at once.
+The seed decides what is done; how processes interleave it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+
+from tests.support.replication.history_clients import TOPIC, HistoryClients
+from tests.support.replication.live_cluster import compare_files, create_topic, stored_batches
+from tests.support.replication.machines import PORT, ZOOKEEPER, Machine, make_bridge
+from tests.support.wait import DEADLINE_S, until
+from tests.support.zookeeper import ZooKeeper
+
+REPLICAS = 3
+PARTITIONS = 2
+STEPS = 14
+RECORDS_MAX = 3_000
+STEP_S_MAX = 1.5
+REPAIRS = 0.5  # of the steps; else little is written between the first faults and the end
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "1500",
+    "zookeeper.connection.timeout.ms": str(int(DEADLINE_S * 1000)),
+    "replica.lag.time.max.ms": "1500",
+    "replica.socket.timeout.ms": "3000",
+    "leader.imbalance.check.interval.seconds": "2",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "offsets.topic.num.partitions": "1",
+    "log.index.size.max.bytes": "65536",
+    "log.segment.bytes": "65536",
+}
+
+
+class ProcessCluster:
+    """The machines, and ZooKeeper's own view of the cluster."""
+
+    def __init__(self, home: Path, count: int, zookeeper: ZooKeeper, zk: KazooClient) -> None:
+        self.home = home
+        self.zookeeper = zookeeper
+        connect = f"{ZOOKEEPER}:{zookeeper.port}"
+        self.machines = [Machine(number, home, connect, SETTINGS) for number in range(count)]
+        self._zk = zk
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{machine.address}:{PORT}" for machine in self.machines)
+
+    def start(self, *numbers: int) -> None:
+        """Returns when these brokers serve."""
+        for number in numbers:
+            self.machines[number].broker.begin()
+        for number in numbers:
+            self.machines[number].broker.await_ready()
+
+    def at(self, path: str) -> Any:
+        """The JSON in a node; None while there is none or ZooKeeper does not answer."""
+        try:
+            return json.loads(self._zk.get_async(path).get(timeout=1)[0])
+        except (KazooException, self._zk.handler.timeout_exception, ValueError):
+            return None
+
+    def state(self, partition: int) -> dict[str, Any]:
+        return self.at(f"/brokers/topics/{TOPIC}/partitions/{partition}/state") or {}
+
+    def replicas(self, partition: int) -> list[int]:
+        topic = self.at(f"/brokers/topics/{TOPIC}") or {}
+        found: list[int] = topic.get("partitions", {}).get(str(partition), [])
+        return found
+
+    def is_in_sync(self, number: int) -> bool:
+        """Wherever it is a replica."""
+        return all(
+            number in self.state(partition).get("isr", []) or number not in (self.replicas(partition) or [number])
+            for partition in range(PARTITIONS)
+        )
+
+    def reassign(self, partition: int, replicas: list[int]) -> None:
+        wanted = {"version": 1, "partitions": [{"topic": TOPIC, "partition": partition, "replicas": replicas}]}
+        with contextlib.suppress(KazooException, self._zk.handler.timeout_exception):  # one is still under way
+            self._zk.create_async("/admin/reassign_partitions", json.dumps(wanted).encode()).get(timeout=1)
+
+    def wait_for_leader(self, topic: str, partition: int) -> int:
+        """The leader that ZooKeeper names, with a running process."""
+
+        def leader() -> int | None:
+            state = self.at(f"/brokers/topics/{topic}/partitions/{partition}/state") or {}
+            found: int = state.get("leader", -1)
+            return found if found >= 0 and self.machines[found].is_running else None
+
+        until(lambda: leader() is not None, lambda: f"a leader of {topic}-{partition}: {self.state(partition)}")
+        return leader() or 0
+
+    def await_whole(self, partition: int) -> None:
+        """No reassignment is under way, every replica is in sync, and all logs have the same end and the same bytes."""
+        node = f"/brokers/topics/{TOPIC}"
+
+        def is_in_sync() -> bool:
+            replicas, topic = self.replicas(partition), self.at(node) or {}
+            moving = topic.get("adding_replicas") or topic.get("removing_replicas")
+            return not moving and len(replicas) == REPLICAS and set(self.state(partition)["isr"]) == set(replicas)
+
+        until(is_in_sync, lambda: f"all replicas of {TOPIC}-{partition}: {self.at(node)}, {self.state(partition)}")
+        directories = {i: self.machines[i].data_dir / f"{TOPIC}-{partition}" for i in self.replicas(partition)}
+
+        def ends() -> dict[int, int]:
+            """The last batch of each replica."""
+            return {i: max(stored_batches(directory), default=-1) for i, directory in directories.items()}
+
+        until(lambda: len(set(ends().values())) == 1, lambda: f"equal ends of {TOPIC}-{partition}: {ends()}")
+        compare_files(directories)
+
+
+class ProcessHistory:
+    """One history. `trace` tells it, in seconds since its begin."""
+
+    def __init__(self, seed: int, brokers: int, *, flushed: bool = False, steps: int = STEPS) -> None:
+        self.trace: list[str] = []
+        self._began = time.monotonic()
+        self._rng = Random(f"{seed} {brokers} {flushed}")
+        self._count = brokers
+        self._flushed = flushed
+        self._steps = steps
+        self._incomplete: int | None = None  # the broker that may have lost records and is not in sync yet
+        self._zookeeper_is: str = "up"
+
+    def run(self, home: Path) -> int:
+        """The number of records that were acknowledged. Raises AssertionError, or pytest's failure of a wait."""
+        make_bridge()
+        with contextlib.ExitStack() as stack:
+            zookeeper = stack.enter_context(ZooKeeper(home / "zookeeper", options={"clientPortAddress": "0.0.0.0"}))
+            zk = KazooClient(zookeeper.connect, timeout=10.0)
+            zk.start(timeout=DEADLINE_S)
+            stack.callback(zk.stop)
+            cluster = ProcessCluster(home, self._count, zookeeper, zk)
+            for machine in cluster.machines:
+                stack.enter_context(machine)
+            cluster.start(*range(self._count))
+            settings = {"min_insync_replicas": 2} | ({"flush_messages": 1} if self._flushed else {})
+            create_topic(cluster, TOPIC, PARTITIONS, REPLICAS, **settings)
+            return self._run(cluster)
+
+    def _run(self, cluster: ProcessCluster) -> int:
+        clients = HistoryClients(cluster, PARTITIONS)
+        clients.start()
+        try:
+            for _ in range(self._steps):
+                clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
+                self._disturb(cluster, len(clients.writer.acknowledged))
+            clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
+            self._heal(cluster)
+            clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
+        finally:
+            clients.finish()
+        self._tell("check")
+        clients.flush()
+        for partition in range(PARTITIONS):
+            cluster.await_whole(partition)
+            clients.check(partition)
+        self._tell("checked")
+        return len(clients.writer.acknowledged)
+
+    def _tell(self, what: str) -> None:
+        self.trace.append(f"{time.monotonic() - self._began:.1f} {what}")
+
+    # -- disturbances
+
+    def _disturb(self, cluster: ProcessCluster, acknowledged: int) -> None:
+        number = self._rng.randrange(self._count)
+        if self._rng.random() < 0.4:  # leaders have more to lose
+            number = max(cluster.state(self._rng.randrange(PARTITIONS)).get("leader", number), 0)
+        repairs = list(self._repairs(cluster)) if self._rng.random() < REPAIRS else []
+        name, action = self._rng.choice(repairs or [*self._possible(cluster, number), *self._of_all(cluster)])
+        self._tell(f"{name} {number} ({acknowledged})")
+        action()
+
+    def _possible(self, cluster: ProcessCluster, number: int) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """What may happen to this machine."""
+        machine = cluster.machines[number]
+        other = cluster.machines[(number + self._rng.randrange(1, self._count)) % self._count].address
+        share, kilobits = self._rng.uniform(0.02, 0.4), self._rng.choice((200, 1_000, 5_000))
+        if not machine.is_running or machine.has_ended:
+            return
+        yield "kill", machine.kill
+        if self._may_lose(cluster, number):
+            yield "cut the power of", lambda: self._lose(number, machine.cut_power)
+            yield "fill the disk of", lambda: self._lose(number, machine.fill)
+        yield "isolate", machine.isolate
+        yield "cut from ZooKeeper", lambda: (machine.cut_from(ZOOKEEPER), machine.cut_to(ZOOKEEPER))
+        yield "cut answers of ZooKeeper to", lambda: machine.cut_from(ZOOKEEPER)
+        yield "cut requests to ZooKeeper of", lambda: machine.cut_to(ZOOKEEPER)
+        yield f"cut from {other}", lambda: (machine.cut_from(other), machine.cut_to(other))
+        yield f"deafen to {other}", lambda: machine.cut_from(other)
+        yield f"lose {share:.2f} of the packets to", lambda: machine.lose_packets(share)
+        yield f"slow down to {kilobits} kbit/s", lambda: machine.slow_down(kilobits)
+        if not machine.is_paused:
+            yield "pause", machine.pause
+        if not machine.is_paused and not machine.is_disturbed and not machine.is_full and self._zookeeper_is == "up":
+            yield "restart", lambda: (machine.stop(), self._start(cluster, number))
+
+    def _repairs(self, cluster: ProcessCluster) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """Of whatever is broken; ZooKeeper first, without which no broker starts."""
+        if self._zookeeper_is != "up":
+            yield "ZooKeeper returns, beside", lambda: self._zookeeper_returns(cluster)
+            return
+        for number, machine in enumerate(cluster.machines):
+            if not machine.is_running or machine.has_ended:
+                yield f"start {number}, beside", lambda number=number: self._start(cluster, number)  # type: ignore[misc]
+            if machine.is_disturbed:
+                yield f"mend {number}, beside", machine.mend
+            if machine.is_full:
+                yield f"free the disk of {number}, beside", machine.free
+            if machine.is_paused:
+                yield f"resume {number}, beside", machine.resume
+
+    def _of_all(self, cluster: ProcessCluster) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """What may happen to the others, or to the cluster."""
+        if self._zookeeper_is == "up":
+            yield "ZooKeeper pauses, beside", lambda: self._zookeeper("paused", cluster.zookeeper.pause)
+            yield "ZooKeeper is killed, beside", lambda: self._zookeeper("down", cluster.zookeeper.kill)
+            partition, replicas = self._rng.randrange(PARTITIONS), self._rng.sample(range(self._count), REPLICAS)
+            yield f"reassign {partition} to {replicas}, beside", lambda: cluster.reassign(partition, replicas)
+        if self._flushed:
+            yield "cut the power of all, beside", lambda: [machine.cut_power() for machine in cluster.machines]
+
+    def _zookeeper(self, state: str, action: Callable[[], Any]) -> None:
+        action()
+        self._zookeeper_is = state
+
+    def _zookeeper_returns(self, cluster: ProcessCluster) -> None:
+        zookeeper = cluster.zookeeper
+        self._zookeeper("up", zookeeper.resume if self._zookeeper_is == "paused" else zookeeper.start)
+
+    def _lose(self, number: int, action: Callable[[], None]) -> None:
+        self._incomplete = number
+        action()
+
+    def _may_lose(self, cluster: ProcessCluster, number: int) -> bool:
+        """Whether the end of its logs may be lost, as far as is promised. A broker whose disk was full vouches for
+        nothing either until it has been started again."""
+        if self._flushed or self._incomplete in (None, number):
+            return True
+        assert self._incomplete is not None
+        last = cluster.machines[self._incomplete]
+        if last.is_running and not last.is_full and cluster.is_in_sync(self._incomplete):
+            self._incomplete = None
+        return self._incomplete is None
+
+    def _start(self, cluster: ProcessCluster, number: int) -> None:
+        """Start it on links that are whole: one that reaches nobody waits to be registered."""
+        machine = cluster.machines[number]
+        machine.kill()
+        machine.mend()
+        machine.free()
+        cluster.start(number)
+
+    def _heal(self, cluster: ProcessCluster) -> None:
+        self._tell("heal")
+        if self._zookeeper_is != "up":
+            self._zookeeper_returns(cluster)
+        for machine in cluster.machines:
+            machine.mend()
+            machine.free()
+            machine.resume()
+        for number, machine in enumerate(cluster.machines):
+            if machine.has_ended or not machine.is_running:
+                self._start(cluster, number)
+
+
+def main(arguments: list[str]) -> int:
+    seed, brokers, *rest = arguments
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # its connection breaks whenever ZooKeeper is away
+    history = ProcessHistory(int(seed), int(brokers), flushed="flushed" in rest)
+    with tempfile.TemporaryDirectory(prefix="machines-", dir="/dev/shm") as home:
+        try:
+            count = history.run(Path(home))
+        except (AssertionError, TimeoutError, pytest.fail.Exception) as fault:
+            print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault}")
+            for said in sorted(Path(home).glob("broker*.txt")):
+                print(f"--- {said.name}\n{said.read_text()[-6000:]}")
+            return 1
+    print(f"seed {seed}, {brokers} brokers: {count} records acknowledged; {'; '.join(history.trace)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
