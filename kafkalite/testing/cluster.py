@@ -216,12 +216,14 @@ class Cluster:
         """Wait until a broker leads the partition that runs, knows it, and is known to the others that reach ZooKeeper.
         Returns it. Raises TimeoutError."""
 
+        leader: int | None = None
+
         def leads() -> bool:
+            nonlocal leader
             leader = self.leader_of(topic, partition)
             return leader is not None and leader not in other_than and self._is_led_by(leader, topic, partition)
 
         self.wait_until(leads, lambda: f"a leader of {topic}-{partition}: {self.state(topic, partition)}", timeout_s)
-        leader = self.leader_of(topic, partition)
         assert leader is not None
         return leader
 

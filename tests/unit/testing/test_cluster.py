@@ -138,6 +138,14 @@ def test_coroutines_have_the_same_cluster():
     asyncio.run(story())
 
 
+def test_a_leader_that_was_waited_for_is_the_one_that_was_seen(monkeypatch):
+    with Cluster(1) as cluster:
+        create_topic(cluster, "orders", placed_on=[[0]])
+        seen = iter([0])  # afterwards there is none: it may go at any time
+        monkeypatch.setattr(cluster, "leader_of", lambda *_: next(seen, None))
+        assert cluster.wait_for_leader("orders", 0) == 0
+
+
 def test_waits_end_with_what_was_waited_for():
     with Cluster(1) as cluster:
         with pytest.raises(TimeoutError, match="a leader of nowhere-0: None"):
