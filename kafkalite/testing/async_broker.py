@@ -98,13 +98,14 @@ class AsyncBroker(ServerBroker):
         """Start in the running loop. Everything is loaded when this returns, and every partition has a leader."""
         if self._is_thrown_away and not self.data_dir.exists():
             data_directory.remove_abandoned(self.data_dir.parent)
-        if self._snapshot is not None:
-            data_directory.copy_snapshot(self._snapshot, self.data_dir)
-            self._snapshot = None
         try:
+            if self._snapshot is not None:
+                data_directory.copy_snapshot(self._snapshot, self.data_dir)
+                self._snapshot = None
             await super().start()
         except BaseException:
-            self._remove_data()
+            if self._running is None:  # otherwise it was running already, with these data
+                self._remove_data()
             raise
         await self.server.loaded()
 

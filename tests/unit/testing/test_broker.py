@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -348,6 +349,26 @@ def test_a_snapshot_is_a_broker_s_data_at_a_moment(tmp_path: Path) -> None:
             again.produce("changes", "more", key="k")
     with pytest.raises(FileNotFoundError, match="no snapshot"), Broker.from_snapshot(tmp_path):
         pass
+
+
+def test_a_second_start_leaves_the_running_broker_its_data() -> None:
+    with Broker() as broker:
+        broker.produce("orders", "1")
+        with pytest.raises(RuntimeError, match="already running"), broker:
+            pass
+        assert broker.data_dir.exists()
+        broker.produce("payments", "2")
+        assert broker.topics == {"orders": 1, "payments": 1}
+
+
+def test_nothing_is_left_of_a_snapshot_that_cannot_be_copied(tmp_path: Path) -> None:
+    with Broker() as broker:
+        broker.snapshot(tmp_path / "snapshot")
+    (tmp_path / "snapshot" / "nowhere").symlink_to(tmp_path / "nothing")
+    again = Broker.from_snapshot(tmp_path / "snapshot")
+    with pytest.raises(shutil.Error), again:
+        pass
+    assert not again.data_dir.exists()
 
 
 # many brokers, threads, loops
