@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from kafkalite.metadata.cluster_metadata import NO_LEADER
 from kafkalite.metadata.registration_state import MEMBER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
+from kafkalite.testing.data_directory import throwaway_place
 from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
 
@@ -39,7 +39,6 @@ TIMEOUT_S = 30.0
 _LOOK_AGAIN_S = 0.003
 _SNAPSHOT = "zookeeper.json"
 _REPLICAS_MAX = 3
-_MEMORY = Path("/dev/shm")
 
 # A cluster that is thrown away needs neither fifty partitions of an internal topic nor three seconds for a group.
 SETTINGS: dict[str, Any] = {
@@ -57,8 +56,8 @@ class Cluster:
     addresses and data directories are the cluster's own. `own` has settings of single brokers, by their numbers.
 
     With `data_dir` the data stay there, and a later cluster with the same `data_dir` goes on with them; otherwise they
-    are in memory where there is a place for that, and are deleted. `brokers` are all brokers, `zookeeper` is what they
-    share. Methods that name a broker raise IndexError for one that there is not.
+    are in memory where there is room for that, else in a temporary directory, and are deleted. `brokers` are all
+    brokers, `zookeeper` is what they share. Methods that name a broker raise IndexError for one that there is not.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class Cluster:
         return [broker.broker_id for broker in self.brokers if broker.is_running]
 
     def __enter__(self) -> Cluster:
-        self._data_dir = self._given_dir or _directory_in_memory()
+        self._data_dir = self._given_dir or Path(tempfile.mkdtemp(prefix="kafkalite-cluster-", dir=throwaway_place()))
         self._data_dir.mkdir(parents=True, exist_ok=True)
         snapshot = self._data_dir / _SNAPSHOT
         if snapshot.exists():
@@ -351,10 +350,3 @@ def _do_all(actions: Sequence[Callable[[], None]]) -> None:
             faults.append(fault)
     if faults:
         raise faults[0]
-
-
-def _directory_in_memory() -> Path:
-    place: str | None = None
-    with suppress(OSError):
-        place = str(_MEMORY) if shutil.disk_usage(_MEMORY).free else None
-    return Path(tempfile.mkdtemp(prefix="kafkalite-cluster-", dir=place))

@@ -21,14 +21,15 @@ _NOT_COPIED = (".index", ".timeindex", ".deleted", ".cleaned", ".tmp")  # a star
 
 def throwaway_path() -> Path:
     """A path that nothing has, for the data of a broker of this process."""
-    return Path(_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+    return Path(throwaway_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
 def is_in_memory(path: Path) -> bool:
     return path.parent == Path(_MEMORY)
 
 
-def _place() -> str:
+def throwaway_place() -> str:
+    """The directory for what is thrown away: in memory where there is room, else for temporary files."""
     with suppress(OSError):
         found = os.statvfs(_MEMORY)
         if found.f_bavail * found.f_frsize >= _ROOM_BYTES_MIN and os.access(_MEMORY, os.W_OK):
