@@ -94,7 +94,8 @@ class PartitionCopy:
             identity, first = self._begin(start)
             assert first is not None
         position = first
-        source = batches(position) if end is None or position < end else iter(())
+        wanted = batches(position) if end is None or position < end else iter(())
+        source = _pieces(wanted, self._options.transaction_bytes)
         while (written := self._write(identity, source)) is not None:
             position = written
             self._commit(identity, position)
@@ -165,3 +166,11 @@ class PartitionCopy:
     @property
     def _name(self) -> str:
         return f"{self._target[0]}-{self._target[1]}"
+
+
+def _pieces(batches: Iterator[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batches, those that are larger in parts of about so many bytes: one alone may be many transactions."""
+    for batch in batches:
+        rows = max(1, batch.num_rows * most_bytes // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)

@@ -101,6 +101,17 @@ def test_records_come_once_and_in_order_and_a_second_run_adds_what_is_new(broker
     assert consumed(broker, topic) == ALL
 
 
+def test_a_batch_that_is_larger_than_a_transaction_is_divided(broker: Any) -> None:
+    def one_batch(position: int) -> Iterator[Any]:
+        yield from pa.Table.from_batches(batches(position)).combine_chunks().to_batches()
+
+    topic = new_topic(broker)
+    assert copy(broker, topic, one_batch, transaction_bytes=100) == Copied(topic, 0, COUNT, 0, COUNT)
+    assert committed(broker, topic) == ALL
+    last = kafkalite.read(broker.data_dir, topic).read_all()["offset"][-1].as_py()
+    assert last - (COUNT - 1) >= 3, "markers of transactions stand between the records"
+
+
 class Killed(BaseException):
     pass
 
