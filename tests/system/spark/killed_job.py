@@ -1,4 +1,4 @@
-"""Jobs as processes of their own that are killed, with Spark's JVM, at a random moment after Spark has started."""
+"""Jobs as processes of their own that are killed, with Spark's JVM, at a random moment after a line of theirs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tests.support.places import ROOT
 
 LIMIT_S = 240.0
+SPARK_STARTS = "Setting Spark log level"  # the session is about to be there
 # a JVM for small queries: it starts in half the time
 _SUBMIT = (
     "--driver-java-options '-XX:+UseSerialGC -XX:TieredStopAtLevel=1' --conf spark.ui.enabled=false "
@@ -25,15 +26,21 @@ _SUBMIT = (
 
 
 class Ended(NamedTuple):
-    """`returncode` is -9 if it was killed; `working_s` is the time from Spark's start on."""
+    """`returncode` is -9 if it was killed; `working_s` is the time from the line on."""
 
     returncode: int
     output: str
     working_s: float
 
 
-def run(module: str, arguments: Sequence[object], place: Path, kill_after_s: float | None = None) -> Ended:
-    """Run a module in the directory `place`; kill all of its processes `kill_after_s` after Spark's start."""
+def run(
+    module: str,
+    arguments: Sequence[object],
+    place: Path,
+    kill_after_s: float | None = None,
+    line_begins: str | tuple[str, ...] = SPARK_STARTS,
+) -> Ended:
+    """Run a module in the directory `place`; kill all of its processes `kill_after_s` after a line that begins so."""
     command = [sys.executable, "-u", "-m", module, "--master", "local[2]", *map(str, arguments)]
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_SUBMIT_ARGS": _SUBMIT,
@@ -51,7 +58,7 @@ def run(module: str, arguments: Sequence[object], place: Path, kill_after_s: flo
     try:
         for line in process.stdout:
             lines.append(line)
-            if line.startswith("Setting Spark log level"):  # the session is about to be there
+            if line.startswith(line_begins):
                 began = time.monotonic()
                 if kill_after_s is not None:
                     killer = threading.Timer(kill_after_s, _kill, [process])

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark.sql", reason="needs the extra 'spark'")
 T0 = 1_700_000_000_000
 PARTITIONS = 2
 NEW_RECORDS = 300  # in each partition, before each run
+COPY_STARTS = ("mirror: ", "replay: ")  # the line before the first transaction
 KILLS = int(os.environ.get("KAFKALITE_COPY_KILLS", "20"))
 SMALL = ("--transaction-bytes", "2000")  # some tens of transactions in a run
 
@@ -59,13 +60,13 @@ def test_a_mirror_that_is_killed_goes_on_without_loss_or_repetition(tmp_path: Pa
     to = ("--to", broker.bootstrap_servers, "--topic-prefix", "copy-", *SMALL)
     arguments = ("--data-dir", topics.path, "--topic", "orders", *to)
     end = grow(topics, 0)
-    quiet = run("spark_jobs.mirror", arguments, tmp_path)
+    quiet = run("spark_jobs.mirror", arguments, tmp_path, None, COPY_STARTS)
     assert quiet.returncode == 0, quiet.output
     progress = check(broker, "copy-orders", end, whole=True)
     partial = 0
     for moment in moments(quiet.working_s, KILLS, seed=3):
         end = grow(topics, end)
-        ended = run("spark_jobs.mirror", arguments, tmp_path, moment)
+        ended = run("spark_jobs.mirror", arguments, tmp_path, moment, COPY_STARTS)
         assert ended.returncode in (0, -9), ended.output
         seen = check(broker, "copy-orders", end, whole=False)
         partial += progress < seen < PARTITIONS * end
@@ -83,14 +84,14 @@ def test_a_replay_that_is_killed_goes_on_without_loss_or_repetition(tmp_path: Pa
     arguments = ("--input", lake, "--to", broker.bootstrap_servers, "--topic-prefix", "again-", *SMALL)
     end = grow(topics, 0)
     assert run("spark_jobs.load", load, tmp_path).returncode == 0
-    quiet = run("spark_jobs.replay", arguments, tmp_path)
+    quiet = run("spark_jobs.replay", arguments, tmp_path, None, COPY_STARTS)
     assert quiet.returncode == 0, quiet.output
     progress = check(broker, "again-orders", end, whole=True)
     partial = 0
     for moment in moments(quiet.working_s, KILLS // 2, seed=4):
         end = grow(topics, end)
         assert run("spark_jobs.load", load, tmp_path).returncode == 0
-        ended = run("spark_jobs.replay", arguments, tmp_path, moment)
+        ended = run("spark_jobs.replay", arguments, tmp_path, moment, COPY_STARTS)
         assert ended.returncode in (0, -9), ended.output
         seen = check(broker, "again-orders", end, whole=False)
         partial += progress < seen < PARTITIONS * end
