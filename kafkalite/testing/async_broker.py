@@ -107,7 +107,11 @@ class AsyncBroker(ServerBroker):
             if self._running is None:  # otherwise it was running already, with these data
                 self._remove_data()
             raise
-        await self.server.loaded()
+        try:
+            await self.server.loaded()
+        except BaseException:  # given up, perhaps: whoever has not entered it does not stop it
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """As of any broker; data in memory are gone then. Does nothing when stopped."""

@@ -19,6 +19,8 @@ import pytest
 
 from kafkalite import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.server.broker_server import BrokerServer
+from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.data_directory import is_in_memory, remove_abandoned, throwaway_path
 from kafkalite.testing.group_description import assigned_partitions
 from kafkalite.testing.stored_record import READ_COMMITTED
@@ -359,6 +361,29 @@ def test_a_second_start_leaves_the_running_broker_its_data() -> None:
         assert broker.data_dir.exists()
         broker.produce("payments", "2")
         assert broker.topics == {"orders": 1, "payments": 1}
+
+
+def test_a_start_that_is_given_up_while_groups_are_loaded_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        loading = asyncio.Event()
+
+        async def loaded(_: BrokerServer) -> None:
+            loading.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(BrokerServer, "loaded", loaded)
+        broker = AsyncBroker()
+        starting = asyncio.create_task(broker.start())
+        await loading.wait()
+        port = broker.port
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert not broker.data_dir.exists()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+
+    asyncio.run(story())
 
 
 def test_nothing_is_left_of_a_snapshot_that_cannot_be_copied(tmp_path: Path) -> None:
