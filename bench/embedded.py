@@ -1,0 +1,173 @@
+"""`python -m bench embedded`: the broker in the process of a test, as a test suite uses it.
+
+    life           up, a topic made, a record acknowledged to a raw client, down again
+    reset          of a broker with one topic and three records
+    compaction     of a small topic, wanted and waited for
+    snapshot       a broker that begins with a copy of another's data, up
+    cluster        three brokers, up
+    first          a fresh process: imports, up, a record stored
+    import         of kafkalite alone, in a fresh process
+    many           brokers one after the other: what the process has more of afterwards
+    at once        brokers that live at the same time: all up, a record stored in each, all down
+
+Times are wall clock, p50 and p90. Brokers of one process share it with the raw client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench import wire
+from bench.records import record_batch
+from bench.report import machine
+from kafkalite.testing import Broker, Cluster
+
+_WARM = 10
+_FIRST = "import time; t = time.perf_counter(); import kafkalite"
+_FIRST_BROKER = f"{_FIRST}\nwith kafkalite.Broker() as b: b.produce('t', 'x'); s = time.perf_counter() - t\nprint(s)"
+_IMPORT = f"{_FIRST}; print(time.perf_counter() - t)"
+
+Sample = Callable[[], float]
+"""Does it once and returns the seconds that count."""
+
+
+def life() -> float:
+    began_s = time.perf_counter()
+    with Broker() as broker, wire.Connection(broker.bootstrap_servers) as client:
+        client.create_topic("orders")
+        client.produce(wire.produce_frame("orders", 0, record_batch(1, 100)))
+    return time.perf_counter() - began_s
+
+
+@contextmanager
+def shared_broker() -> Iterator[Broker]:
+    with Broker() as broker:
+        yield broker
+
+
+def reset(broker: Broker) -> float:
+    broker.create_topic("orders")
+    for _ in range(3):
+        broker.produce("orders", "x")
+    return _timed(broker.reset)
+
+
+def compaction(broker: Broker) -> float:
+    broker.create_topic("prices", cleanup_policy="compact")
+    for number in range(100):
+        broker.produce("prices", str(number), key=f"key{number % 10}")
+    seconds = _timed(lambda: broker.compact("prices"))
+    if len(broker.records("prices")) != 10:
+        raise AssertionError("it is not compacted")
+    broker.reset()
+    return seconds
+
+
+def snapshot(path: Path) -> float:
+    began_s = time.perf_counter()
+    with Broker.from_snapshot(path) as broker:
+        seconds = time.perf_counter() - began_s
+        if len(broker.records("orders")) != 1_000:
+            raise AssertionError("records are missing")
+    return seconds
+
+
+def cluster() -> float:
+    began_s = time.perf_counter()
+    with Cluster(3):
+        return time.perf_counter() - began_s
+
+
+def in_fresh_process(script: str) -> float:
+    return float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+
+
+def many(count: int) -> str:
+    """The growth between the first tenth of the brokers and the last of them."""
+
+    def state() -> tuple[int, int, float]:
+        gc.collect()
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return threading.active_count(), len(os.listdir("/proc/self/fd")), resident / 1e6
+
+    def live(times: int) -> None:
+        for _ in range(times):
+            with Broker() as broker:
+                broker.produce("orders", "x")
+
+    live(max(1, count // 10))
+    before = state()
+    live(count - count // 10)
+    threads, files, megabytes = (now - then for now, then in zip(state(), before, strict=True))
+    return f"{count} brokers: {threads:+d} threads, {files:+d} descriptors, {megabytes:+.1f} MB of resident memory"
+
+
+def at_once(count: int) -> float:
+    brokers = [Broker() for _ in range(count)]
+    began_s = time.perf_counter()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(Broker.__enter__, brokers))
+        list(pool.map(lambda broker: broker.produce("orders", "x"), brokers))
+        list(pool.map(Broker.__exit__, brokers))
+    return time.perf_counter() - began_s
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began_s = time.perf_counter()
+    work()
+    return time.perf_counter() - began_s
+
+
+def _line(name: str, sample: Sample, count: int, warm: int = _WARM) -> str:
+    for _ in range(warm):
+        sample()
+    seconds = sorted(sample() for _ in range(count))
+    p50, p90 = (seconds[int(share * (count - 1))] * 1e3 for share in (0.5, 0.9))
+    return f"{name:<12} {p50:>9.2f} {p90:>9.2f}   {count}"
+
+
+def lines(count: int) -> Iterator[str]:
+    """The table, line by line."""
+    yield f"{'':<12} {'p50 ms':>9} {'p90 ms':>9}   times"
+    yield _line("life", life, count)
+    with shared_broker() as broker:
+        yield _line("reset", lambda: reset(broker), count)
+        yield _line("compaction", lambda: compaction(broker), max(1, count // 5))
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "snapshot")
+        with Broker() as broker:
+            for number in range(1_000):
+                broker.produce("orders", str(number))
+            broker.snapshot(path)
+        yield _line("snapshot", lambda: snapshot(path), max(1, count // 5))
+    few = max(1, count // 20)
+    yield _line("cluster", cluster, few, warm=2)
+    yield _line("first", lambda: in_fresh_process(_FIRST_BROKER), few, warm=1)
+    yield _line("import", lambda: in_fresh_process(_IMPORT), few, warm=1)
+    yield _line(f"at once, {count // 2}", lambda: at_once(max(1, count // 2)), 3, warm=1)
+    yield many(5 * count)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench embedded", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--times", type=int, default=200, help="how often each is done, or a part of it (default 200)")
+    options = parser.parse_args(arguments)
+    if not 1 <= options.times <= 10_000:
+        parser.error("--times is 1 to 10000")
+    print(", ".join(f"{value} {key}" if key == "cores" else value for key, value in machine().items()))
+    for line in lines(options.times):
+        print(line, flush=True)
+    return 0
