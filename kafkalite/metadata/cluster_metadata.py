@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
@@ -174,6 +174,10 @@ class ClusterMetadata(ABC):
     def distrust_logs(self) -> None:
         """Logs may lack records that they have acknowledged: at its next registrations this broker is not to vouch for
         them."""
+        return
+
+    def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
+        """The logs of these partitions have failed: leave their ISRs soon, so that another replica leads."""
         return
 
     async def begin_to_stop(self) -> None:

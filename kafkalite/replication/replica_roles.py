@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.replication.follower_partition import FollowerPartition
 from kafkalite.replication.isr_writer import IsrWriter
@@ -87,6 +88,8 @@ class ReplicaRoles:
     ) -> FollowerPartition:
         backoff_ms = self._settings().replica_fetch_backoff_ms
         partition = FollowerPartition(topic, index, topic_id, log, leader_epoch, leader, backoff_ms=backoff_ms)
+        if log.failure is not None:  # a fetch would say that it has everything, and take it into the ISR
+            partition.on_failure(ErrorCode.KAFKA_STORAGE_ERROR, self._clock.monotonic_ms())
         self.followers[topic, index] = partition
         self.fetchers.add(partition)
         return partition

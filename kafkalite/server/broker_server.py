@@ -176,6 +176,7 @@ class BrokerServer:
             lambda: member.default_replication_factor,
         )
         self.logs.on_offline = self._on_offline_logs
+        self.logs.on_failed_log = lambda key: self.metadata.leave_isrs([key])
         self.logs.on_tail_in_doubt = self.metadata.distrust_logs
         await self.logs.load(
             self.metadata.cluster_id,
@@ -395,6 +396,7 @@ class BrokerServer:
     def _on_offline_logs(self, keys: Sequence[TopicPartition], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""
         self.replica_manager.take_offline(keys, why)
+        self.metadata.leave_isrs(keys)
         if not self.logs.online:
             message = f"{why}; no data directory is left (log.dirs), so the broker stops"
             logger.error("%s", message)

@@ -65,7 +65,8 @@ ENTERED_FROM = {
 class LogManager:
     """Owns the directories from construction to `close`. `logs` maps (topic, partition) to its log, `directories` are
     in the order of log.dirs; `was_clean` says whether the last shutdown of every directory was clean. `on_log_removed`
-    is called for each log that is no longer served, for any reason; `on_tail_in_doubt` when logs may lack records that
+    is called for each log that is no longer served, for any reason; `on_failed_log` for one that is read only from now
+    on, since it has failed; `on_tail_in_doubt` when logs may lack records that
     they have acknowledged: an fsync or a disk has failed, or a start found less than was committed."""
 
     def __init__(
@@ -82,6 +83,7 @@ class LogManager:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.on_offline: OnOffline = lambda keys, failure: None
         self.on_log_removed: Callable[[TopicPartition], object] = lambda key: None
+        self.on_failed_log: Callable[[TopicPartition], object] = lambda key: None
         self.on_tail_in_doubt: Callable[[], object] = lambda: None
         self._config = config
         self._clock = clock
@@ -105,6 +107,7 @@ class LogManager:
             verification=self.verification,
         )
         self._context.before_truncation = self._before_truncation
+        self._context.on_failure = lambda key: self.on_failed_log(key)
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 

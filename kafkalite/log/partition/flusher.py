@@ -49,7 +49,7 @@ class Flusher:
     """
 
     __slots__ = (
-        "_background", "_flush_messages", "_flush_ms", "_handed_out", "_in_flight", "_last_flush_ms",
+        "_background", "_context", "_flush_messages", "_flush_ms", "_handed_out", "_in_flight", "_last_flush_ms",
         "_location", "_round", "_run_completions", "_sealed_point", "_tail", "_wall_ms", "ack_offset",
         "dirty_paths", "failure", "flush_at", "is_under_way", "named_point", "on_ack", "on_failure", "recovery_point",
     )  # fmt: skip
@@ -71,6 +71,7 @@ class Flusher:
         self.on_failure: Callable[[], None] = lambda: None
         self.is_under_way = False
         self.dirty_paths = dict.fromkeys(loaded.rewritten)
+        self._context = context
         self._location = location
         self._tail = tail
         self._background = background
@@ -137,6 +138,7 @@ class Flusher:
             self.failure = f"{fault}; it takes no more records until the broker is started again"
             logger.error("%s", self.failure)
             self.on_failure()
+            self._context.on_failure(self._location.key)
         self._start_round()
         return StorageError(self.failure)
 

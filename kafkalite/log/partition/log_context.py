@@ -18,12 +18,12 @@ class LogContext:
     count records, one log after another. `run_completions` runs the completions of background jobs that have ended.
     `verification` says whether transactions must be verified, and may change. `before_truncation` is called with a log,
     its next start and end offset, and whether all its segments go. It returns when no checkpoint is above the offsets;
-    it raises OSError.
+    it raises OSError. `on_failure` is called with a log that takes no more records.
     """
 
     __slots__ = (
-        "before_truncation", "clock", "counting", "files", "producer_expiration_ms", "run_completions", "serial_queue",
-        "verification",
+        "before_truncation", "clock", "counting", "files", "on_failure", "producer_expiration_ms", "run_completions",
+        "serial_queue", "verification",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +36,7 @@ class LogContext:
         verification: VerificationSetting | None = None,
     ) -> None:
         self.before_truncation: BeforeTruncation = lambda key, start_offset, end_offset, empties: None
+        self.on_failure: Callable[[TopicPartition], object] = lambda key: None
         self.clock = clock
         self.serial_queue = serial_queue
         self.counting = serial_queue()

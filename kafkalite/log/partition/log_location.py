@@ -14,9 +14,10 @@ from kafkalite.log.storage.files import Files, storage_error
 class LogLocation:
     """`name` is topic-partition, as in Kafka's messages."""
 
-    __slots__ = ("directory", "files", "name")
+    __slots__ = ("directory", "files", "key", "name")
 
     def __init__(self, topic: str, partition: int, directory: str, files: Files) -> None:
+        self.key = topic, partition
         self.name = f"{topic}-{partition}"
         self.directory = directory
         self.files = files

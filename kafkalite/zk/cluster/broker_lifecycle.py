@@ -19,6 +19,7 @@ from contextlib import suppress
 from kafkalite.common.clock import Clock
 from kafkalite.common.condition_waiters import ConditionWaiters
 from kafkalite.common.errors import ConfigError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.metadata.registration_state import DISCONNECTED, ENTERED_FROM, FENCED, MEMBER, UNREGISTERED
@@ -75,6 +76,7 @@ class BrokerLifecycle:
         self._view_is_stale = False  # everything must be read again
         self._cluster_is_verified = False  # this connection leads to our cluster
         self._registration_is_doubtful = False  # this broker's own node must be checked
+        self._failed: set[TopicPartition] = set()  # partitions whose ISRs this broker has to leave
         self._wake = asyncio.Event()
         self._last_fault = ""
         self._follower: asyncio.Task[None] | None = None
@@ -219,6 +221,8 @@ class BrokerLifecycle:
                     await self._resume()
                 else:
                     await self.reader.refresh()
+                if self._failed and self.registration_state is MEMBER:
+                    await self._leave_isrs()
                 if self._view.without_id:
                     await self.give_back_ids(topic_ids.remembered(self._view))
                 self._last_fault = ""
@@ -282,17 +286,34 @@ class BrokerLifecycle:
         """Whether the condition, which reads the view, comes true in time."""
         return await self._waiters.until(condition, self._clock.monotonic_ms() + timeout_ms)
 
+    def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
+        """The logs of these partitions have failed."""
+        self._failed.update(partitions)
+        self._wake.set()
+
+    async def _leave_isrs(self) -> None:
+        failed, broker_id = frozenset(self._failed), self.registration.broker_id
+        left = await leave_lists(
+            self.session, self._view, self.reader.refresh, broker_id, None, self._min_insync_replicas, failed
+        )
+        self._failed -= failed
+        if left:
+            logger.warning("broker %d has left the in-sync replicas of %d partitions: their logs here have failed",
+                           broker_id, left)  # fmt: skip
+
     async def _leave_lists(self, check: Check) -> None:
         if self._view_is_stale:  # the lists may have got this broker while there was no connection
             await self.reader.read_all()
-        await leave_lists(
-            self.session,
-            self._view,
-            self.reader.refresh,
-            self.registration.broker_id,
-            check,
-            self._min_insync_replicas,
+        broker_id = self.registration.broker_id
+        left = await leave_lists(
+            self.session, self._view, self.reader.refresh, broker_id, check, self._min_insync_replicas
         )
+        if left:
+            logger.warning(
+                "broker %d may have lost the ends of its logs: it has left the in-sync replicas of %d partitions until "
+                "it has caught up",
+                broker_id, left,
+            )  # fmt: skip
 
     async def _until_gone(self, path: str, deadline_ms: int) -> bool:
         await self.reader.refresh([path])

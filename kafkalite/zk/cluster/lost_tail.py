@@ -1,4 +1,5 @@
-"""Takes a broker whose logs may have lost their ends out of the ISR and ELR of every partition, before it registers.
+"""Takes a broker whose logs may have lost their ends out of the ISR and ELR of every partition, before it registers;
+and one whose logs have failed out of those of their partitions.
 
 So no election counts it before it has caught up, whatever the controller has or has not seen. Kafka's controller has to
 notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_replicas.leave_with_lost_tail`.
@@ -6,8 +7,7 @@ notice that a broker was away (KIP-380). The rule is `metadata.eligible_leader_r
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
 from kafkalite.common.names import TopicPartition
@@ -22,8 +22,6 @@ from kafkalite.zk.znodes import znode_data, znode_paths
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
 
-logger = logging.getLogger(__name__)
-
 _MIN_ISR = "min.insync.replicas"
 _AT_ONCE = 250  # partitions in one turn of the loop: some 10 ms
 
@@ -33,11 +31,13 @@ async def leave_lists(
     view: ClusterView,
     refresh: Callable[[], Awaitable[None]],
     broker_id: int,
-    check: Check,
+    check: Check | None,
     min_insync_replicas: int,
-) -> None:
-    """Returns when no partition with several replicas counts on the broker any more, except as the last one. `check` is
-    that of its registration; `min_insync_replicas` is for topics without a setting.
+    failed: Collection[TopicPartition] | None = None,
+) -> int:
+    """Returns when no partition with several replicas counts on the broker any more, except as the last one, and tells
+    how many there were. `check` is that of its registration; `min_insync_replicas` is for topics without a setting.
+    With `failed` only those are looked at, and one whose last member the broker is stays as it is.
 
     Raises Unavailable, OperationFailed.
     """
@@ -45,7 +45,7 @@ async def leave_lists(
     while True:
         await session.sync()
         await refresh()
-        keys = _listing(view, broker_id)
+        keys = _listing(view, broker_id, failed)
         if not keys:
             break
         for first in range(0, len(keys), _AT_ONCE):
@@ -57,15 +57,10 @@ async def leave_lists(
                     raise result
                 if result is not None and not isinstance(result.reason, BadVersion | NoNode):
                     raise result.reason  # such as an access list that does not allow it: the next try would end alike
-    if left:
-        logger.warning(
-            "broker %d may have lost the ends of its logs: it has left the in-sync replicas of %d partitions until it "
-            "has caught up",
-            broker_id, left,
-        )  # fmt: skip
+    return left
 
 
-def _listing(view: ClusterView, broker_id: int) -> list[TopicPartition]:
+def _listing(view: ClusterView, broker_id: int, failed: Collection[TopicPartition] | None) -> list[TopicPartition]:
     """The partitions whose states are to be changed. One with a single replica is not: the controller elects it anew.
     A node that is not understood any more stays as it is."""
     found = []
@@ -77,6 +72,7 @@ def _listing(view: ClusterView, broker_id: int) -> list[TopicPartition]:
                 (value.leader == broker_id or broker_id in value.isr or broker_id in value.elr)
                 and topic is not None
                 and len(topic.value.partitions.get(number, ())) > 1
+                and (failed is None or ((name, number) in failed and {*value.isr, *value.elr} != {broker_id}))
                 and view.node(znode_paths.state(name, number)) is known.node
                 and leave_with_lost_tail(broker_id, isr_state(known), 1) is not None
             ):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
+from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     BrokerRecord,
@@ -217,6 +218,9 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     def distrust_logs(self) -> None:
         self._registration_files.is_distrusted = True
         asyncio.get_running_loop().run_in_executor(None, self._registration_files.distrust)
+
+    def leave_isrs(self, partitions: Iterable[TopicPartition]) -> None:
+        self._lifecycle.leave_isrs(partitions)
 
     async def begin_to_stop(self) -> None:
         try:

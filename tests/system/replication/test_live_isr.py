@@ -43,6 +43,40 @@ def test_a_follower_that_goes_leaves_and_joins_when_it_has_caught_up(ending):
         assert list(read_all(cluster, "t").values()) == [b"%d" % i for i in range(40)]
 
 
+def fail_fsync(cluster: Cluster, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of t-0 there."""
+    broker = cluster.brokers[number]
+    log = broker.server.logs.logs["t", 0]
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(log.files, "fsync", fail)
+    with pytest.raises(StorageError, match="no space left"):
+        broker.call(log.flusher.flush)
+
+
+@pytest.mark.parametrize("number", [0, 2], ids=["leader", "follower"])
+def test_a_log_that_fails_is_in_no_isr_and_another_replica_leads(monkeypatch, number):
+    with Cluster(3, **{**SETTINGS, "replica_lag_time_max_ms": 60_000}) as cluster:
+        create_topic(cluster, "t", placed_on=[EVERY])
+        writer = Writer(cluster)
+        writer.write("t", [b"before"])
+        writer.flush()
+        fail_fsync(cluster, number, monkeypatch)
+        others = set(EVERY) - {number}
+        cluster.wait_for_isr("t", 0, others)
+        until(lambda: cluster.leader_of("t", 0) in others, "another leader")
+        writer.write("t", [b"after"])
+        writer.flush()
+        assert not writer.failures
+        cluster.stop(number)
+        cluster.start(number)
+        cluster.wait_for_isr("t", 0, EVERY)
+        await_equal_logs(cluster, "t", 0, EVERY)
+        assert list(read_all(cluster, "t").values()) == [b"before", b"after"]
+
+
 def test_a_broker_whose_fsync_has_failed_vouches_for_nothing_when_it_comes_back(monkeypatch):
     with Cluster(3, **SETTINGS) as cluster:
         create_topic(cluster, "t", placed_on=[EVERY])
@@ -54,15 +88,7 @@ def test_a_broker_whose_fsync_has_failed_vouches_for_nothing_when_it_comes_back(
         writer = Writer(cluster)
         writer.write("t", [b"%d" % i for i in range(20)])
         writer.flush()
-        broker = cluster.brokers[2]
-        log = broker.server.logs.logs["t", 0]
-
-        def fail(fd: int) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        monkeypatch.setattr(log.files, "fsync", fail)
-        with pytest.raises(StorageError, match="no space left"):
-            broker.call(log.flusher.flush)
+        fail_fsync(cluster, 2, monkeypatch)
         cluster.kill(2)
         cluster.start(2)
         until(lambda: 2 in known and not known[2].intact, "its doubt")
