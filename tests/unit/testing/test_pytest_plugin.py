@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,7 @@ def test_tests_run_side_by_side(tmp_path: Path) -> None:
 def test_a_suite_without_kafka_imports_nothing_of_it(tmp_path: Path) -> None:
     text = """
 import sys
+import tomllib
 
 def test_it():
     loaded = sorted(name for name in sys.modules if name.startswith("kafkalite"))
@@ -132,3 +134,8 @@ def test_it():
 def test_a_line_of_the_ini_file_that_makes_no_sense_is_named(tmp_path: Path, line: str) -> None:
     output = run(tmp_path, test_it_py="def test_it(kafka): ...", pytest_ini=f"[pytest]\n{line}\n")
     assert "1 error" in output and line.split(" = ")[1] in output, output
+
+
+def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["pytest11"] == {"kafkalite": OUR_PLUGIN}
