@@ -114,7 +114,14 @@ class Cluster:
                 (self._data_dir / _SNAPSHOT).write_text(self.zookeeper.tree.dump())
 
     async def __aenter__(self) -> AsyncCluster:
-        await asyncio.to_thread(self.__enter__)
+        starting = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await asyncio.wait([starting])  # the thread goes on, and nobody else would stop what it has started
+            if starting.exception() is None:
+                await self.__aexit__()
+            raise
         return AsyncCluster(self)
 
     async def __aexit__(self, *_: object) -> None:

@@ -146,6 +146,30 @@ def test_coroutines_have_the_same_cluster():
     asyncio.run(story())
 
 
+def test_a_start_that_is_given_up_leaves_no_cluster(monkeypatch):
+    begun, may_end = threading.Event(), threading.Event()
+    start_all = Cluster._start_all
+
+    def held_up(cluster: Cluster) -> None:
+        start_all(cluster)
+        begun.set()
+        may_end.wait()
+
+    monkeypatch.setattr(Cluster, "_start_all", held_up)
+    cluster = Cluster(1)
+
+    async def story() -> None:
+        entering = asyncio.ensure_future(cluster.__aenter__())
+        await asyncio.to_thread(begun.wait)
+        entering.cancel()
+        asyncio.get_running_loop().call_soon(may_end.set)
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+
+    asyncio.run(story())
+    assert not cluster.running and not cluster.brokers[0].data_dir.exists()
+
+
 def test_a_leader_that_was_waited_for_is_the_one_that_was_seen(monkeypatch):
     with Cluster(1) as cluster:
         create_topic(cluster, "orders", placed_on=[[0]])
