@@ -55,24 +55,6 @@ def test_a_dead_follower_leaves_the_isr_and_a_dead_leader_is_replaced(tell: Tell
     tell(story)
 
 
-def test_a_deleted_topic_waits_for_every_broker_that_has_a_replica(tell: Tell) -> None:
-    async def story(place: Place) -> None:
-        async with cluster(place, 1, 2) as (one, two):
-            await one.session.write(topic("orders", [(1, 2), (2, 1)]))
-            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 2}, "leaders")
-            await two.vanish()
-            await one.until(lambda: one.leaders("orders") == {0: 1, 1: 1}, "one leader for both")
-            await one.session.write([Create(znode_paths.delete_topic("orders"))])
-            await one.session.write(topic("later", [(1,)]))
-            await one.until(lambda: one.leaders("later") == {0: 1}, "others to go on")
-            assert "orders" in one.view.assignments
-            again = await Member(place, 2).start()
-            await one.until(lambda: "orders" not in one.view.assignments and not one.view.deletions, "the deletion")
-            await again.stop()
-
-    tell(story)
-
-
 def test_a_broker_that_stops_hands_over_what_others_have(tell: Tell) -> None:
     async def story(place: Place) -> None:
         async with cluster(place, 1, 2) as (one, two):
