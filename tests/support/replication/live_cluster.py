@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -117,6 +119,35 @@ class Writer:
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None and offset is not None and isinstance(value, bytes)
             self.acknowledged.append((partition, offset, value))
+
+
+@contextmanager
+def load(cluster: Cluster, topic: str, partitions: int = 1) -> Iterator[Writer]:
+    """Records come in all the time, one after the other to each partition, until the block ends; then all of them have
+    their answer."""
+    writer, done = Writer(cluster), threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            if len(writer.client) < 100:
+                writer.write(topic, [b"%d" % number], number % partitions)
+                number += 1
+            writer.client.poll(0.001)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield writer
+    finally:
+        done.set()
+        thread.join()
+    writer.flush()
+
+
+def progress(writer: Writer, count: int = 50) -> None:
+    before = len(writer.acknowledged)
+    until(lambda: len(writer.acknowledged) >= before + count, "progress")
 
 
 _BATCH_HEADER = struct.Struct(">qi")  # base offset, and the length of what follows

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import kafka
 import pytest
@@ -20,6 +17,8 @@ from tests.support.replication.live_cluster import (
     await_equal_logs,
     create_topic,
     end_offsets,
+    load,
+    progress,
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
@@ -30,41 +29,12 @@ def start_offsets(cluster: Cluster, topic: str, partition: int = 0) -> set[int]:
     return {log.start_offset for log in logs if log is not None}
 
 
-@contextmanager
-def load(cluster: Cluster, topic: str, partitions: int = 1) -> Iterator[Writer]:
-    """Records come in all the time, one after the other to each partition, until the block ends; then all of them have
-    their answer."""
-    writer, done = Writer(cluster), threading.Event()
-
-    def write() -> None:
-        number = 0
-        while not done.is_set():
-            if len(writer.client) < 100:
-                writer.write(topic, [b"%d" % number], number % partitions)
-                number += 1
-            writer.client.poll(0.001)
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield writer
-    finally:
-        done.set()
-        thread.join()
-    writer.flush()
-
-
 def check(cluster: Cluster, topic: str, partition: int, writer: Writer) -> None:
     content = read_all(cluster, topic, partition)
     assert not writer.failures
     assert content == {offset: value for where, offset, value in writer.acknowledged if where == partition}
     numbers = [int(value) for value in content.values()]
     assert numbers == sorted(set(numbers))
-
-
-def progress(writer: Writer, count: int = 50) -> None:
-    before = len(writer.acknowledged)
-    until(lambda: len(writer.acknowledged) >= before + count, "progress")
 
 
 def test_a_rolling_restart_fails_no_produce():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 import kafka
 import pytest
@@ -16,6 +15,8 @@ from tests.support.replication.live_cluster import (
     await_equal_logs,
     create_topic,
     end_offsets,
+    load,
+    progress,
     read_all,
 )
 from tests.support.wait import DEADLINE_S, until
@@ -95,31 +96,14 @@ def test_an_old_leader_cuts_off_what_nobody_else_has():
 def test_the_leader_is_killed_again_and_again_under_load():
     with Cluster(3, **SETTINGS) as cluster:
         create_topic(cluster, "t", placed_on=[EVERY])
-        writer, done = Writer(cluster), threading.Event()
-
-        def load() -> None:
-            number = 0
-            while not done.is_set():
-                if len(writer.client) < 100:
-                    writer.write("t", [b"%d" % number])
-                    number += 1
-                writer.client.poll(0.001)
-
-        loading = threading.Thread(target=load)
-        loading.start()
-        try:
+        with load(cluster, "t") as writer:
             for _ in range(6):
-                before = len(writer.acknowledged)
-                until(lambda before=before: len(writer.acknowledged) > before + 50, "progress")
+                progress(writer)
                 leader = cluster.wait_for_leader("t", 0)
                 cluster.kill(leader)
                 cluster.wait_for_leader("t", 0, other_than=[leader])
                 cluster.start(leader)
                 cluster.wait_for_isr("t", 0, EVERY)
-        finally:
-            done.set()
-            loading.join()
-        writer.flush()
         await_equal_logs(cluster, "t", 0, EVERY)
         content = read_all(cluster, "t")
         assert not writer.failures and content == {offset: value for _, offset, value in writer.acknowledged}
