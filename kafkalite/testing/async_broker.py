@@ -1,9 +1,9 @@
 """A broker for tests in an event loop of one's own. `kafkalite.testing.broker` has the same for other threads.
 
     async with AsyncBroker() as broker:
-        await broker.create_topic("orders", partitions=3)
-        await broker.produce("orders", {"id": 1}, key="a")
-        [record] = await broker.wait_for("orders")
+        orders = await broker.create_topic("orders", partitions=3)
+        ...                         # any Kafka client, with broker.bootstrap_servers
+        await orders.has(key="a", within=5)
 
 It is the broker of `kafkalite serve`: the same sockets, the same files. What is added here looks at its parts and calls
 them, on its loop, without a client in between.
@@ -26,8 +26,10 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
+from kafkalite.testing.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.record_watch import RecordWatch
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
+from kafkalite.testing.topic_handle import AsyncTopicHandle
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.workers.worker_thread import WorkerThread
@@ -135,11 +137,16 @@ class AsyncBroker(ServerBroker):
         """The topics and how many partitions each has. Without internal ones."""
         return {topic.name: len(topic.partitions) for topic in self.server.replica_manager if not topic.internal}
 
-    async def create_topic(self, name: str, partitions: int = 1, **settings: object) -> None:
+    def topic(self, name: str) -> AsyncTopicHandle:
+        """The topic of that name, whether it exists already or not."""
+        return AsyncTopicHandle(self, name)
+
+    async def create_topic(self, name: str, partitions: int = 1, **settings: object) -> AsyncTopicHandle:
         """Create a topic, with settings named like Kafka's with underscores (`cleanup_policy="compact"`). Raises
         KafkaError: it exists, a bad name, count or setting."""
         overrides = {key.replace("_", "."): setting_text(value) for key, value in settings.items()}
         await self.server.topic_admin.create(name, partitions, overrides)
+        return AsyncTopicHandle(self, name)
 
     async def delete_topic(self, name: str) -> None:
         """Raises KafkaError if it does not exist."""
@@ -237,6 +244,26 @@ class AsyncBroker(ServerBroker):
             have = len(self.records(topic, isolation=isolation)) if topic in self.topics else "no such topic"
             raise TimeoutError(f"{count} records of {topic!r} did not come within {timeout:g} s: {have}")
         return [record.decoded(key, value) for record in found]
+
+    async def wait_for_record(
+        self,
+        topic: str,
+        *,
+        key: Wanted,
+        value: Wanted,
+        headers: HeadersGiven,
+        partition: int | None,
+        within: float,
+        isolation: Isolation,
+    ) -> StoredRecord:
+        """`TopicHandle.has`. Raises AssertionError."""
+        pattern = RecordPattern(key, value, encoded_headers(headers), partition)
+        found = await self.wait_until(topic, pattern.first, within, isolation)
+        record = None if found is None else pattern.first(found)
+        if record is None:
+            have = self.records(topic, isolation=isolation) if topic in self.topics else []
+            raise AssertionError(pattern.missing(topic, within, self.topics, have))
+        return record
 
     async def wait_until(
         self,

@@ -14,6 +14,7 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -166,7 +167,7 @@ class Broker:
 
     def create_topic(self, name: str, partitions: int = 1, **settings: object) -> TopicHandle:
         """As `AsyncBroker.create_topic`; returns the topic."""
-        self.run(lambda: self.asynchronous.create_topic(name, partitions, **settings))
+        self.run(partial(self.asynchronous.create_topic, name, partitions, **settings))
         return TopicHandle(self, name)
 
     def delete_topic(self, name: str) -> None:
@@ -216,6 +217,10 @@ class Broker:
         return self.run(
             lambda: self.asynchronous.wait_for(topic, count, timeout=timeout, isolation=isolation, key=key, value=value)
         )
+
+    def wait_for_record(self, topic: str, **wanted: Any) -> StoredRecord:
+        """As `AsyncBroker.wait_for_record`."""
+        return self.run(partial(self.asynchronous.wait_for_record, topic, **wanted))
 
     def wait_until(
         self,

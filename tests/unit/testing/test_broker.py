@@ -402,11 +402,15 @@ def test_nothing_is_left_of_a_snapshot_that_cannot_be_copied(tmp_path: Path) -> 
 def test_async_with_gives_the_same_with_coroutines() -> None:
     async def story() -> None:
         async with Broker() as broker:
-            await broker.create_topic("changes", cleanup_policy="compact")
+            changes = await broker.create_topic("changes", cleanup_policy="compact")
             waiting = asyncio.ensure_future(broker.wait_for("changes", 2))
             await broker.produce("changes", "1", key="a")
             await broker.produce("changes", "2", key="a")
             assert len(await waiting) == 2
+            assert (await changes.has(value="2")).offset == 1
+            with pytest.raises(AssertionError, match="It has 2:"):
+                await broker.topic("changes").has(value="3", within=0)
+            assert [r.key for r in changes.records()] == [b"a", b"a"] and len(await changes.wait_for(2)) == 2
             await broker.compact("changes")
             assert [record.value for record in broker.records("changes")] == [b"2"]
             assert broker.topics == {"changes": 1} and broker.groups == {}
