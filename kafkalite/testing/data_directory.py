@@ -67,7 +67,9 @@ def _is_locked(directory: Path) -> bool:
     try:
         with open(directory / LOCK, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # also without a lock file: its broker may be about to make it
+    except FileNotFoundError:
+        return not os.listdir(directory)  # its broker may be about to make it; or it was killed while it removed all
+    except OSError:
         return True
     return False
 

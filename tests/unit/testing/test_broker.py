@@ -112,6 +112,17 @@ def test_a_broker_removes_what_a_killed_process_has_left(tmp_path: Path) -> None
     assert not left.exists()
 
 
+def test_a_directory_that_was_removed_by_half_goes_and_one_that_is_only_begun_stays(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait(DEADLINE_S)
+    begun, half = tmp_path / f"kafkalite-broker-{process.pid}-a", tmp_path / f"kafkalite-broker-{process.pid}-b"
+    begun.mkdir()
+    half.mkdir()
+    (half / "meta.properties").touch()
+    remove_abandoned(tmp_path)
+    assert begun.exists() and not half.exists()
+
+
 def test_directories_of_this_process_are_not_abandoned() -> None:
     path = throwaway_path()
     assert f"-{os.getpid()}-" in path.name
