@@ -77,6 +77,7 @@ def make_bridge() -> None:
 class Machine:
     """Machine `number` and its broker, which has that id. `address` is its own in the network.
 
+    `was_full`: its disk was, while this process of the broker ran; that alone may end it by itself.
     A link that is named by an address is the one from there to here, or from here to there.
     """
 
@@ -86,6 +87,7 @@ class Machine:
         self.is_paused = False
         self.is_disturbed = False
         self.is_full = False
+        self.was_full = False
         self._namespace = f"machine{number}"
         self._disk = home / f"disk{number}"
         self._image = home / f"disk{number}.image"
@@ -138,9 +140,12 @@ class Machine:
     def kill(self) -> None:
         self.broker.kill()
         self.is_paused = False
+        self.was_full = self.is_full
 
-    def stop(self) -> int:
-        return self.broker.stop()
+    def stop(self) -> None:
+        code = self.broker.stop()
+        assert code == 0, f"{self.broker.name} ended with code {code}"
+        self.was_full = self.is_full
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -166,7 +171,7 @@ class Machine:
             os.close(disk)
         self._unmount()
         self._mount()
-        self.is_full = self._ballast.exists()
+        self.is_full = self.was_full = self._ballast.exists()
         self._boot.write_text(f"{uuid.uuid4()}\n")
 
     def fill(self) -> None:
@@ -174,7 +179,7 @@ class Machine:
         free = os.statvfs(self._disk)
         with self._ballast.open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(4096, free.f_bavail * free.f_frsize - FREE_BYTES))
-        self.is_full = True
+        self.is_full = self.was_full = True
 
     def free(self) -> None:
         self._ballast.unlink(missing_ok=True)

@@ -172,6 +172,7 @@ class ProcessHistory:
             clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
             self._heal(cluster)
             clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
+            self._none_gave_up(cluster)
         finally:
             clients.finish()
         self._tell("check")
@@ -182,12 +183,19 @@ class ProcessHistory:
         self._tell("checked")
         return len(clients.writer.acknowledged)
 
+    @staticmethod
+    def _none_gave_up(cluster: ProcessCluster) -> None:
+        """Nothing ends a broker but a full disk and this history."""
+        for machine in cluster.machines:
+            assert machine.was_full or not machine.has_ended, f"{machine.broker.name} ended by itself"
+
     def _tell(self, what: str) -> None:
         self.trace.append(f"{time.monotonic() - self._began:.1f} {what}")
 
     # -- disturbances
 
     def _disturb(self, cluster: ProcessCluster, acknowledged: int) -> None:
+        self._none_gave_up(cluster)
         number = self._rng.randrange(self._count)
         if self._rng.random() < 0.4:  # leaders have more to lose
             number = max(cluster.state(self._rng.randrange(PARTITIONS)).get("leader", number), 0)
@@ -277,6 +285,7 @@ class ProcessHistory:
         cluster.start(number)
 
     def _heal(self, cluster: ProcessCluster) -> None:
+        self._none_gave_up(cluster)
         self._tell("heal")
         if self._zookeeper_is != "up":
             self._zookeeper_returns(cluster)
