@@ -200,7 +200,8 @@ class ProcessHistory:
         if self._rng.random() < 0.4:  # leaders have more to lose
             number = max(cluster.state(self._rng.randrange(PARTITIONS)).get("leader", number), 0)
         repairs = list(self._repairs(cluster)) if self._rng.random() < REPAIRS else []
-        name, action = self._rng.choice(repairs or [*self._possible(cluster, number), *self._of_all(cluster)])
+        faults = [*self._possible(cluster, number), *self._of_all(cluster)]
+        name, action = self._rng.choice(repairs or faults or list(self._repairs(cluster)))
         self._tell(f"{name} {number} ({acknowledged})")
         action()
 
@@ -305,8 +306,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="machines-", dir="/dev/shm") as home:
         try:
             count = history.run(Path(home))
-        except (AssertionError, TimeoutError, pytest.fail.Exception) as fault:
-            print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault}")
+        except (Exception, pytest.fail.Exception) as fault:
+            print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault!r}")
             for said in sorted(Path(home).glob("broker*.txt")):
                 print(f"--- {said.name}\n{said.read_text()[-6000:]}")
             return 1
