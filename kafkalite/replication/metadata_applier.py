@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 32  # logs opened before the loop serves other requests
+_RETRY_MS = 2_000  # until a log that could not be opened is tried again, since the disk may have room then
 _OF_A_TOPIC = (
     Change.TOPIC_CREATED,
     Change.TOPIC_DELETED,
@@ -53,9 +55,10 @@ class MetadataApplier:
     """Reconciles `replicas` with `metadata`: all topics at `load`, one when `reconcile` is awaited, and each that
     another broker changes between `start` and `stop`."""
 
-    def __init__(self, metadata: ClusterMetadata, replicas: ReplicaManager) -> None:
+    def __init__(self, metadata: ClusterMetadata, replicas: ReplicaManager, clock: Clock) -> None:
         self._metadata = metadata
         self._replicas = replicas
+        self._retries = TimerGroup(clock)
         self._opening = asyncio.Lock()
         self._due: dict[str, None] = {}  # topics to reconcile
         self._is_due = asyncio.Event()
@@ -78,6 +81,7 @@ class MetadataApplier:
 
     async def stop(self) -> None:
         self._unlisten()
+        self._retries.cancel()
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -181,7 +185,8 @@ class MetadataApplier:
 
     async def reconcile(self, name: str) -> None:
         """Perform all effects of one topic. May be called at any time, and repeatedly. Raises StorageError when a log
-        cannot be created; in a cluster that partition is offline then, and the others are led nevertheless."""
+        cannot be created; in a cluster that partition is offline then, until a later try succeeds, and the others are
+        led nevertheless."""
         async with self._opening:
             self._due.pop(name, None)
             effects = self.release_leadership(name)
@@ -201,7 +206,18 @@ class MetadataApplier:
         if led or _has(BecomeLeader, effects) or _has(WriteLeaderEpoch, effects):
             await self._write_epochs(name)
         if fault is not None:
+            self._retries.call_later(_RETRY_MS, lambda: self._try_again(name))
             raise fault
+
+    def _try_again(self, name: str) -> None:
+        """Open what could not be opened, with a full disk for instance; not what is in a directory that has failed."""
+        topic = self._replicas.by_name.get(name)
+        if topic is not None:
+            for index, partition in tuple(topic.partitions.items()):
+                if partition.is_offline and not self._replicas.is_offline(name, index):
+                    self._replicas.resign(topic, index)
+        self._due[name] = None
+        self._is_due.set()
 
     async def _take_roles(self, topic: Topic, effects: Sequence[Effect]) -> tuple[list[Partition], StorageError | None]:
         """Open the partitions that this broker was elected for and does not lead yet, and those that it is to follow.

@@ -166,7 +166,7 @@ class BrokerServer:
     async def _load_logs(self) -> None:
         self._roles = self._replica_roles()
         self.replica_manager = ReplicaManager(self.config, self.metadata, self.logs, self.broker_id, self._roles)
-        self._applier = MetadataApplier(self.metadata, self.replica_manager)
+        self._applier = MetadataApplier(self.metadata, self.replica_manager, self.clock)
         member = self._member
         self.topic_admin = TopicAdmin(
             self.metadata,

@@ -102,7 +102,7 @@ async def life(data_dir: Path) -> AsyncIterator[Life]:
     try:
         await metadata.start()
         topics = ReplicaManager(config, metadata, logs, config.broker_id)
-        applier = MetadataApplier(metadata, topics)
+        applier = MetadataApplier(metadata, topics, clock)
         await logs.load(metadata.cluster_id, topics.config_for)
         await applier.load()
         yield Life(config, clock, topics, TopicAdmin(metadata, topics, applier))

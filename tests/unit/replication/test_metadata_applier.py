@@ -33,8 +33,14 @@ class Life:
     """One broker of a cluster from its start to its stop, as far as topics are concerned."""
 
     def __init__(
-        self, cluster: InMemoryCluster, metadata: InMemoryMetadata, topics: ReplicaManager, applier: MetadataApplier
+        self,
+        cluster: InMemoryCluster,
+        metadata: InMemoryMetadata,
+        topics: ReplicaManager,
+        applier: MetadataApplier,
+        clock: ManualClock,
     ) -> None:
+        self.clock = clock
         self.cluster = cluster
         self.metadata = metadata
         self.topics = topics
@@ -67,12 +73,12 @@ async def life(cluster: InMemoryCluster, data_dir: Path, *, joins: bool = True) 
     metadata = cluster.metadata(ME)
     try:
         topics = ReplicaManager(config, metadata, logs, ME)
-        applier = MetadataApplier(metadata, topics)
+        applier = MetadataApplier(metadata, topics, clock)
         await logs.load(CLUSTER_ID, topics.config_for, topics.id_of)
         await applier.load()
         applier.start()
         try:
-            one = Life(cluster, metadata, topics, applier)
+            one = Life(cluster, metadata, topics, applier, clock)
             if joins:
                 await metadata.register((), None)
                 await one.settled()
@@ -350,6 +356,33 @@ def test_a_log_that_cannot_be_made_is_offline_and_the_others_are_led(
         assert "new" not in broker.cluster.topics
         await broker.settled()
         assert list(broker.topics.by_name) == ["t"]
+
+    live(story)
+
+
+def test_a_log_that_could_not_be_made_is_made_when_the_disk_has_room_again(
+    live: Callable[[Story], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Life) -> None:
+        def is_offline() -> bool:
+            return broker.topics.by_name["t"].partitions[0].is_offline
+
+        def refuse(*_: object) -> object:
+            raise StorageError("no room")
+
+        with monkeypatch.context() as full:
+            full.setattr(LogManager, "create", refuse)
+            broker.cluster.put(record("t", ME), Change.TOPIC_CREATED)
+            for _ in range(2):
+                await broker.settled()
+                assert is_offline()
+                broker.clock.advance(60_000)
+            await broker.settled()
+        assert is_offline()
+        broker.clock.advance(60_000)
+        await broker.settled()
+        assert not is_offline()
+        broker.write("t", 0)
 
     live(story)
 
