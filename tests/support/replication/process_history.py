@@ -209,13 +209,22 @@ class ProcessHistory:
         """What may happen to this machine."""
         machine = cluster.machines[number]
         other = cluster.machines[(number + self._rng.randrange(1, self._count)) % self._count].address
-        share, kilobits = self._rng.uniform(0.02, 0.4), self._rng.choice((200, 1_000, 5_000))
         if not machine.is_running or machine.has_ended:
             return
         yield "kill", machine.kill
         if self._may_lose(cluster, number):
             yield "cut the power of", lambda: self._lose(number, machine.cut_power)
             yield "fill the disk of", lambda: self._lose(number, machine.fill)
+        # of the links as often as of the disk
+        yield from self._rng.sample(list(self._of_links(machine, other)), 2)
+        if not machine.is_paused:
+            yield "pause", machine.pause
+        if not machine.is_paused and not machine.is_disturbed and not machine.is_full and self._zookeeper_is == "up":
+            yield "restart", lambda: (machine.stop(), self._start(cluster, number))
+
+    def _of_links(self, machine: Machine, other: str) -> Iterator[tuple[str, Callable[[], Any]]]:
+        """What may happen to the links of a machine, also to that of an `other` address."""
+        share, kilobits = self._rng.uniform(0.02, 0.4), self._rng.choice((200, 1_000, 5_000))
         yield "isolate", machine.isolate
         yield "cut from ZooKeeper", lambda: (machine.cut_from(ZOOKEEPER), machine.cut_to(ZOOKEEPER))
         yield "cut answers of ZooKeeper to", lambda: machine.cut_from(ZOOKEEPER)
@@ -224,10 +233,6 @@ class ProcessHistory:
         yield f"deafen to {other}", lambda: machine.cut_from(other)
         yield f"lose {share:.2f} of the packets to", lambda: machine.lose_packets(share)
         yield f"slow down to {kilobits} kbit/s", lambda: machine.slow_down(kilobits)
-        if not machine.is_paused:
-            yield "pause", machine.pause
-        if not machine.is_paused and not machine.is_disturbed and not machine.is_full and self._zookeeper_is == "up":
-            yield "restart", lambda: (machine.stop(), self._start(cluster, number))
 
     def _repairs(self, cluster: ProcessCluster) -> Iterator[tuple[str, Callable[[], Any]]]:
         """Of whatever is broken; ZooKeeper first, without which no broker starts."""
@@ -268,12 +273,12 @@ class ProcessHistory:
 
     def _may_lose(self, cluster: ProcessCluster, number: int) -> bool:
         """Whether the end of its logs may be lost, as far as is promised. A broker whose disk was full vouches for
-        nothing either until it has been started again."""
+        nothing either, until it has been started again."""
         if self._flushed or self._incomplete in (None, number):
             return True
         assert self._incomplete is not None
         last = cluster.machines[self._incomplete]
-        if last.is_running and not last.is_full and cluster.is_in_sync(self._incomplete):
+        if last.is_running and not last.was_full and cluster.is_in_sync(self._incomplete):
             self._incomplete = None
         return self._incomplete is None
 
