@@ -382,7 +382,8 @@ class Partition:
 
 
 class OfflinePartition(Partition):
-    """A partition whose data directory has failed: until the next start every use of it raises StorageError.
+    """A partition whose data directory has failed, until the next start, or whose log could not be opened, until a
+    later try succeeds: every use of it raises StorageError.
     Source: kafka.server.HostedPartition.Offline."""
 
     __slots__ = ()
