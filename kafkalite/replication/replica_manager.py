@@ -425,6 +425,13 @@ class ReplicaManager:
                 topic.partitions[index] = OfflinePartition(name, index, why, partition.leader_epoch)
                 partition.retire(StorageError(why))
 
+    def on_failed_log(self, key: TopicPartition) -> None:
+        """A log takes no more records."""
+        topic = self.by_name.get(key[0])
+        follower = topic.followers.get(key[1]) if topic is not None else None
+        if follower is not None and self.roles is not None:
+            self.roles.fail(follower)
+
     def reconfigure(self, config: BrokerConfig) -> None:
         """The broker's settings have changed, and with them the defaults of every topic."""
         self.configs.reconfigure(config)

@@ -88,11 +88,15 @@ class ReplicaRoles:
     ) -> FollowerPartition:
         backoff_ms = self._settings().replica_fetch_backoff_ms
         partition = FollowerPartition(topic, index, topic_id, log, leader_epoch, leader, backoff_ms=backoff_ms)
-        if log.failure is not None:  # a fetch would say that it has everything, and take it into the ISR
-            partition.on_failure(ErrorCode.KAFKA_STORAGE_ERROR, self._clock.monotonic_ms())
+        if log.failure is not None:
+            self.fail(partition)
         self.followers[topic, index] = partition
         self.fetchers.add(partition)
         return partition
+
+    def fail(self, partition: FollowerPartition) -> None:
+        """Its log takes no more records. A fetch would say that it has everything, and take it into the ISR."""
+        partition.on_failure(ErrorCode.KAFKA_STORAGE_ERROR, self._clock.monotonic_ms())
 
     def end_following(self, partition: FollowerPartition) -> None:
         """When this returns, nothing more is appended in its name."""

@@ -176,7 +176,7 @@ class BrokerServer:
             lambda: member.default_replication_factor,
         )
         self.logs.on_offline = self._on_offline_logs
-        self.logs.on_failed_log = lambda key: self.metadata.leave_isrs([key])
+        self.logs.on_failed_log = self._on_failed_log
         self.logs.on_tail_in_doubt = self.metadata.distrust_logs
         await self.logs.load(
             self.metadata.cluster_id,
@@ -392,6 +392,11 @@ class BrokerServer:
         self._services.admission_epoch.advance()
         self._cleaner.reconfigure(config)
         self._member.reconfigure(config)
+
+    def _on_failed_log(self, key: TopicPartition) -> None:
+        """A log takes no more records: another replica is to lead, and this one does not follow."""
+        self.replica_manager.on_failed_log(key)
+        self.metadata.leave_isrs([key])
 
     def _on_offline_logs(self, keys: Sequence[TopicPartition], why: str) -> None:
         """A data directory has failed. With the last one the broker goes."""

@@ -107,7 +107,7 @@ class LogManager:
             verification=self.verification,
         )
         self._context.before_truncation = self._before_truncation
-        self._context.on_failure = lambda key: self.on_failed_log(key)
+        self._context.on_failure = self._on_failed_log
         self.directories = LogDirectories(log_dirs, config.broker_id, self._files, self._executor.serial_queue)
         self.was_clean = all(directory.last_shutdown.clean for directory in self.online)
 
@@ -321,6 +321,9 @@ class LogManager:
         if directory is not None and directory.is_online and directory.is_failed_by(error):
             directory.fail_with(error)
             self._timers.call_later(0, lambda: self._take_offline(directory))  # one of its logs may be in use just now
+
+    def _on_failed_log(self, key: TopicPartition) -> None:
+        self._timers.call_later(0, lambda: self.on_failed_log(key))  # it may be in use just now
 
     def _take_offline(self, directory: LogDirectory) -> None:
         keys = list(directory.logs)
