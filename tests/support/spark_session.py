@@ -33,7 +33,10 @@ def spark() -> Iterator[Any]:
             session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))  # one JVM for all of them, in a parallel run too
+    """One JVM for all of them, in a parallel run, too, which begins with them: they take the longest."""
+    with_spark = [item for item in items if "spark" in getattr(item, "fixturenames", ())]
+    for item in with_spark:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+    items.sort(key=set(with_spark).__contains__, reverse=True)

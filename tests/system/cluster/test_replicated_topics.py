@@ -153,6 +153,6 @@ def test_a_broker_that_stops_leaves_no_partition_without_a_leader(
             controller = cluster.metadata(other).controller_id
             answer = await cluster.ask(controller, ElectLeadersRequest(election_type=0, topic_partitions=None), 2)
             found = {one.error_code for topic in answer.replica_election_results for one in topic.partition_result}
-            assert found == {ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}, "it has to catch up first"
+            assert found <= {ErrorCode.NONE, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}, "it may have to catch up first"
 
     uvloop.run(life())

@@ -90,7 +90,15 @@ class TransactionalIdLife(RuleBasedStateMachine):
     @precondition(lambda self: self.world.held)
     @rule(error=st.sampled_from(FAULTS))
     def log_answers(self, error):
+        if not error:
+            self.note_logged()
         self.world.log_answers(error)
+
+    def note_logged(self):
+        """The log has the oldest append: an Ongoing one begins another transaction under its epoch."""
+        metadata = self.world.held[0].metadata
+        if metadata.state == "Ongoing":
+            self.outcomes.pop((metadata.producer_id, metadata.producer_epoch), None)
 
     @rule(writes=st.booleans())
     def markers(self, writes):
@@ -105,6 +113,7 @@ class TransactionalIdLife(RuleBasedStateMachine):
     def restarts(self, is_written):
         """Also between the write of a record and the answer to it."""
         if is_written and self.world.held:
+            self.note_logged()
             self.world.log.append(self.world.held[0].metadata)
         self.world.restart()
 
