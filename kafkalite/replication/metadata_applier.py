@@ -175,7 +175,11 @@ class MetadataApplier:
             case DropReplica():
                 self._replicas.drop_replica(topic, effect.partition)
             case ChangeReplication():
-                self._replicas.change_replication(topic, effect.partition)
+                try:
+                    self._replicas.change_replication(topic, effect.partition)
+                except StorageError as error:
+                    logger.error("%s-%d cannot get its replicas: %s", topic.name, effect.partition, error)
+                    self._retries.call_later(_RETRY_MS, lambda: self._try_again(topic.name))
             case RaiseLeaderEpoch():  # a client that asks for the old epoch is refused
                 partition = topic.partitions[effect.partition]
                 partition.leader_epoch = effect.leader_epoch

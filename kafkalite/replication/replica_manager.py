@@ -331,7 +331,8 @@ class ReplicaManager:
                     partition.on_record(state, topic.config.min_insync_replicas)
 
     def change_replication(self, topic: Topic, index: int) -> None:
-        """A partition that is led here got further replicas, or lost all others; operations that wait go on."""
+        """A partition that is led here got further replicas, or lost all others; operations that wait go on. Raises
+        StorageError if its epoch cannot be written; it is offline then."""
         former = topic.partitions[index]
         log, state = self._logs.get(topic.name, index), topic.states[index]
         if log is None or self.roles is None or former.is_offline:
@@ -341,7 +342,12 @@ class ReplicaManager:
             log.replicated_offset = NEVER
             partition = Partition(topic.name, index, log, former.leader_epoch)
         else:
-            partition = self.roles.lead(topic.name, index, log, state, topic.config.min_insync_replicas)
+            try:
+                partition = self.roles.lead(topic.name, index, log, state, topic.config.min_insync_replicas)
+            except StorageError as error:
+                topic.partitions[index] = OfflinePartition(topic.name, index, str(error), former.leader_epoch)
+                former.retire(error)
+                raise
         topic.partitions[index] = partition
         partition.take_over(former)
 

@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 TURN_BYTES = 1 << 20
 TURN_SECONDS = 0.005
 _FIRST_PAUSE_MS = 50
+_SETUP_TIMEOUT_S = 10.0  # as socket.connection.setup.timeout.ms: the kernel's own tries may be a minute apart
 _NUDGES_MAX = 2
 _NUDGE_AGAIN_MS = 20
 _CORRELATION_ID_MAX = (1 << 31) - 1
@@ -293,10 +294,12 @@ class ReplicaFetcher:
                 self._on_frame, self._on_lost, self._clock, settings.replica_socket_timeout_ms
             )
             try:
-                await connection.open(endpoint.host, endpoint.port, settings.replica_socket_receive_buffer_bytes)
-            except OSError as error:
+                async with asyncio.timeout(_SETUP_TIMEOUT_S):
+                    await connection.open(endpoint.host, endpoint.port, settings.replica_socket_receive_buffer_bytes)
+            except (OSError, UnicodeError) as error:  # the latter of a name that can be none of a host
                 connection.close()
-                self._on_lost(f"{endpoint.address}: {error.strerror or error}")
+                why = getattr(error, "strerror", None) or str(error) or f"no connection within {_SETUP_TIMEOUT_S:g} s"
+                self._on_lost(f"{endpoint.address}: {why}")
                 return
             self._connection = connection
         finally:

@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kafkalite.common.errors import StorageError
+from kafkalite.replication.leader_partition import LeaderPartition
 from kafkalite.testing import Cluster
 from tests.support.replication.live_cluster import (
     EVERY,
@@ -74,6 +76,32 @@ def test_replicas_move_while_records_come_in():
             progress(writer)
         admin.close()
         await_equal_logs(cluster, "t", 0, [0, 1])
+        check(cluster, "t", 0, writer)
+
+
+def test_a_partition_whose_leader_has_no_room_for_its_epoch_gets_its_replicas_later(monkeypatch):
+    begin, refused = LeaderPartition.begin, []
+
+    def without_room(partition: LeaderPartition) -> None:
+        if partition.topic == "t" and not refused:
+            refused.append(partition)
+            raise StorageError("no room")
+        begin(partition)
+
+    with Cluster(2, **{**SETTINGS, "min_insync_replicas": 1}) as cluster:
+        create_topic(cluster, "t", placed_on=[(0,)])
+        writer = Writer(cluster)
+        writer.write("t", [b"1"])
+        writer.flush()
+        monkeypatch.setattr(LeaderPartition, "begin", without_room)
+        admin = kafka.KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+        admin.alter_partition_reassignments({kafka.TopicPartition("t", 0): [0, 1]})
+        cluster.wait_for_isr("t", 0, (0, 1))
+        admin.close()
+        assert refused
+        writer.write("t", [b"2"])
+        writer.flush()
+        await_equal_logs(cluster, "t", 0, (0, 1))
         check(cluster, "t", 0, writer)
 
 

@@ -13,6 +13,8 @@ from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafkalite.replication.fetcher import replica_fetcher
+from kafkalite.replication.fetcher.leader_connection import LeaderConnection
 from kafkalite.replication.fetcher.replica_fetcher_manager import ReplicaFetcherManager
 from kafkalite.replication.replica.follower_replica import FAILED, FENCED, FETCHING, AskEpochEnd, AskOffset
 from tests.support.manual_clock import ManualClock
@@ -702,3 +704,25 @@ def test_a_partition_has_the_fetcher_that_kafka_gives_it(topic: str, index: int,
 
     assert fetcher_number(topic, index, 4) in range(4)
     assert fetcher_number("t", index, 2) == abs(31 * 116 + index) % 2
+
+
+def test_a_leader_that_does_not_take_the_connection_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_, tries = LeaderConnection.open, []
+
+    async def hang_once(connection: LeaderConnection, *address: Any) -> None:
+        tries.append(address)
+        if len(tries) == 1:
+            await asyncio.Event().wait()
+        await open_(connection, *address)
+
+    async def story(scene: Scene) -> None:
+        monkeypatch.setattr(LeaderConnection, "open", hang_once)
+        monkeypatch.setattr(replica_fetcher, "_SETUP_TIMEOUT_S", 0.01)
+        led = scene.leader.lead("t")
+        scene.leader.append(led, 1)
+        follower = scene.follow(led)
+        while follower.values != [1]:
+            await scene.after_ms(50)
+        assert len(tries) >= 2
+
+    play(story)
