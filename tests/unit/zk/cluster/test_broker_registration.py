@@ -122,16 +122,15 @@ def test_a_session_that_is_not_known_is_waited_out(place, chroot, cut, tmp_path,
     asyncio.run(story())
 
 
-def test_two_that_have_everything_in_common_do_not_push_each_other_out(place, tmp_path, monkeypatch):
+def test_two_that_have_everything_in_common_do_not_push_each_other_out(place, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(broker_registration, "_MARGIN_MS", 300)
 
     async def story():
         short = {"session_timeout_ms": 200}
         async with member(place, tmp_path / "one"), apart(place, tmp_path / "two", session=short) as two:
-            begin = time.monotonic()
             with pytest.raises(ConfigError, match="is taken"):
                 await two.metadata.register(endpoints(1), None)
-            assert time.monotonic() - begin > 0.5, "it was waited for"
+            assert "waiting for its end" in caplog.text
 
     asyncio.run(story())
 
