@@ -134,7 +134,7 @@ class DirectoryHistory(LogHistory):
         truncations = topic.truncations
 
         def kept() -> None:
-            if self.files.refusals > refusals or topic.truncations > truncations:
+            if self.files.refusals > refusals or self.manager.offline or topic.truncations > truncations:
                 return  # what could not be written is logged, and done all the same; what was written since is newer
             topic.start_after_kill = max(topic.start_after_kill, start)
 

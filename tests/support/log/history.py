@@ -228,6 +228,7 @@ class LogHistory:
             log.delete_records_before(offset)
         except StorageError:
             return
+        self.ledger.start_reached = max(self.ledger.start_reached, log.start_offset)
         assert log.start_offset == offset
 
     def truncate(self, random: Random) -> None:

@@ -61,14 +61,15 @@ def make_batch(number: int, times: list[int], size_bytes: int, **producer: int) 
 class Ledger:
     """Fields: `chain` is what the log holds, from offset 0 on, with what was deleted. Everything below `promised`
     survives a power cut. The log's start lies between `start_kept`, which is written down, and `start_asked`, the last
-    that was asked for. `cutting_at` is where a truncation under way cuts. `compactions` are those that may have taken
-    place, or may not; what was `gone` with one that has does not come back."""
+    that was asked for; `start_reached` is the highest that it has had. `cutting_at` is where a truncation under way
+    cuts. `compactions` are those that may have taken place, or may not; what was `gone` with one that has does not come
+    back."""
 
     def __init__(self) -> None:
         self.chain: list[Written] = []
         self.promised = 0
         self.start_kept = 0
-        self.start_asked = 0
+        self.start_asked = self.start_reached = 0
         self.cutting_at = NEVER
         self.compactions: list[Compaction] = []
         self.gone: set[bytes] = set()
@@ -139,7 +140,10 @@ class Ledger:
         first = log.segments[0].base_offset
         missing = []
         for compaction in self.compactions:
+            others = self.gone.union(*(one.dropped for one in self.compactions if one is not compaction))
             dropped = [self._known[data] for data in compaction.dropped if self._known[data].base >= first]
+            # what another one drops as well may be missing because of that one
+            dropped = [written for written in dropped if written.data in found or written.data not in others]
             # the truncation under way may have cut some
             dropped = [written for written in dropped if written.last < self.cutting_at or written.data in found]
             there = [written for written in dropped if written.data in found]
@@ -299,7 +303,8 @@ class Ledger:
             if producer is None:
                 # a later one of the same producer has let it go, and was cut off since
                 is_gone = last.data in missing
-                assert is_gone or last.base < max(first, log.start_offset), f"{producer_id} is forgotten: {last}"
+                is_deleted = last.base < max(first, log.start_offset, self.start_reached)
+                assert is_gone or is_deleted, f"{producer_id} is forgotten: {last}"
                 continue
             at = producer.epoch, producer.last_sequence
             while len(mine) > 1 and mine[-1].data in missing and at != _stand_behind(mine[-1]):
@@ -359,7 +364,12 @@ def state_of(log: PartitionLog) -> object:
     segments = [
         (s.base_offset, s.size_bytes, s.offset_index.all(), s.time_index.all(), s.txn_index.all()) for s in log.segments
     ]
-    return log.start_offset, log.end_offset, log.epochs.entries(), producers, segments
+    epochs = log.epochs.entries()
+    if epochs:  # the first one begins at the log's start or, read from the batches, behind the gap that compaction left
+        bases = (header.base_offset for one in log.segments for _, header, _ in one.iter_batches()
+                 if header.last_offset >= log.start_offset)  # fmt: skip
+        epochs[0] = epochs[0][0], max(epochs[0][1], next(bases, log.start_offset))
+    return log.start_offset, log.end_offset, epochs, producers, segments
 
 
 def times_around(random: Random, now_ms: int, count: int) -> list[int]:
