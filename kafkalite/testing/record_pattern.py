@@ -1,4 +1,4 @@
-"""What a test wants of a record, to compare records with it and to say that there is none."""
+"""The record that a test wants, to compare records with and to say that there is none."""
 
 from __future__ import annotations
 

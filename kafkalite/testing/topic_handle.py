@@ -26,7 +26,7 @@ class RecordKeeper(Protocol):
 
 
 class AsyncRecordKeeper(Protocol):
-    """Those of an `AsyncBroker`."""
+    """The methods of an `AsyncBroker` that a handle needs."""
 
     @property
     def produce(self) -> Callable[..., Awaitable[StoredRecord]]: ...
