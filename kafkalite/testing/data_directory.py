@@ -68,10 +68,17 @@ def _is_locked(directory: Path) -> bool:
         with open(directory / LOCK, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return not os.listdir(directory)  # its broker may be about to make it; or it was killed while it removed all
+        return _is_empty_or_gone(directory)  # its broker may be about to make the lock, or was killed while it removed all
     except OSError:
         return True
     return False
+
+
+def _is_empty_or_gone(directory: Path) -> bool:
+    try:
+        return not os.listdir(directory)
+    except OSError:  # its own broker, or another that starts now, has removed it since it was listed
+        return True
 
 
 def copy_running(source: Path, target: Path) -> None:

@@ -142,10 +142,11 @@ class Ledger:
         for compaction in self.compactions:
             others = self.gone.union(*(one.dropped for one in self.compactions if one is not compaction))
             dropped = [self._known[data] for data in compaction.dropped if self._known[data].base >= first]
-            # what another one drops as well may be missing because of that one
-            dropped = [written for written in dropped if written.data in found or written.data not in others]
             # the truncation under way may have cut some
             dropped = [written for written in dropped if written.last < self.cutting_at or written.data in found]
+            missing.append({written.data for written in dropped} - found)
+            # what another one drops as well may be missing because of that one
+            dropped = [written for written in dropped if written.data in found or written.data not in others]
             there = [written for written in dropped if written.data in found]
             left = {max(b for b in compaction.sources if b <= written.base) for written in there}
             if len(there) < len(dropped):
@@ -154,7 +155,6 @@ class Ledger:
                 )
                 behind = [written for written in dropped if left and written.base >= min(left)]
                 assert there == behind, f"of {compaction.replacement} there is a hole: {there} of {behind}"
-            missing.append({written.data for written in dropped} - found)
         return missing
 
     def _keep_undecided(self, log: PartitionLog) -> None:

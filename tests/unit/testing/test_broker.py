@@ -20,6 +20,7 @@ import pytest
 from kafkalite import Broker
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.server.broker_server import BrokerServer
+from kafkalite.testing import data_directory
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.data_directory import is_in_memory, remove_abandoned, throwaway_path
 from kafkalite.testing.group_description import assigned_partitions
@@ -121,6 +122,21 @@ def test_a_directory_that_was_removed_by_half_goes_and_one_that_is_only_begun_st
     (half / "meta.properties").touch()
     remove_abandoned(tmp_path)
     assert begun.exists() and not half.exists()
+
+
+def test_a_directory_that_another_removes_at_the_same_time_is_left_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / f"kafkalite-broker-{os.getpid()}1-a"
+    left.mkdir()
+
+    def is_alive_no_more(pid: int) -> bool:
+        left.rmdir()
+        return False
+
+    monkeypatch.setattr(data_directory, "_is_alive", is_alive_no_more)
+    remove_abandoned(tmp_path)
+    assert not left.exists()
 
 
 def test_directories_of_this_process_are_not_abandoned() -> None:
