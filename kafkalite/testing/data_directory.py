@@ -68,7 +68,7 @@ def _is_locked(directory: Path) -> bool:
         with open(directory / LOCK, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return _is_empty_or_gone(directory)  # its broker may be about to make the lock, or was killed while it removed all
+        return _is_empty_or_gone(directory)  # its broker may be about to make it, or was killed at its end
     except OSError:
         return True
     return False
