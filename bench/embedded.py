@@ -3,6 +3,7 @@
     life           up, a topic made, a record acknowledged to a raw client, down again
     reset          of a broker with one topic and three records
     compaction     of a small topic, wanted and waited for
+    month          30 days by the broker's clock: retention deletes, the cleaner compacts
     snapshot       a broker that begins with a copy of another's data, up
     cluster        three brokers, up
     first          a fresh process: imports, up, a record stored
@@ -34,6 +35,7 @@ from bench.report import machine
 from kafkalite.testing import Broker, Cluster
 
 _WARM = 10
+_DAY_MS = 86_400_000
 _FIRST = "import time; t = time.perf_counter(); import kafkalite"
 _FIRST_BROKER = f"{_FIRST}\nwith kafkalite.Broker() as b: b.produce('t', 'x'); s = time.perf_counter() - t\nprint(s)"
 _IMPORT = f"{_FIRST}; print(time.perf_counter() - t)"
@@ -70,6 +72,21 @@ def compaction(broker: Broker) -> float:
     seconds = _timed(lambda: broker.compact("prices"))
     if len(broker.records("prices")) != 10:
         raise AssertionError("it is not compacted")
+    broker.reset()
+    return seconds
+
+
+def month(broker: Broker) -> float:
+    broker.create_topic("orders", retention_ms=7 * _DAY_MS, segment_ms=_DAY_MS)
+    broker.create_topic("prices", cleanup_policy="compact", segment_ms=_DAY_MS)
+    for number in range(100):
+        broker.produce("orders", "x")
+        broker.produce("prices", str(number), key=f"key{number % 10}")
+    seconds = _timed(lambda: broker.clock.advance(days=29))
+    broker.produce("prices", "x", key="more")  # the segment before it may be compacted now
+    seconds += _timed(lambda: broker.clock.advance(days=1))
+    if broker.records("orders") or len(broker.records("prices")) != 11:
+        raise AssertionError("retention or the cleaner did not do their work")
     broker.reset()
     return seconds
 
@@ -144,6 +161,7 @@ def lines(count: int) -> Iterator[str]:
     with shared_broker() as broker:
         yield _line("reset", lambda: reset(broker), count)
         yield _line("compaction", lambda: compaction(broker), max(1, count // 5))
+        yield _line("month", lambda: month(broker), max(1, count // 5))
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "snapshot")
         with Broker() as broker:

@@ -80,6 +80,11 @@ class LazyLogCleaner:
         """Whether the log is being cleaned."""
         return self._cleaner is not None and self._cleaner.is_busy(key)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether any log is being cleaned, or a scan is under way."""
+        return self._cleaner is not None and self._cleaner.is_at_work
+
     def _schedule_check(self) -> None:
         delay_ms = max(_BACKOFF_MS_MIN, self._config.log_cleaner_backoff_ms)
         self._timer = self._clock.call_later(delay_ms, self._check)

@@ -129,6 +129,11 @@ class LogCleaner:
         """Whether the log is being cleaned, so that its first segments must not be deleted."""
         return key in self._tasks
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether any log is being cleaned, or a scan is under way."""
+        return bool(self._tasks) or self._scan is not None
+
     # scan
 
     def scan(self) -> None:

@@ -374,6 +374,11 @@ class BrokerServer:
         """Whether the log cleaner is at work on that log, so that its first segments must stay."""
         return self._cleaner.is_busy(key)
 
+    @property
+    def has_background_work(self) -> bool:
+        """Whether other threads or processes work for this broker: jobs on files, the log cleaner."""
+        return self.logs.has_background_work or self._cleaner.is_at_work
+
     def first_port(self) -> int:
         return self.server.ports[self.config.listeners[0].name]
 

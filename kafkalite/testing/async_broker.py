@@ -25,6 +25,7 @@ from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
+from kafkalite.testing.broker_clock import BrokerClock
 from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.record_watch import RecordWatch
@@ -45,6 +46,9 @@ _PRODUCE_VERSION = 9
 
 AT_ONCE: dict[str, Any] = {"group_initial_rebalance_delay_ms": 0}
 """A group whose first member has joined does not wait for others."""
+
+NEVER_IDLE: dict[str, Any] = {"connections_max_idle_ms": -1}
+"""The broker's clock may be turned. Clients, whose own clocks are not, keep their connections then."""
 
 SMALL: dict[str, Any] = {
     "offsets_topic_num_partitions": 1,
@@ -80,15 +84,16 @@ class AsyncBroker(ServerBroker):
         self._is_thrown_away = config is None and data_dir is None and not settings.keys() & {"log_dirs", "log_dir"}
         in_memory = False
         if config is None:
-            settings = {**AT_ONCE, **settings}
+            settings = {**AT_ONCE, **NEVER_IDLE, **settings}
             if port is None and "listeners" not in settings:
                 port = 0
         if self._is_thrown_away:
             data_dir = data_directory.throwaway_path()
             in_memory = data_directory.is_in_memory(data_dir)
             settings = {**SMALL, **settings}
+        self._own_clock = BrokerClock(self._has_background_work) if clock is None else None
         super().__init__(
-            config, data_dir=data_dir, host=host, port=port, clock=clock, adopt=adopt,
+            config, data_dir=data_dir, host=host, port=port, clock=clock or self._own_clock, adopt=adopt,
             dial_zookeeper=dial_zookeeper, start_cleaner=_start_cleaner_thread, in_memory=in_memory, **settings,
         )  # fmt: skip
         self._snapshot = None if snapshot is None else Path(snapshot)
@@ -129,6 +134,16 @@ class AsyncBroker(ServerBroker):
     async def __aenter__(self) -> AsyncBroker:
         await self.start()
         return self
+
+    @property
+    def clock(self) -> BrokerClock:
+        """Turns the broker's time on, or stops it. Raises RuntimeError if the broker got a clock from outside."""
+        if self._own_clock is None:
+            raise RuntimeError("this broker was given a clock of its own: turn that one")
+        return self._own_clock
+
+    def _has_background_work(self) -> bool:
+        return self._running is not None and self._running.has_background_work
 
     # --- topics
 
@@ -307,10 +322,12 @@ class AsyncBroker(ServerBroker):
         maintenance.expire(self.server)
 
     async def reset(self) -> None:
-        """Make the broker as good as new: no topics, groups, offsets, transactions or producers, and its first
-        settings. Clients that are connected stay so."""
+        """Make the broker as good as new: no topics, groups, offsets, transactions or producers, its first settings,
+        and today's date. Clients that are connected stay so."""
         self._keyless.clear()
         await maintenance.reset(self.server)
+        if self._own_clock is not None:
+            self._own_clock.reset()
 
     def snapshot(self, path: str | Path) -> None:
         """Copy the data to a new or empty directory, as they are at this moment. Nobody is served meanwhile. Raises

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.server.loop_thread import LoopThread
 from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
+from kafkalite.testing.broker_clock import BlockingClock
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
 from kafkalite.testing.topic_handle import TopicHandle
 
@@ -136,6 +137,11 @@ class Broker:
     def adopted(self) -> Adopted | None:
         """The topics that were taken over from another broker at this start; None if there were none."""
         return self.asynchronous.adopted
+
+    @property
+    def clock(self) -> BlockingClock:
+        """Turns the broker's time on, or stops it; see `broker_clock`."""
+        return BlockingClock(self, self.asynchronous.clock)
 
     # --- its thread
 

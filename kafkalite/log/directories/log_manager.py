@@ -275,6 +275,11 @@ class LogManager:
         for directory in self.online:
             self._checkpoints.write_changes(directory)
 
+    @property
+    def has_background_work(self) -> bool:
+        """Whether a flush, a deletion or another job of the background is under way or waits."""
+        return self._executor.pending > 0
+
     def _before_truncation(self, key: TopicPartition, start_offset: int, end_offset: int, empties: bool) -> None:
         """Raises OSError."""
         directory = self._directory_of.get(key)

@@ -1,0 +1,220 @@
+"""The clock of a broker for tests, which can be turned on and stopped: `broker.clock`.
+
+    broker.clock.advance(days=8)        # retention, expiry and timeouts: what falls due in that time has happened
+    broker.clock.freeze()               # time stands still until `resume`, but for `advance`
+
+It goes with the machine's until then. Clients have clocks of their own, which are not turned: a consumer that is to
+stay in its group across a session timeout has to be heard of in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, TypeVar
+
+STEPS_MAX = 100
+"""An `advance` goes in steps from timer to timer, but at most in so many: the second of two timers that are nearer to
+each other than a hundredth of it is late by so much."""
+
+_TURNS = 8  # of the loop, in which a timer's tasks wake each other
+_PAUSE_S = 0.001  # between looks at work that other threads do
+_LOOKS_MAX = 10_000
+
+Result = TypeVar("Result")
+
+
+class _Timer:
+    __slots__ = ("_clock", "callback", "due_ms", "handle")
+
+    def __init__(self, clock: BrokerClock, due_ms: float, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self.due_ms = due_ms
+        self.callback = callback
+        self.handle: asyncio.Handle | None = None
+
+    def cancel(self) -> None:
+        self._clock._forget(self)
+
+    def fire(self) -> None:
+        self._clock._forget(self)
+        self.callback()
+
+
+class BrokerClock:
+    """A `Clock` that belongs to the loop of its broker. `is_busy`: whether other threads work for the broker, for which
+    an `advance` waits."""
+
+    def __init__(self, is_busy: Callable[[], bool] = lambda: False) -> None:
+        self._is_busy = is_busy
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timers: dict[_Timer, None] = {}
+        self._ahead_ms = 0  # of the machine's clocks
+        self._wall_ahead_ms = 0  # of the machine's wall clock, besides
+        self._stands_at: tuple[int, int] | None = None  # both clocks of the machine, while it stands still
+
+    # as any clock
+
+    def wall_ms(self) -> int:
+        return self._machine()[1] + self._ahead_ms + self._wall_ahead_ms
+
+    def monotonic_ms(self) -> int:
+        return self._machine()[0] + self._ahead_ms
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> _Timer:
+        timer = _Timer(self, self.monotonic_ms() + max(0.0, delay_ms), callback)
+        self._timers[timer] = None
+        self._arm(timer)
+        return timer
+
+    def _machine(self) -> tuple[int, int]:
+        return self._stands_at or (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+    def _forget(self, timer: _Timer) -> None:
+        self._timers.pop(timer, None)
+        if timer.handle is not None:
+            timer.handle.cancel()
+            timer.handle = None
+
+    def _arm(self, timer: _Timer) -> None:
+        left_ms = timer.due_ms - self.monotonic_ms()
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        if left_ms <= 0:
+            timer.handle = loop.call_soon(timer.fire)
+        elif self._stands_at is None:
+            timer.handle = loop.call_later(left_ms / 1000, timer.fire)
+
+    def _arm_all(self) -> None:
+        for timer in list(self._timers):
+            if timer.handle is not None:
+                timer.handle.cancel()
+                timer.handle = None
+            self._arm(timer)
+
+    # as a test turns it
+
+    @property
+    def now(self) -> datetime:
+        """The broker's wall clock, in UTC."""
+        return datetime.fromtimestamp(self.wall_ms() / 1000, UTC)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._stands_at is not None
+
+    def freeze(self) -> None:
+        """Let time stand still. Timers fire when `advance` reaches them."""
+        if self._stands_at is None:
+            self._stands_at = self._machine()
+            self._arm_all()
+
+    def resume(self) -> None:
+        """Let time go on from where it stands."""
+        if self._stands_at is not None:
+            before, self._stands_at = self._stands_at, None
+            now = self._machine()
+            self._ahead_ms -= now[0] - before[0]
+            self._wall_ahead_ms -= (now[1] - before[1]) - (now[0] - before[0])
+            self._arm_all()
+
+    def set(self, moment: datetime) -> None:
+        """Set the date, also back, as an administrator would: no timer fires for that. Raises ValueError."""
+        if moment.tzinfo is None:
+            raise ValueError("give the date with its time zone, as in datetime(2030, 1, 1, tzinfo=UTC)")
+        self._wall_ahead_ms += round(moment.timestamp() * 1000) - self.wall_ms()
+
+    def reset(self) -> None:
+        """Go with the machine's date again. For timers time never goes back."""
+        self.resume()
+        self._wall_ahead_ms = -self._ahead_ms
+
+    async def advance(self, delta: timedelta | float | None = None, **units: float) -> None:
+        """Let time pass: `advance(days=8)`, `advance(minutes=5, seconds=1)`, a timedelta, or seconds. What falls due is
+        done when this returns, also by the cleaner and by timers that others have set. Raises ValueError if it is
+        negative, TypeError for an unknown unit."""
+        end_ms = self.monotonic_ms() + _milliseconds(delta, units)
+        step_ms = (end_ms - self.monotonic_ms()) // STEPS_MAX
+        was_frozen = self.is_frozen
+        self.freeze()
+        try:
+            await self._settle()
+            while (due_ms := self._next_due_ms()) <= end_ms:
+                self._go_to(min(end_ms, max(int(due_ms), self.monotonic_ms() + step_ms)))
+                await self._settle()
+            self._go_to(end_ms)
+        finally:
+            if not was_frozen:
+                self.resume()
+
+    def _next_due_ms(self) -> float:
+        return min((timer.due_ms for timer in self._timers), default=float("inf"))
+
+    def _go_to(self, now_ms: int) -> None:
+        """Fire what is due then, in the order of the deadlines."""
+        self._ahead_ms += max(0, now_ms - self.monotonic_ms())
+        for timer in sorted((timer for timer in self._timers if timer.due_ms <= now_ms), key=lambda one: one.due_ms):
+            if timer in self._timers:  # no earlier one has cancelled it
+                timer.fire()
+
+    async def _settle(self) -> None:
+        """Let the loop do what the timers have begun."""
+        quiet = 0
+        for _ in range(_LOOKS_MAX):
+            if self._is_busy():
+                quiet = 0
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            quiet = 0 if self._next_due_ms() <= self.monotonic_ms() else quiet + 1
+            if quiet == _TURNS:
+                return
+            await asyncio.sleep(0)
+
+
+class Runner(Protocol):
+    """The methods of `kafkalite.Broker` that its clock needs."""
+
+    def call(self, function: Callable[[], Result]) -> Result: ...
+    def run(self, work: Callable[[], Awaitable[Result]]) -> Result: ...
+
+
+class BlockingClock:
+    """A `BrokerClock` for threads other than its broker's."""
+
+    def __init__(self, broker: Runner, clock: BrokerClock) -> None:
+        self._broker = broker
+        self._clock = clock
+
+    @property
+    def now(self) -> datetime:
+        """The broker's wall clock, in UTC."""
+        return self._clock.now
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._clock.is_frozen
+
+    def advance(self, delta: timedelta | float | None = None, **units: float) -> None:
+        """As `BrokerClock.advance`."""
+        self._broker.run(lambda: self._clock.advance(delta, **units))
+
+    def freeze(self) -> None:
+        """As `BrokerClock.freeze`."""
+        self._broker.call(self._clock.freeze)
+
+    def resume(self) -> None:
+        """As `BrokerClock.resume`."""
+        self._broker.call(self._clock.resume)
+
+    def set(self, moment: datetime) -> None:
+        """As `BrokerClock.set`."""
+        self._broker.call(lambda: self._clock.set(moment))
+
+
+def _milliseconds(delta: timedelta | float | None, units: dict[str, float]) -> int:
+    given = delta if isinstance(delta, timedelta) else timedelta(seconds=delta or 0)
+    total_ms = round((given + timedelta(**units)) / timedelta(milliseconds=1))
+    if total_ms < 0:
+        raise ValueError("time goes forward only; the date can be set back: clock.set")
+    return total_ms
