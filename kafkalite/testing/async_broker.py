@@ -105,6 +105,8 @@ class AsyncBroker(ServerBroker):
         """Start in the running loop. Everything is loaded when this returns, and every partition has a leader."""
         if self._is_thrown_away and not self.data_dir.exists():
             data_directory.remove_abandoned(self.data_dir.parent)
+        if self._own_clock is not None and self._running is None:
+            self._own_clock.forget_timers()
         try:
             if self._snapshot is not None:
                 data_directory.copy_snapshot(self._snapshot, self.data_dir)

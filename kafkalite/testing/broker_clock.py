@@ -49,7 +49,6 @@ class BrokerClock:
 
     def __init__(self, is_busy: Callable[[], bool] = lambda: False) -> None:
         self._is_busy = is_busy
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._timers: dict[_Timer, None] = {}
         self._ahead_ms = 0  # of the machine's clocks
         self._wall_ahead_ms = 0  # of the machine's wall clock, besides
@@ -80,7 +79,7 @@ class BrokerClock:
 
     def _arm(self, timer: _Timer) -> None:
         left_ms = timer.due_ms - self.monotonic_ms()
-        loop = self._loop = self._loop or asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         if left_ms <= 0:
             timer.handle = loop.call_soon(timer.fire)
         elif self._stands_at is None:
@@ -92,6 +91,10 @@ class BrokerClock:
                 timer.handle.cancel()
                 timer.handle = None
             self._arm(timer)
+
+    def forget_timers(self) -> None:
+        """A broker starts: what an earlier life of it has left never fires."""
+        self._timers.clear()
 
     # as a test turns it
 
