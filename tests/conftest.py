@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shutil
 import tempfile
+import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +38,21 @@ def pytest_unconfigure() -> None:
 
 def _has_room(path: Path) -> bool:
     return os.access(path, os.W_OK) and shutil.disk_usage(path).free >= _MEMORY_BYTES_MIN
+
+
+@pytest.fixture
+def caplog(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """Without the lines of brokers that other tests share with each other, and that live in this process, too: those of
+    threads that were there before the test."""
+    others = weakref.WeakSet(threading.enumerate())
+    others.discard(threading.current_thread())
+
+    def is_ours(record: logging.LogRecord) -> bool:
+        return threading.current_thread() not in others  # a filter is called in the thread that logs
+
+    caplog.handler.addFilter(is_ours)
+    yield caplog
+    caplog.handler.removeFilter(is_ours)
 
 
 @pytest.fixture
