@@ -29,6 +29,8 @@ from kafkalite.testing.broker_clock import BrokerClock
 from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.record_watch import RecordWatch
+from kafkalite.testing.requests.interception import Interception
+from kafkalite.testing.requests.request_log import RequestLog
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
 from kafkalite.testing.topic_handle import AsyncTopicHandle
 
@@ -98,6 +100,8 @@ class AsyncBroker(ServerBroker):
         )  # fmt: skip
         self._snapshot = None if snapshot is None else Path(snapshot)
         self._keyless: Counter[str] = Counter()
+        self.interception = Interception()
+        self.requests = RequestLog(self.interception, lambda: self.server.clock)
 
     # --- start and stop
 
@@ -112,6 +116,7 @@ class AsyncBroker(ServerBroker):
                 data_directory.copy_snapshot(self._snapshot, self.data_dir)
                 self._snapshot = None
             await super().start()
+            self.interception.attach(self.server.server)
         except BaseException:
             if self._running is None:  # otherwise it was running already, with these data
                 self._remove_data()
@@ -327,6 +332,7 @@ class AsyncBroker(ServerBroker):
         """Make the broker as good as new: no topics, groups, offsets, transactions or producers, its first settings,
         and today's date. Clients that are connected stay so."""
         self._keyless.clear()
+        self.requests.clear()
         await maintenance.reset(self.server)
         if self._own_clock is not None:
             self._own_clock.reset()

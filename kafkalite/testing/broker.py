@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkalite.server.membership.adoption import Adopted
     from kafkalite.testing.group_description import GroupDescription
     from kafkalite.testing.payload import HeadersGiven, Payload
+    from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 
 Result = TypeVar("Result")
@@ -142,6 +143,11 @@ class Broker:
     def clock(self) -> BlockingClock:
         """Turns the broker's time on, or stops it; see `broker_clock`."""
         return BlockingClock(self, self.asynchronous.clock)
+
+    @property
+    def requests(self) -> RequestLog:
+        """What clients have asked since `requests.start()`, and what they were answered."""
+        return self.asynchronous.requests
 
     # --- its thread
 

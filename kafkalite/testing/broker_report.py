@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from kafkalite.testing.group_description import GroupDescription
 
 _LINES_MAX = 40
+_REQUESTS_MAX = 20
+_REPEATED = ("ApiVersions", "Fetch", "Heartbeat")
 
 
 def broker_report(broker: Broker) -> str:
-    """Its topics with the number of records, and its groups with members, offsets and lag."""
+    """Its topics with the number of records, its groups with members, offsets and lag, and the last requests."""
     server = broker.server
     topics = broker.call(lambda: _topics(server))
     groups = [line for group in broker.groups.values() for line in _group(broker, group)]
@@ -24,8 +26,16 @@ def broker_report(broker: Broker) -> str:
             f"broker at {broker.bootstrap_servers}",
             *_some(topics or ["no topics"]),
             *_some(groups or ["no groups"]),
+            *_requests(broker),
         ]
     )
+
+
+def _requests(broker: Broker) -> list[str]:
+    """The last ones, if they are recorded, but for those that clients repeat all the time."""
+    recorded = list(broker.requests)
+    last = [each for each in recorded if each.api not in _REPEATED or each.errors][-_REQUESTS_MAX:]
+    return [f"the last {len(last)} of {len(recorded)} requests:", *map(repr, last)] if last else []
 
 
 def _topics(server: BrokerServer) -> list[str]:

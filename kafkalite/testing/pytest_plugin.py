@@ -77,6 +77,7 @@ def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     needs = _needs(request)
     with needs.new_broker() as broker:
         needs.create_topics(broker)
+        broker.requests.start()
         yield broker
 
 
@@ -106,7 +107,7 @@ class _Reporter:
             used: dict[str, Any] = getattr(item, "funcargs", {})
             for name in _FIXTURES:
                 if name in used:
-                    report.sections.append((f"{name}: topics and groups", _report(used[name])))
+                    report.sections.append((f"{name}: what it has and was asked", _report(used[name])))
         return report
 
 

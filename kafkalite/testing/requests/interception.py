@@ -1,0 +1,83 @@
+"""A place between the connections of a broker and its dispatcher, for tests that look at requests or spoil them.
+
+While nobody stands there, connections call the dispatcher itself, as on any broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkalite.network.client_connection import Answer, DeferredResponse, Handler
+
+if TYPE_CHECKING:
+    from kafkalite.common.region import Part
+    from kafkalite.network.client_connection import ClientConnection
+    from kafkalite.network.socket_server import SocketServer
+
+Interceptor = Callable[["ClientConnection", memoryview, Handler], Answer]
+"""(connection, frame of a request, the next handler) -> its answer, which is that of the next handler, or another.
+Raises Disconnect to close the connection. The frame is valid until it returns."""
+
+Change = Callable[["list[Part] | None"], "list[Part] | None"]
+"""The parts of a response frame, or None where no response is due -> what is sent instead."""
+
+
+class Interception:
+    """The first interceptor added is the first to see a request. They are called on the broker's loop, but any thread
+    may add and remove them."""
+
+    def __init__(self) -> None:
+        self._interceptors: list[Interceptor] = []
+        self._server: SocketServer | None = None
+        self._dispatch: Handler | None = None
+
+    def attach(self, server: SocketServer) -> None:
+        """The broker has started."""
+        self._server = server
+        self._dispatch = server.processors[0].handler
+        self._apply()
+
+    def add(self, interceptor: Interceptor) -> None:
+        """It sees every request from now on."""
+        self._interceptors.append(interceptor)
+        self._apply()
+
+    def remove(self, interceptor: Interceptor) -> None:
+        """It sees no more requests. Does nothing if it saw none."""
+        if interceptor in self._interceptors:
+            self._interceptors.remove(interceptor)
+            self._apply()
+
+    def _apply(self) -> None:
+        if self._server is None or self._dispatch is None:
+            return
+        handler = self._dispatch
+        for interceptor in reversed(self._interceptors):
+            handler = partial(_call, interceptor, handler)
+        for processor in self._server.processors:
+            processor.handler = handler
+
+
+def _call(interceptor: Interceptor, following: Handler, connection: ClientConnection, frame: memoryview) -> Answer:
+    return interceptor(connection, frame, following)
+
+
+def changed_answer(answer: Answer, change: Change) -> Answer:
+    """The same answer, at the same time, with `change` applied to its parts before they are sent. It is not called for
+    a response that is never given because its client has left."""
+    if answer is None or isinstance(answer, list):
+        return change(answer)
+    if isinstance(answer, DeferredResponse):
+        answer.render = _changed_render(answer.render, change)
+        return answer
+    return _changed_later(answer, change)
+
+
+def _changed_render(render: Callable[[object], list[Part]], change: Change) -> Callable[[object], list[Part]]:
+    return lambda response: change(render(response)) or []
+
+
+async def _changed_later(answer: Awaitable[list[Part] | None], change: Change) -> list[Part] | None:
+    return change(await answer)
