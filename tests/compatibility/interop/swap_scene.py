@@ -32,6 +32,7 @@ from tests.support.wait import until
 BROKER_ID = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SECONDS = 30.0
+_NOT_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 class Kept(NamedTuple):
@@ -197,13 +198,14 @@ def read(bootstrap: str, where: list[tuple[str, int]], isolation: str = "read_un
 
 
 def everything(bootstrap: str) -> World:
-    """Of all partitions that there are; Kafka lists a topic for a moment after it was deleted."""
+    """Of all partitions that there are. Kafka lists a topic for a moment after it was deleted, and a leader for a
+    moment before it leads."""
 
     def seen() -> World | None:
         try:
             return read(bootstrap, partitions(bootstrap))
         except KafkaException as error:
-            if error.args[0].code() not in (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC):
+            if error.args[0].code() not in _NOT_YET:
                 raise
             return None
 
