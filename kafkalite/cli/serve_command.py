@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, StorageError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from kafkalite.server.broker import Broker
+    from kafkalite.testing.faults.faults import Faults
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -51,6 +52,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="a setting that wins over file and environment",
+    )
+    command.add_argument(
+        "--faults",
+        metavar="FILE",
+        help="for tests of clients: make the faults that the file lists (docs/testing.md), YAML or JSON",
     )
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -116,6 +122,13 @@ def run(options: argparse.Namespace) -> int:
         format=f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s",
     )
     _raise_file_limit()
+    faults: list[dict[str, Any]] = []
+    if options.faults is not None:
+        if options.brokers is not None:
+            raise ConfigError("--faults is for one broker, not for several (--brokers)")
+        from kafkalite.testing.faults import fault_file
+
+        faults = fault_file.read(options.faults)
     try:
         if options.brokers is not None:
             from kafkalite.local_cluster.launcher import serve_cluster
@@ -133,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline))
+            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline, faults=faults))
     except KeyboardInterrupt:  # before the loop took over signals
         return 130
     except OSError as error:
@@ -142,7 +155,13 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | None = None) -> None:
+async def _serve(
+    config: BrokerConfig,
+    *,
+    adopts: bool = False,
+    lifeline: int | None = None,
+    faults: Sequence[dict[str, Any]] = (),
+) -> None:
     import asyncio
     import gc
 
@@ -160,8 +179,10 @@ async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | 
         await asyncio.wait({starting})
     if starting.cancelled():
         return
+    planted: Faults | None = None
     try:
         starting.result()  # raises the error of the start
+        planted = _plant(broker, faults) if faults else None
         if not stop_wanted.is_set():
             _announce(broker, config)
             gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
@@ -172,7 +193,15 @@ async def _serve(config: BrokerConfig, *, adopts: bool = False, lifeline: int | 
         failing.cancel()
     finally:
         waiting.cancel()
+        if planted is not None:
+            planted.clear()
         await broker.stop()
+
+
+def _plant(broker: Broker, faults: Sequence[dict[str, Any]]) -> Faults:
+    from kafkalite.testing.faults import fault_file
+
+    return fault_file.plant(broker.server, list(faults))
 
 
 def _stop_event(lifeline: int | None) -> asyncio.Event:

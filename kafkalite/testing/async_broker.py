@@ -26,6 +26,7 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
+from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.record_watch import RecordWatch
@@ -102,6 +103,7 @@ class AsyncBroker(ServerBroker):
         self._keyless: Counter[str] = Counter()
         self.interception = Interception()
         self.requests = RequestLog(self.interception, lambda: self.server.clock)
+        self.faults = Faults(self.interception, lambda: self.server)
 
     # --- start and stop
 
@@ -119,7 +121,7 @@ class AsyncBroker(ServerBroker):
             self.interception.attach(self.server.server)
         except BaseException:
             if self._running is None:  # otherwise it was running already, with these data
-                self._remove_data()
+                self.remove_data()
             raise
         try:
             await self.server.loaded()
@@ -129,14 +131,23 @@ class AsyncBroker(ServerBroker):
 
     async def stop(self) -> None:
         """As of any broker; data in memory are gone then. Does nothing when stopped."""
+        self.faults.clear()
         try:
             await super().stop()
         finally:
-            self._remove_data()
+            self.remove_data()
 
-    def _remove_data(self) -> None:
+    def remove_data(self) -> None:
+        """Data in memory, of a broker that does not run any more."""
         if self._is_thrown_away:
             shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def keep_ports(self) -> None:
+        """The next start takes the ports of now."""
+        ports = self.server.server.ports
+        self.config = self.config.replace(
+            listeners=tuple(one._replace(port=ports[one.name]) for one in self.config.listeners)
+        )
 
     async def __aenter__(self) -> AsyncBroker:
         await self.start()
@@ -333,6 +344,7 @@ class AsyncBroker(ServerBroker):
         and today's date. Clients that are connected stay so."""
         self._keyless.clear()
         self.requests.clear()
+        self.faults.clear()
         await maintenance.reset(self.server)
         if self._own_clock is not None:
             self._own_clock.reset()

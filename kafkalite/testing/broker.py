@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkalite.server.loop_thread import LoopThread
 from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
 from kafkalite.testing.broker_clock import BlockingClock
+from kafkalite.testing.faults.faults import Faults
+from kafkalite.testing.faults.power_cut import UnflushedTail, forget, unflushed_tails
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
 from kafkalite.testing.topic_handle import TopicHandle
 
@@ -69,6 +71,9 @@ class Broker:
             snapshot=snapshot, **settings,
         )  # fmt: skip
         self._thread: LoopThread | None = None
+        self._has_crashed = False
+        self.faults = Faults(self.asynchronous.interception, lambda: self.server, self._on_loop, self)
+        self.asynchronous.faults = self.faults
 
     @classmethod
     def from_snapshot(cls, path: str | Path, **settings: Any) -> Broker:
@@ -86,6 +91,10 @@ class Broker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._has_crashed:
+            self._has_crashed = False
+            self.asynchronous.remove_data()
+            return
         thread, self._thread = self._thread, None
         assert thread is not None
         try:
@@ -98,6 +107,33 @@ class Broker:
 
     async def __aexit__(self, *_: object) -> None:
         await self.asynchronous.stop()
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        """End it as kill -9 would: connections close without an answer, and the files stay as they are. With
+        `power_cut` they are without what no fsync has brought to the disk. `restart` goes on with them."""
+        thread = self._thread
+        if thread is None:
+            raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
+        self._thread, self._has_crashed = None, True
+        server = self.asynchronous.server
+        tails = thread.begin(self._prepare_crash).result() if power_cut else []
+        self.asynchronous.keep_ports()
+        try:
+            thread.run(self.asynchronous.kill)
+        finally:
+            thread.close()
+            server.end_threads()
+        forget(tails)
+
+    async def _prepare_crash(self) -> list[UnflushedTail]:
+        return unflushed_tails(self.asynchronous.server)
+
+    def restart(self) -> None:
+        """Start it again after a crash, on the same port. Raises RuntimeError if it has not crashed, ConfigError."""
+        if not self._has_crashed:
+            raise RuntimeError("it has not crashed")
+        self.__enter__()
+        self._has_crashed = False
 
     # --- what it is
 
@@ -150,6 +186,9 @@ class Broker:
         return self.asynchronous.requests
 
     # --- its thread
+
+    def _on_loop(self, function: Callable[[], Result]) -> Result:
+        return function() if self._thread is None else self.call(function)
 
     def call(self, function: Callable[[], Result]) -> Result:
         """Call a function on the broker's loop, and return what it returns."""

@@ -14,14 +14,23 @@ Topics = Mapping[str, int | Mapping[str, Any]] | Iterable[str]
 
 
 class BrokerNeeds(NamedTuple):
-    """`topics` has the arguments of `Broker.create_topic` by name, `settings` those of `Broker`."""
+    """`topics` has the arguments of `Broker.create_topic` by name, `settings` those of `Broker`, `faults` are as in
+    `Faults.load`."""
 
     topics: dict[str, dict[str, Any]]
     settings: dict[str, Any]
+    faults: tuple[Mapping[str, Any], ...] = ()
 
-    def with_more(self, topics: Topics = (), settings: Mapping[str, Any] | None = None) -> BrokerNeeds:
+    def with_more(
+        self,
+        topics: Topics = (),
+        settings: Mapping[str, Any] | None = None,
+        faults: Iterable[Mapping[str, Any]] = (),
+    ) -> BrokerNeeds:
         """These and others, which win. Raises TypeError."""
-        return BrokerNeeds({**self.topics, **_normal(topics)}, {**self.settings, **(settings or {})})
+        return BrokerNeeds(
+            {**self.topics, **_normal(topics)}, {**self.settings, **(settings or {})}, (*self.faults, *faults)
+        )
 
     def new_broker(self, **more: Any) -> Broker:
         """A broker with these settings, which is not started."""

@@ -17,7 +17,8 @@ _REPEATED = ("ApiVersions", "Fetch", "Heartbeat")
 
 
 def broker_report(broker: Broker) -> str:
-    """Its topics with the number of records, its groups with members, offsets and lag, and the last requests."""
+    """Its topics with the number of records, its groups with members, offsets and lag, the faults that fired, and
+    the last requests."""
     server = broker.server
     topics = broker.call(lambda: _topics(server))
     groups = [line for group in broker.groups.values() for line in _group(broker, group)]
@@ -26,6 +27,7 @@ def broker_report(broker: Broker) -> str:
             f"broker at {broker.bootstrap_servers}",
             *_some(topics or ["no topics"]),
             *_some(groups or ["no groups"]),
+            *_some([f"fault {fired}" for fired in broker.faults.fired]),
             *_requests(broker),
         ]
     )

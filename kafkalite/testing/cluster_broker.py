@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkalite.common.errors import ConfigError
 from kafkalite.server.broker import Broker
 from kafkalite.server.loop_thread import LoopThread
+from kafkalite.testing.faults.faults import Faults
+from kafkalite.testing.requests.interception import Interception
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
@@ -28,7 +30,8 @@ Result = TypeVar("Result")
 class ClusterBroker:
     """A broker that may run or not. It keeps its port over its lives, if nobody else has taken it in between.
 
-    `line` is its way to ZooKeeper. `settings` are of its next start, named like the arguments of `kafkalite.Broker`.
+    `line` is its way to ZooKeeper, `faults` are those that it makes while it runs. `settings` are of its next start,
+    named like the arguments of `kafkalite.Broker`.
     """
 
     def __init__(self, broker_id: int, data_dir: Path, line: ZooKeeperLine, settings: Mapping[str, Any]) -> None:
@@ -42,6 +45,8 @@ class ClusterBroker:
         self._may_go_on = threading.Event()
         self._may_go_on.set()
         self._stands_still = threading.Event()
+        self._interception = Interception()
+        self.faults = Faults(self._interception, lambda: self.server, self.call)
 
     def __repr__(self) -> str:
         return f"ClusterBroker({self.broker_id}, {'running' if self.is_running else 'stopped'})"
@@ -90,6 +95,7 @@ class ClusterBroker:
         """Stop it in order. Does nothing when it does not run."""
         if self._broker is not None and self._thread is not None:
             self.resume()
+            self.faults.clear()
             broker, self._broker = self._broker, None
             try:
                 self._thread.run(broker.stop)
@@ -155,6 +161,7 @@ class ClusterBroker:
             await broker.start()
         self.port = broker.port
         self._broker = broker
+        self._interception.attach(broker.server.server)
 
     def _new_broker(self, port: int) -> Broker:
         return Broker(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _FIXTURES = ("kafka", "kafka_module", "kafka_session")
 _MARKER = (
-    "kafka(topics=None, settings=None): topics of this test's broker (names, or a mapping to partitions or to the "
-    "arguments of create_topic), and settings, named like Kafka's with underscores"
+    "kafka(topics=None, settings=None, faults=None): topics of this test's broker (names, or a mapping to partitions "
+    "or to the arguments of create_topic), settings, named like Kafka's with underscores, and faults as in a fault file"
 )
 _REPORTER = "kafkalite-reporter"
 
@@ -65,6 +65,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     count = str(request.config.getini("kafka_cluster_brokers"))
     if not count.isdigit():
         raise pytest.UsageError(f"kafka_cluster_brokers is a number, not {count!r}")
+    if needs.faults:
+        raise pytest.UsageError("faults are of one broker: ask a broker of the cluster for them")
     with Cluster(int(count), **needs.settings) as cluster:
         needs.create_topics(cluster)
         yield cluster
@@ -78,7 +80,12 @@ def _broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     with needs.new_broker() as broker:
         needs.create_topics(broker)
         broker.requests.start()
+        try:
+            broker.faults.load(needs.faults)
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
         yield broker
+        broker.faults.check()
 
 
 def _needs(request: pytest.FixtureRequest) -> BrokerNeeds:

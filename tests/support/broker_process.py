@@ -36,14 +36,21 @@ class ServedBroker:
     name = "the broker"
 
     def __init__(
-        self, data_dir: Path, errors: Path, settings: Mapping[str, str], *, within: Sequence[str] = ()
+        self,
+        data_dir: Path,
+        errors: Path,
+        settings: Mapping[str, str],
+        *,
+        within: Sequence[str] = (),
+        more: Sequence[str] = (),
     ) -> None:
-        """`within`: a command that runs the broker, in a place of its own."""
+        """`within`: a command that runs the broker, in a place of its own; `more`: more arguments of its."""
         self.data_dir = data_dir
         self.errors = errors
         self.settings = dict(settings)
         self.port = 0
         self.within = tuple(within)
+        self.more = tuple(more)
         self.process: subprocess.Popen[str] | None = None
         self._listener: threading.Thread | None = None
         self._ports: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # None: it has ended
@@ -61,7 +68,7 @@ class ServedBroker:
         """Make the process."""
         assert self.process is None
         overrides = [part for item in self.settings.items() for part in ("--override", "=".join(item))]
-        serve = ["serve", "--port", str(self.port), "--data-dir", str(self.data_dir), *overrides]
+        serve = ["serve", "--port", str(self.port), "--data-dir", str(self.data_dir), *overrides, *self.more]
         with self.errors.open("a") as errors:
             self.process = subprocess.Popen(
                 [*self.within, sys.executable, "-m", "kafkalite", *serve],

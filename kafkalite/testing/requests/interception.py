@@ -25,7 +25,7 @@ Change = Callable[["list[Part] | None"], "list[Part] | None"]
 
 
 class Interception:
-    """The first interceptor added is the first to see a request. They are called on the broker's loop, but any thread
+    """Interceptors are called on the broker's loop, but any thread
     may add and remove them."""
 
     def __init__(self) -> None:
@@ -39,9 +39,9 @@ class Interception:
         self._dispatch = server.processors[0].handler
         self._apply()
 
-    def add(self, interceptor: Interceptor) -> None:
-        """It sees every request from now on."""
-        self._interceptors.append(interceptor)
+    def add(self, interceptor: Interceptor, *, first: bool = False) -> None:
+        """It sees every request from now on, after those that are there, or before them."""
+        self._interceptors.insert(0 if first else len(self._interceptors), interceptor)
         self._apply()
 
     def remove(self, interceptor: Interceptor) -> None:

@@ -49,7 +49,7 @@ class RequestLog:
         """Record from now on."""
         if not self._is_recording:
             self._is_recording = True
-            self._interception.add(self._record)
+            self._interception.add(self._record, first=True)
 
     def stop(self) -> None:
         """Record no more; what is recorded stays."""

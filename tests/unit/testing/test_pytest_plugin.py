@@ -110,6 +110,40 @@ def test_a_failure_shows_the_broker_and_a_mistake_is_named(tmp_path: Path) -> No
         assert words in output, words
 
 
+FAULTS = """
+import pytest
+
+@pytest.mark.kafka(faults=[{"fault": "delay", "seconds": 0.01, "api": "Metadata"}])
+def test_that_fires(kafka):
+    from bench import wire
+    with wire.Connection(kafka.bootstrap_servers) as client:
+        client.brokers()
+    assert len(kafka.faults.fired) == 1
+
+@pytest.mark.kafka(faults=[{"fault": "delay", "seconds": 0.01, "api": "Metadata"}])
+def test_that_does_not_fire(kafka): ...
+
+@pytest.mark.kafka(faults=[{"fault": "delay", "seconds": 0.01, "api": "Metadata"}])
+def test_that_fails(kafka):
+    from bench import wire
+    with wire.Connection(kafka.bootstrap_servers) as client:
+        client.brokers()
+    assert False
+
+@pytest.mark.kafka(faults=[{"fault": "explode"}])
+def test_that_does_not_exist(kafka): ...
+"""
+
+
+def test_faults_of_a_marker_are_made_and_must_fire(tmp_path: Path) -> None:
+    output = run(tmp_path, test_faults_py=FAULTS)
+    assert "1 failed, 2 passed, 2 errors" in output, output
+    assert "these faults never fired: delay of 0.01 s for Metadata" in output
+    assert "a fault is one of error, delay" in output
+    assert "delay of 0.01 s for Metadata: Metadata v1 from 'bench'" in output, "the report lists what has fired"
+    assert "the last 1 of 1 requests:" in output
+
+
 def test_tests_run_side_by_side(tmp_path: Path) -> None:
     text = "import pytest\n@pytest.mark.parametrize('n', range(8))\ndef test_it(kafka, kafka_session, n):\n"
     text += "    kafka.produce('orders', 'x')\n    kafka_session.produce('orders', str(n))\n"

@@ -1,0 +1,78 @@
+"""What others do to a client: a producer that takes over its transactional.id, a group that rebalances, a session that
+ends. All of it on the broker's loop, through its coordinators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.membership import JoinRequest, JoinResult
+
+if TYPE_CHECKING:
+    from kafkalite.coordinator.group.group import Group
+    from kafkalite.coordinator.transaction.effects import InitProducerIdResult
+    from kafkalite.server.broker_server import BrokerServer
+
+_TIMEOUT_MS = 60_000
+_FENCED = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)  # the latter: its transaction is being aborted first
+
+
+class _ProducerWaiter:
+    def __init__(self, transactional_id: str) -> None:
+        self._transactional_id = transactional_id
+
+    def answer(self, result: InitProducerIdResult, /) -> None:
+        if result.error not in _FENCED:
+            raise ValueError(f"{self._transactional_id!r} cannot be fenced: {result.error.name}")
+
+
+class _Nobody:
+    def answer(self, result: JoinResult, /) -> None:
+        """The phantom member has left already."""
+
+
+def fence(server: BrokerServer, transactional_id: str) -> None:
+    transaction, error = server.transactions.describe(transactional_id)
+    if transaction is None:
+        raise ValueError(f"no producer has the transactional.id {transactional_id!r}: {error.name}")
+    server.transactions.init_producer_id(transactional_id, _TIMEOUT_MS, None, _ProducerWaiter(transactional_id))
+
+
+def rebalance(server: BrokerServer, group_id: str) -> None:
+    group = _group(server, group_id)
+    before = set(group.members.by_id)
+    example = next(iter(group.members), None)
+    if example is None or group.protocol_type is None:
+        raise ValueError(f"group {group_id!r} has no members")
+    joining = JoinRequest(
+        member_id="",
+        instance_id=None,
+        client_id="kafkalite-faults",
+        client_host="/127.0.0.1",
+        rebalance_timeout_ms=example.rebalance_timeout_ms,
+        session_timeout_ms=example.session_timeout_ms,
+        protocol_type=group.protocol_type,
+        protocols=example.protocols,
+        requires_known_member_id=False,
+        supports_skipping_assignment=False,
+    )
+    server.groups.join(group_id, joining, _Nobody())
+    for member_id in set(group.members.by_id) - before:
+        server.groups.leave(group_id, [(member_id, None)])
+
+
+def expire_session(server: BrokerServer, group_id: str, member_id: str) -> None:
+    group = _group(server, group_id)
+    member = group.members.by_id.get(member_id)
+    if member is None:
+        raise ValueError(
+            f"group {group_id!r} has no member {member_id!r}; it has {', '.join(group.members.by_id) or 'none'}"
+        )
+    server.groups.leave(group_id, [(member_id, member.instance_id)])
+
+
+def _group(server: BrokerServer, group_id: str) -> Group:
+    group, error = server.groups.describe(group_id)
+    if group is None:
+        raise ValueError(f"there is no group {group_id!r}" + (f": {error.name}" if error else ""))
+    return group

@@ -1,0 +1,252 @@
+"""Faults on demand: `broker.faults`.
+
+    with broker.faults.error("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2, topic="orders"):
+        ...                                     # the client retries, or does not
+
+A fault spoils the requests that it chooses by API, topic, client and number; the first of several that fit does. Those
+that have spoiled something are listed in `fired`. While there are no faults, no request costs more than on any broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.testing.faults import disruptions, spoils
+from kafkalite.testing.faults.fault import Call, Fault, FiredFault, Spoil, hang_up, settled
+from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
+from kafkalite.testing.faults.topic_split import names_topic
+from kafkalite.testing.requests.interception import Interception
+from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
+
+if TYPE_CHECKING:
+    from kafkalite.common.region import Part
+    from kafkalite.network.client_connection import Answer, ClientConnection, Handler
+    from kafkalite.server.broker_server import BrokerServer
+
+_KINDS = ("error", "delay", "disconnect", "blackhole", "truncate_response", "throttle", "corrupt")
+
+
+class Crashable(Protocol):
+    """The methods of `kafkalite.Broker` for its own end."""
+
+    def crash(self, *, power_cut: bool = False) -> None: ...
+    def restart(self) -> None: ...
+
+
+class Faults:
+    """May be used by any thread. `call` runs a function on the loop of the broker `server`.
+
+    All methods that make a fault take `topic`, `client_id`, `times` (1; None: for ever), `after` (requests that are let
+    through first), `probability` with `seed`, and `must_fire` (whether a `with` block fails if it did not).
+    """
+
+    def __init__(
+        self,
+        interception: Interception,
+        server: Callable[[], BrokerServer],
+        call: Callable[[Callable[[], Any]], Any] = lambda function: function(),
+        broker: Crashable | None = None,
+    ) -> None:
+        self.fired: list[FiredFault] = []
+        self._interception = interception
+        self._server = server
+        self._call = call
+        self._broker = broker
+        self._faults: list[Fault] = []
+        self._held: set[asyncio.Future[Any]] = set()
+        self._muted: dict[ClientConnection, asyncio.Future[None]] = {}
+
+    # --- of requests
+
+    def error(
+        self,
+        api: str,
+        error: str | int | ErrorCode,
+        *,
+        topic: str | None = None,
+        has_effect: bool = False,
+        **which: Any,
+    ) -> Fault:
+        """Answer with one of Kafka's errors, by name or number, wherever the answer has a place for one. The request is
+        not executed, but for what it says of other topics; with `has_effect` it is, and only the answer is wrong. A
+        Produce with acks=0 has no answer: its connection is closed. Raises ValueError."""
+        code = error_code(error)
+        return self._add(f"error {code.name}", spoils.error(code, topic, has_effect=has_effect), api, topic, which)
+
+    def delay(
+        self,
+        seconds: float,
+        api: str | None = None,
+        *,
+        topic: str | None = None,
+        has_effect: bool = False,
+        **which: Any,
+    ) -> Fault:
+        """Execute the request later, by the broker's clock; with `has_effect` at once, and only answer later."""
+        spoil = spoils.delay(seconds, self._sleep, has_effect=has_effect)
+        return self._add(f"delay of {seconds:g} s", spoil, api, topic, which)
+
+    def disconnect(
+        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Any
+    ) -> Fault:
+        """Close the connection instead of executing the request; with `has_effect`, instead of answering it."""
+        return self._add("disconnect", spoils.disconnect(has_effect=has_effect), api, topic, which)
+
+    def blackhole(
+        self, api: str | None = None, *, topic: str | None = None, has_effect: bool = False, **which: Any
+    ) -> Fault:
+        """Never answer, nor take another request of that connection. With `has_effect` the request is executed."""
+        return self._add("blackhole", spoils.blackhole(self._hold, has_effect=has_effect), api, topic, which)
+
+    def truncate_response(
+        self, api: str | None = None, size: int | None = None, *, topic: str | None = None, **which: Any
+    ) -> Fault:
+        """Send only the first bytes of the answer (None: half of it), and close the connection."""
+        return self._add("truncated response", spoils.truncate(size), api, topic, which)
+
+    def throttle(self, seconds: float, api: str | None = None, *, topic: str | None = None, **which: Any) -> Fault:
+        """Say in the answer that the client is over its quota, and take its next request after that time only."""
+        spoil = spoils.throttle(round(seconds * 1000), self._mute)
+        return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
+
+    def corrupt(self, topic: str | None = None, **which: Any) -> Fault:
+        """Turn a bit of each record batch that a Fetch brings. The log is not changed."""
+        return self._add("corrupt records", spoils.corrupt(topic), "Fetch", topic, which)
+
+    def load(self, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
+        """Faults as a file has them: {"fault": "error", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT", "times": 2}.
+        Raises ValueError."""
+        made = []
+        for given in faults:
+            arguments = dict(given)
+            kind = arguments.pop("fault", None)
+            if kind not in _KINDS:
+                raise ValueError(f"a fault is one of {', '.join(_KINDS)}, not {kind!r}")
+            try:
+                made.append(getattr(self, str(kind))(**arguments))
+            except TypeError as error:
+                raise ValueError(f"fault {kind}: {str(error).partition('() ')[2] or error}") from None
+        return made
+
+    # --- of groups, producers
+
+    def fence(self, transactional_id: str) -> None:
+        """Fence the producer with that transactional.id, as another one that begins with it would."""
+        self._call(lambda: disruptions.fence(self._server(), transactional_id))
+
+    def rebalance(self, group: str) -> None:
+        """Have the group rebalance, as a member that comes and goes would. Raises ValueError if it has no members."""
+        self._call(lambda: disruptions.rebalance(self._server(), group))
+
+    def expire_session(self, group: str, member_id: str) -> None:
+        """Remove a member from its group, as if it had not been heard of. Raises ValueError if it is no member."""
+        self._call(lambda: disruptions.expire_session(self._server(), group, member_id))
+
+    # --- of the broker
+
+    def crash(self, *, power_cut: bool = False) -> None:
+        """As `Broker.crash`."""
+        self._crashable.crash(power_cut=power_cut)
+
+    def restart(self) -> None:
+        """As `Broker.restart`."""
+        self._crashable.restart()
+
+    @property
+    def _crashable(self) -> Crashable:
+        if self._broker is None:
+            raise RuntimeError("only a broker with a thread of its own can crash: `with Broker() as broker`")
+        return self._broker
+
+    # --- all of them
+
+    @property
+    def active(self) -> list[Fault]:
+        return list(self._faults)
+
+    def check(self) -> None:
+        """Raises AssertionError if there is a fault that must fire, and has not."""
+        silent = [str(fault) for fault in self._faults if fault.must_fire and not fault.fired]
+        if silent:
+            raise AssertionError(f"these faults never fired: {'; '.join(silent)}")
+
+    def clear(self) -> None:
+        """Remove all faults, forget which have fired, and let go of requests that are held: their connections close."""
+        self._faults.clear()
+        self.fired.clear()
+        self._interception.remove(self._intercept)
+        for held in list(self._held):
+            held.get_loop().call_soon_threadsafe(held.cancel)
+
+    def _add(self, name: str, spoil: Spoil, api: str | None, topic: str | None, which: dict[str, Any]) -> Fault:
+        must_fire = which.pop("must_fire", True)
+        fault = Fault(name, RequestPattern(api, topic=topic, **which), spoil, self._remove, must_fire)
+        self._faults.append(fault)
+        if len(self._faults) == 1:
+            self._interception.remove(self._intercept)  # it may still be there for a connection that is throttled
+            self._interception.add(self._intercept)
+        return fault
+
+    def _remove(self, fault: Fault) -> None:
+        if fault in self._faults:
+            self._faults.remove(fault)
+        if not self._faults and not self._muted:
+            self._interception.remove(self._intercept)
+
+    # --- on the broker's loop
+
+    def _intercept(self, connection: ClientConnection, frame: memoryview, following: Handler) -> Answer:
+        muted = self._muted.get(connection)
+        if muted is not None:
+            return self._after(muted, connection, bytearray(frame), following)
+        server = self._server()
+        kept = Frames(0, server.clock.wall_ms(), f"{connection.host}:{connection.port}", bytes(frame))
+        request = RecordedRequest(kept)
+        for fault in list(self._faults):
+            call = Call(
+                request, server, lambda frame: following(connection, memoryview(bytearray(frame))),
+                lambda: hang_up(server, connection), connection,
+            )  # fmt: skip
+            topic = fault.pattern.topic
+            if topic is not None and request.api == "Fetch" and not self._names(call, topic):
+                if fault.pattern.is_live and fault.pattern.fits_client(request) and _is_incremental(request):
+                    return spoils.new_session(call)
+                continue
+            if fault.pattern.chooses(request, names_topic=topic is None or self._names(call, topic)):
+                fault.fired += 1
+                what = f"{request.api} v{request.version} from {request.client_id!r}"
+                self.fired.append(FiredFault(request.time, str(fault), what))
+                return fault.spoil(call)
+        return following(connection, frame)
+
+    def _names(self, call: Call, topic: str) -> bool:
+        request = call.request.request
+        return request is not None and names_topic(request, topic, spoils.topic_id(call, topic))
+
+    async def _after(
+        self, moment: asyncio.Future[None], connection: ClientConnection, frame: bytearray, following: Handler
+    ) -> list[Part] | None:
+        await asyncio.shield(moment)
+        return await settled(self._intercept(connection, memoryview(frame), following))
+
+    def _sleep(self, call: Call, seconds: float) -> asyncio.Future[None]:
+        over = self._hold()
+        call.server.clock.call_later(seconds * 1000, lambda: None if over.done() else over.set_result(None))
+        return over
+
+    def _hold(self) -> asyncio.Future[Any]:
+        held: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._held.add(held)
+        held.add_done_callback(self._held.discard)
+        return held
+
+    def _mute(self, call: Call, milliseconds: int) -> None:
+        over = self._muted[call.connection] = self._sleep(call, milliseconds / 1000)
+        over.add_done_callback(lambda _: self._muted.pop(call.connection, None))
+
+
+def _is_incremental(request: RecordedRequest) -> bool:
+    return getattr(request.request, "session_epoch", 0) > 0
