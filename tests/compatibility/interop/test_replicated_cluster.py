@@ -111,3 +111,32 @@ def test_leadership_comes_back(tools: JavaTools, cluster: Cluster, tell: Callabl
         cluster.wait_for_isr("led", partition, {0, 2} if partition == 0 else {1, 2})
     tools("LeaderElectionCommand", "--election-type", "preferred", "--topic", "led", "--partition", 0)
     assert described(tools, "led") == [(2, [2, 0], [0, 2]), (1, [1, 2], [1, 2])]
+
+
+LAG = re.compile(r"max lag is (-?\d+) for partition (\S+) at offset (-?\d+) among (\d+) partitions")
+
+
+def test_replicas_are_compared(tools: JavaTools, cluster: Cluster, tell: Callable[[str], None], tmp_path: Path) -> None:
+    tell("kafka-replica-verification: no lag in a cluster that is whole; with a follower stopped, how far it is behind")
+    create(tools, "compared", (0, 1, 2), (1, 2, 0))
+    tools.produce("compared", "".join(f"{number}\n" for number in range(COUNT)))
+    often = ["--topics-include", "compared", "--time", -2, "--report-interval-ms", 200, "--max-wait-ms", 100]
+    verifier = tools.start("ReplicaVerificationTool", *often, at="--broker-list", output=tmp_path / "compared.txt")
+
+    def reports() -> list[tuple[int, int]]:
+        """The largest lag of all partitions, and how many there are."""
+        return [(int(lag), int(count)) for lag, _, _, count in LAG.findall(verifier.said())]
+
+    try:
+        until(lambda: reports()[-3:] == [(0, 2)] * 3, lambda: f"no lag: {verifier.said()[-2000:]}")
+        cluster.stop(2)
+        behind = "".join(f"{number}\n" for number in range(COUNT))
+        tools.produce("compared", behind)
+        until(lambda: reports()[-1][0] > 0, lambda: f"a lag: {verifier.said()[-2000:]}")
+        cluster.start(2)
+        for partition in (0, 1):
+            cluster.wait_for_isr("compared", partition, {0, 1, 2})
+        until(lambda: reports()[-3:] == [(0, 2)] * 3, lambda: f"no lag again: {verifier.said()[-2000:]}")
+    finally:
+        said = verifier.stop()
+    assert "doesn't match" not in said and "unmatched" not in said and "Exception" not in said, said[-4000:]
