@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kafkalite.testing.cluster import Cluster as Cluster
     from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
     from kafkalite.testing.kafka_container import KafkaContainer as KafkaContainer
+    from kafkalite.testing.requests.replay import Trace as Trace
     from kafkalite.testing.unittest_mixin import KafkaTestMixin as KafkaTestMixin
 
 _MODULES = {
@@ -26,6 +27,7 @@ _MODULES = {
     "InMemoryZooKeeper": "in_memory_zookeeper",
     "KafkaContainer": "kafka_container",
     "KafkaTestMixin": "unittest_mixin",
+    "Trace": "requests.replay",
 }
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "InMemoryZooKeeper",
     "KafkaContainer",
     "KafkaTestMixin",
+    "Trace",
 ]
 
 

@@ -111,7 +111,7 @@ class RecordedRequest:
     def errors(self) -> list[str]:
         """Kafka's names of the errors in the answer, each once."""
         response = self.response
-        codes = [] if response is None else [code for name, code in fields_of(response) if name == "error_code"]
+        codes = [] if response is None else [code for name, code in fields_of(response) if name.endswith("error_code")]
         return [_error_name(code) for code in dict.fromkeys(codes) if code != ErrorCode.NONE]
 
     @property
