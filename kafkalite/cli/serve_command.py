@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkalite.cli.output import complain
 from kafkalite.common.errors import ConfigError, StorageError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from kafkalite.server.broker import Broker
-    from kafkalite.testing.faults.faults import Faults
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 _LEVELS = ("debug", "info", "warning", "error")
@@ -57,6 +57,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--faults",
         metavar="FILE",
         help="for tests of clients: make the faults that the file lists (docs/testing.md), YAML or JSON",
+    )
+    command.add_argument(
+        "--control-token-file",
+        metavar="FILE",
+        help="for tests of clients: let whoever has the token in the file control faults, clock and data over HTTP, on "
+        "metrics.listener (docs/testing.md)",
     )
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -122,13 +128,7 @@ def run(options: argparse.Namespace) -> int:
         format=f"%(asctime)s {sender}%(levelname)s %(name)s: %(message)s",
     )
     _raise_file_limit()
-    faults: list[dict[str, Any]] = []
-    if options.faults is not None:
-        if options.brokers is not None:
-            raise ConfigError("--faults is for one broker, not for several (--brokers)")
-        from kafkalite.testing.faults import fault_file
-
-        faults = fault_file.read(options.faults)
+    make_broker = _make_broker(options, config)
     try:
         if options.brokers is not None:
             from kafkalite.local_cluster.launcher import serve_cluster
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, adopts=options.adopt is not None, lifeline=options.lifeline, faults=faults))
+            runner.run(_serve(config, make_broker, options.lifeline))
     except KeyboardInterrupt:  # before the loop took over signals
         return 130
     except OSError as error:
@@ -155,22 +155,32 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(
-    config: BrokerConfig,
-    *,
-    adopts: bool = False,
-    lifeline: int | None = None,
-    faults: Sequence[dict[str, Any]] = (),
-) -> None:
+def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[[], Broker]:
+    """A broker as any, or one that tests control. Raises ConfigError."""
+    adopts = options.adopt is not None
+    if options.faults is None and options.control_token_file is None:
+
+        def make() -> Broker:
+            from kafkalite.server.broker import Broker
+
+            return Broker(config=config, adopt=adopts)
+
+        return make
+    if options.brokers is not None:
+        raise ConfigError("--faults and --control-token-file are for one broker, not for several (--brokers)")
+    from kafkalite.testing.controlled_broker import ControlledBroker
+
+    return partial(ControlledBroker, config, adopts, options.faults, options.control_token_file)
+
+
+async def _serve(config: BrokerConfig, make_broker: Callable[[], Broker], lifeline: int | None) -> None:
     import asyncio
     import gc
-
-    from kafkalite.server.broker import Broker
 
     gc.freeze()  # modules, which no collection needs to visit
     gc.enable()
     stop_wanted = _stop_event(lifeline)
-    broker = Broker(config=config, adopt=adopts)
+    broker = make_broker()
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(stop_wanted.wait())
     await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -179,10 +189,8 @@ async def _serve(
         await asyncio.wait({starting})
     if starting.cancelled():
         return
-    planted: Faults | None = None
     try:
         starting.result()  # raises the error of the start
-        planted = _plant(broker, faults) if faults else None
         if not stop_wanted.is_set():
             _announce(broker, config)
             gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
@@ -193,15 +201,7 @@ async def _serve(
         failing.cancel()
     finally:
         waiting.cancel()
-        if planted is not None:
-            planted.clear()
         await broker.stop()
-
-
-def _plant(broker: Broker, faults: Sequence[dict[str, Any]]) -> Faults:
-    from kafkalite.testing.faults import fault_file
-
-    return fault_file.plant(broker.server, list(faults))
 
 
 def _stop_event(lifeline: int | None) -> asyncio.Event:

@@ -1,8 +1,9 @@
 """An HTTP/1.1 endpoint that a Prometheus server scrapes: GET /metrics, and GET /health for programs that start brokers.
 
-It runs on the broker's loop and yields to clients: text is made in small pieces with a turn of the loop between two,
-for one scraper at a time, while others wait. A connection carries one request, of a few kilobytes, and has a few
-seconds for it; a handful of connections may be open, more are closed at once.
+A test's broker also has its control there (`kafkalite.testing.control`). It runs on the broker's loop and yields to
+clients: text is made in small pieces with a turn of the loop between two, for one scraper at a time, while others wait.
+A connection carries one request, of a few kilobytes, and has a few seconds for it; a handful of connections may be
+open, more are closed at once.
 Source: RFC 9112, as far as GET needs it. Apache Kafka leaves this to an agent in its JVM.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import NamedTuple
 
 from kafkalite.common.errors import ConfigError
 
@@ -18,11 +20,28 @@ CONNECTIONS_MAX = 16
 REQUEST_BYTES_MAX = 8 * 1024
 REQUEST_SECONDS_MAX = 5.0
 RESPONSE_SECONDS_MAX = 60.0
+BODY_BYTES_MAX = 1 << 20
 _SEND_BYTES = 64 * 1024
+_CONTROL = b"/control/"
 _BACKLOG = 16
 _PLAIN = "text/plain; charset=utf-8"
 
 _log = logging.getLogger("kafkalite.metrics")
+
+
+class HttpRequest(NamedTuple):
+    """A request for the control. `target` is the path with its query."""
+
+    method: str
+    target: str
+    authorization: str | None
+    body: bytes
+
+
+Control = Callable[[HttpRequest], Awaitable[tuple[int, bytes]]]
+"""Its status and its JSON."""
+
+_REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed"}
 
 
 class MetricsEndpoint:
@@ -54,6 +73,7 @@ class MetricsEndpoint:
         self._connections: set[asyncio.Task[None]] = set()
         self._one_scrape = asyncio.Lock()
         self.address = ""
+        self.control: Control | None = None  # of a test's broker
 
     async def start(self) -> None:
         """Raises ConfigError if the address cannot be bound."""
@@ -97,8 +117,9 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(self._request_seconds_max):
                 head = await _request_head(reader)
+                body = await _body(reader, head) if self._is_for_control(head) else b""
             async with asyncio.timeout(self._response_seconds_max):
-                for part in await self._response(head):
+                for part in await self._response(head, body):
                     writer.write(part)
                     await writer.drain()
                     await asyncio.sleep(0)  # the kernel may take megabytes without a pause
@@ -111,7 +132,18 @@ class MetricsEndpoint:
         finally:
             writer.transport.abort()
 
-    async def _response(self, head: bytes | None) -> list[bytes]:
+    def _is_for_control(self, head: bytes | None) -> bool:
+        return self.control is not None and head is not None and head.partition(b" ")[2].startswith(_CONTROL)
+
+    async def _control_response(self, control: Control, head: bytes, body: bytes | None) -> list[bytes]:
+        if body is None:
+            return _plain_response(413, "Content Too Large", "a body has a Content-Length, of 1 MiB at most\n")
+        method, target, _ = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
+        authorization = _header(head, b"authorization")
+        status, answer = await control(HttpRequest(method, target, authorization, body))
+        return [*_head(status, _REASONS.get(status, "Conflict"), "application/json", [answer]), answer]
+
+    async def _response(self, head: bytes | None, sent: bytes | None) -> list[bytes]:
         """The whole response, in parts that are sent one after another."""
         if head is None:
             return _plain_response(431, "Request Header Fields Too Large", "the request has more than 8 KiB\n")
@@ -120,6 +152,8 @@ class MetricsEndpoint:
         if not version.startswith(b"HTTP/1."):
             return _plain_response(400, "Bad Request", "this is not HTTP/1.1; Kafka's clients want another port\n")
         path = target.split(b"?", 1)[0]
+        if self.control is not None and path.startswith(_CONTROL):
+            return await self._control_response(self.control, head, sent)
         if path not in (b"/metrics", b"/health"):
             return _plain_response(404, "Not Found", "there are /metrics and /health\n")
         if method != b"GET":
@@ -146,6 +180,26 @@ async def _request_head(reader: asyncio.StreamReader) -> bytes | None:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
         return None
+
+
+async def _body(reader: asyncio.StreamReader, head: bytes | None) -> bytes | None:
+    """The body of a request; None if its length is not known, or too large. Raises EOFError."""
+    assert head is not None
+    if _header(head, b"transfer-encoding") is not None:
+        return None
+    length = _header(head, b"content-length") or "0"
+    if not length.isascii() or not length.isdigit() or len(length) > 9 or int(length) > BODY_BYTES_MAX:
+        return None
+    return await reader.readexactly(int(length))
+
+
+def _header(head: bytes, name: bytes) -> str | None:
+    """The value of a header, by its name in small letters."""
+    for line in head.split(b"\r\n")[1:]:
+        found, colon, value = line.partition(b":")
+        if colon and found.strip().lower() == name:
+            return value.strip().decode("latin-1")
+    return None
 
 
 def _plain_response(status: int, reason: str, text: str, more: str = "") -> list[bytes]:

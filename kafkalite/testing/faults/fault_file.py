@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,6 @@ from kafkalite.testing.requests.interception import Interception
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
-
-logger = logging.getLogger(__name__)
 
 
 def read(path: str) -> list[dict[str, Any]]:
@@ -56,13 +53,3 @@ def _parsed(text: str, path: str) -> object:
 
 def _no_broker() -> BrokerServer:
     raise AssertionError("nothing was asked yet")
-
-
-def plant(server: BrokerServer, faults: list[dict[str, Any]]) -> Faults:
-    """Have a broker that runs make these faults. On its loop."""
-    interception = Interception()
-    interception.attach(server.server)
-    planted = Faults(interception, lambda: server)
-    for fault in planted.load(faults):
-        logger.warning("this broker will make a fault: %s", fault)
-    return planted
