@@ -15,6 +15,7 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,10 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
-from kafkalite.testing.faults.faults import Faults
 from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
 from kafkalite.testing.record_pattern import RecordPattern, Wanted
 from kafkalite.testing.record_watch import RecordWatch
 from kafkalite.testing.requests.interception import Interception
-from kafkalite.testing.requests.request_log import RequestLog
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
 from kafkalite.testing.topic_handle import AsyncTopicHandle
 
@@ -41,7 +40,9 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_manager import Topic
+    from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.group_description import GroupDescription
+    from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 
 TIMEOUT_S = 30.0
@@ -102,8 +103,7 @@ class AsyncBroker(ServerBroker):
         self._snapshot = None if snapshot is None else Path(snapshot)
         self._keyless: Counter[str] = Counter()
         self.interception = Interception()
-        self.requests = RequestLog(self.interception, lambda: self.server.clock)
-        self.faults = Faults(self.interception, lambda: self.server)
+        self.faults_arguments: tuple[Any, ...] = ()  # of `Faults`, besides
 
     # --- start and stop
 
@@ -131,7 +131,7 @@ class AsyncBroker(ServerBroker):
 
     async def stop(self) -> None:
         """As of any broker; data in memory are gone then. Does nothing when stopped."""
-        self.faults.clear()
+        self._clear("faults")
         try:
             await super().stop()
         finally:
@@ -152,6 +152,26 @@ class AsyncBroker(ServerBroker):
     async def __aenter__(self) -> AsyncBroker:
         await self.start()
         return self
+
+    @cached_property
+    def requests(self) -> RequestLog:
+        """What clients have asked since `requests.start()`, and what they were answered."""
+        from kafkalite.testing.requests.request_log import RequestLog  # most tests need neither this nor faults: 5 ms
+
+        return RequestLog(self.interception, lambda: self.server.clock)
+
+    @cached_property
+    def faults(self) -> Faults:
+        """Errors, delays, broken connections and more, on demand."""
+        from kafkalite.testing.faults.faults import Faults
+
+        return Faults(self.interception, lambda: self.server, *self.faults_arguments)
+
+    def _clear(self, *names: str) -> None:
+        """What was made of requests and faults is as new."""
+        for name in names:
+            if name in self.__dict__:
+                getattr(self, name).clear()
 
     @property
     def clock(self) -> BrokerClock:
@@ -343,8 +363,7 @@ class AsyncBroker(ServerBroker):
         """Make the broker as good as new: no topics, groups, offsets, transactions or producers, its first settings,
         and today's date. Clients that are connected stay so."""
         self._keyless.clear()
-        self.requests.clear()
-        self.faults.clear()
+        self._clear("requests", "faults")
         await maintenance.reset(self.server)
         if self._own_clock is not None:
             self._own_clock.reset()

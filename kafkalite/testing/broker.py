@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkalite.server.loop_thread import LoopThread
 from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
 from kafkalite.testing.broker_clock import BlockingClock
-from kafkalite.testing.faults.faults import Faults
-from kafkalite.testing.faults.power_cut import UnflushedTail, forget, unflushed_tails
 from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
 from kafkalite.testing.topic_handle import TopicHandle
 
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.server.broker_server import BrokerServer
     from kafkalite.server.membership.adoption import Adopted
+    from kafkalite.testing.faults.faults import Faults
+    from kafkalite.testing.faults.power_cut import UnflushedTail
     from kafkalite.testing.group_description import GroupDescription
     from kafkalite.testing.payload import HeadersGiven, Payload
     from kafkalite.testing.requests.request_log import RequestLog
@@ -72,8 +72,7 @@ class Broker:
         )  # fmt: skip
         self._thread: LoopThread | None = None
         self._has_crashed = False
-        self.faults = Faults(self.asynchronous.interception, lambda: self.server, self._on_loop, self)
-        self.asynchronous.faults = self.faults
+        self.asynchronous.faults_arguments = self._on_loop, self
 
     @classmethod
     def from_snapshot(cls, path: str | Path, **settings: Any) -> Broker:
@@ -115,8 +114,13 @@ class Broker:
         if thread is None:
             raise RuntimeError("it does not run in a thread of its own: enter it with `with`, and crash it once")
         self._thread, self._has_crashed = None, True
+        from kafkalite.testing.faults.power_cut import forget, unflushed_tails
+
+        async def look() -> list[UnflushedTail]:
+            return unflushed_tails(server)
+
         server = self.asynchronous.server
-        tails = thread.begin(self._prepare_crash).result() if power_cut else []
+        tails = thread.begin(look).result() if power_cut else []
         self.asynchronous.keep_ports()
         try:
             thread.run(self.asynchronous.kill)
@@ -124,9 +128,6 @@ class Broker:
             thread.close()
             server.end_threads()
         forget(tails)
-
-    async def _prepare_crash(self) -> list[UnflushedTail]:
-        return unflushed_tails(self.asynchronous.server)
 
     def restart(self) -> None:
         """Start it again after a crash, on the same port. Raises RuntimeError if it has not crashed, ConfigError."""
@@ -184,6 +185,11 @@ class Broker:
     def requests(self) -> RequestLog:
         """What clients have asked since `requests.start()`, and what they were answered."""
         return self.asynchronous.requests
+
+    @property
+    def faults(self) -> Faults:
+        """Errors, delays, broken connections, crashes and more, on demand."""
+        return self.asynchronous.faults
 
     # --- its thread
 

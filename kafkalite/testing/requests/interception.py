@@ -5,6 +5,7 @@ While nobody stands there, connections call the dispatcher itself, as on any bro
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,26 +30,30 @@ class Interception:
     may add and remove them."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._interceptors: list[Interceptor] = []
         self._server: SocketServer | None = None
         self._dispatch: Handler | None = None
 
     def attach(self, server: SocketServer) -> None:
         """The broker has started."""
-        self._server = server
-        self._dispatch = server.processors[0].handler
-        self._apply()
+        with self._lock:
+            self._server = server
+            self._dispatch = server.processors[0].handler
+            self._apply()
 
     def add(self, interceptor: Interceptor, *, first: bool = False) -> None:
         """It sees every request from now on, after those that are there, or before them."""
-        self._interceptors.insert(0 if first else len(self._interceptors), interceptor)
-        self._apply()
+        with self._lock:
+            self._interceptors.insert(0 if first else len(self._interceptors), interceptor)
+            self._apply()
 
     def remove(self, interceptor: Interceptor) -> None:
         """It sees no more requests. Does nothing if it saw none."""
-        if interceptor in self._interceptors:
-            self._interceptors.remove(interceptor)
-            self._apply()
+        with self._lock:
+            if interceptor in self._interceptors:
+                self._interceptors.remove(interceptor)
+                self._apply()
 
     def _apply(self) -> None:
         if self._server is None or self._dispatch is None:
