@@ -105,6 +105,10 @@ class BrokerServer:
             await self.stop()
             raise
 
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        return self._services.fetch_sessions
+
     async def stop(self) -> None:
         """Undo the stages, the last one first."""
         await self._closing.aclose()

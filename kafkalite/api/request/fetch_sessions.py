@@ -269,6 +269,11 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def partitions(self, session_id: int) -> list[Key]:
+        """The partitions of a session; none if there is no such session."""
+        session = self._by_id.get(session_id)
+        return [] if session is None else list(session.partitions)
+
     def context(self, request: FetchRequest, version: int, now_ms: int) -> FetchContext:
         """Find, open or close the session of `request`.
 

@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import Call, Fault, FiredFault, Spoil, hang_up, settled
+from kafkalite.testing.faults.fetch_error import is_in_session
 from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
 from kafkalite.testing.faults.topic_split import names_topic
 from kafkalite.testing.requests.interception import Interception
@@ -211,10 +213,6 @@ class Faults:
                 lambda: hang_up(server, connection), connection,
             )  # fmt: skip
             topic = fault.pattern.topic
-            if topic is not None and request.api == "Fetch" and not self._names(call, topic):
-                if fault.pattern.is_live and fault.pattern.fits_client(request) and _is_incremental(request):
-                    return spoils.new_session(call)
-                continue
             if fault.pattern.chooses(request, names_topic=topic is None or self._names(call, topic)):
                 fault.fired += 1
                 what = f"{request.api} v{request.version} from {request.client_id!r}"
@@ -223,8 +221,10 @@ class Faults:
         return following(connection, frame)
 
     def _names(self, call: Call, topic: str) -> bool:
-        request = call.request.request
-        return request is not None and names_topic(request, topic, spoils.topic_id(call, topic))
+        request, topic_id = call.request.request, spoils.topic_id(call, topic)
+        if request is None or names_topic(request, topic, topic_id):
+            return request is not None
+        return isinstance(request, FetchRequest) and is_in_session(call.server, request, topic, topic_id)
 
     async def _after(
         self, moment: asyncio.Future[None], connection: ClientConnection, frame: bytearray, following: Handler
@@ -246,7 +246,3 @@ class Faults:
     def _mute(self, call: Call, milliseconds: int) -> None:
         over = self._muted[call.connection] = self._sleep(call, milliseconds / 1000)
         over.add_done_callback(lambda _: self._muted.pop(call.connection, None))
-
-
-def _is_incremental(request: RecordedRequest) -> bool:
-    return getattr(request.request, "session_epoch", 0) > 0

@@ -11,9 +11,11 @@ from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
+from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalite.testing.faults import fetch_error
 from kafkalite.testing.faults.error_answer import error_answer, merged
 from kafkalite.testing.faults.fault import Call, Spoil, frame_of, settled
-from kafkalite.testing.faults.topic_split import copy_of, split
+from kafkalite.testing.faults.topic_split import split
 from kafkalite.testing.requests.interception import changed_answer
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from kafkalite.network.client_connection import Answer
 
 _SIZE_BYTES = 4
-_NO_SESSION = -1
 WHY = "a fault that a test has asked for"
 
 Sleep = Callable[[Call, float], "asyncio.Future[None]"]
@@ -42,6 +43,8 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
             raise Disconnect(WHY)  # as Kafka does, where no answer is due
         if api.name == "Metadata":
             return _answer_changed(call, lambda answer: _metadata(answer, topic, code))
+        if isinstance(request, FetchRequest) and fetch_error.is_of_partitions(code, header.version):
+            return _fetch_error(call, request, topic, code)
         chosen, others = (request, None) if topic is None else split(request, topic, topic_id(call, topic))
         faulty = error_answer(api.response, chosen, code, header.version)
         if others is None and not has_effect:
@@ -49,14 +52,22 @@ def error(code: ErrorCode, topic: str | None, *, has_effect: bool) -> Spoil:
         if has_effect:
             return _answer_changed(call, lambda answer: _failed_as_well(answer, faulty))
         assert others is not None
-        return _answer_changed(call, lambda answer: _failed_as_well(answer, faulty), _without_session(others))
+        return _answer_changed(call, lambda answer: _failed_as_well(answer, faulty), others)
 
     return spoil
 
 
+def _fetch_error(call: Call, request: FetchRequest, topic: str | None, code: ErrorCode) -> Answer:
+    found = None if topic is None else topic_id(call, topic)
+
+    def failed(answer: Message) -> Message:
+        assert isinstance(answer, FetchResponse)
+        return fetch_error.with_error(call.server, request, answer, topic, found, code)
+
+    return _answer_changed(call, failed, fetch_error.at_once(request))
+
+
 def _failed_as_well(answer: Message, faulty: Message) -> Message:
-    if "session_id" in answer.__fields__:
-        answer.session_id = 0  # type: ignore[attr-defined]  # the broker's session lacks what has failed
     if getattr(faulty, "error_code", 0) and not _has_lists(faulty):
         return faulty
     return merged(answer, faulty)
@@ -66,27 +77,11 @@ def _has_lists(message: Message) -> bool:
     return any(isinstance(getattr(message, name), list) and getattr(message, name) for name in message.__fields__)
 
 
-def _without_session(request: Message) -> Message:
-    """A fetch of some of its topics must not become a session that has them only (KIP-227)."""
-    if "session_epoch" in request.__fields__:
-        request = copy_of(request)
-        request.session_id, request.session_epoch = 0, _NO_SESSION  # type: ignore[attr-defined]
-    return request
-
-
 def _metadata(answer: Message, topic: str | None, code: ErrorCode) -> Message:
     for each in answer.topics:  # type: ignore[attr-defined]
         if topic is None or each.name == topic:
             each.error_code, each.partitions = int(code), []
     return answer
-
-
-def new_session(call: Call) -> Answer:
-    """Have a consumer fetch all its partitions by name again, as when the broker has no room for its session."""
-    api = _api_of(call)
-    assert api is not None
-    answer = api.response(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-    return response_frame(answer, call.request.version, call.request.correlation_id)
 
 
 def disconnect(*, has_effect: bool) -> Spoil:
