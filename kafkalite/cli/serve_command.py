@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.cli.output import complain
+from kafkalite.cli.ready_file import ReadyFile
 from kafkalite.common.errors import ConfigError, StorageError
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kafkalite.server.broker import Broker
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
+_FOR_ONE = ("faults", "control_token_file", "in_memory", "ready_file", "exit_with_parent")
 _LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -64,6 +66,23 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="for tests of clients: let whoever has the token in the file control faults, clock and data over HTTP, on "
         "metrics.listener (docs/testing.md)",
     )
+    command.add_argument(
+        "--in-memory",
+        action="store_true",
+        help="for tests: keep the data in memory, and remove them at the end; few partitions of internal topics, and "
+        "groups that form at once, unless settings say otherwise",
+    )
+    command.add_argument(
+        "--ready-file",
+        metavar="FILE",
+        help="write one line of JSON to this file when clients may connect: bootstrap_servers, port, pid, data_dir, "
+        "metrics",
+    )
+    command.add_argument(
+        "--exit-with-parent",
+        action="store_true",
+        help="stop when the process that has started this one is gone, even if it was killed",
+    )
     command.add_argument("--log-level", choices=_LEVELS, default="info", help="what to log on stderr (default: info)")
     command.add_argument("--version", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     command.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # see `local_cluster`
@@ -85,6 +104,8 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         properties[name.strip()] = value
     if options.data_dir is not None and options.adopt is not None:
         raise ConfigError("--data-dir and --adopt both name the data directories; give one of them")
+    if options.in_memory:
+        _put_in_memory(options, properties)
     if options.data_dir is not None or options.adopt is not None:
         properties.pop("log.dir", None)
         properties["log.dirs"] = options.data_dir or options.adopt
@@ -100,6 +121,19 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         properties["listeners"] = _one_listener(properties, options.host, options.port)
         properties.pop("advertised.listeners", None)  # it names the address that is replaced here
     return properties
+
+
+def _put_in_memory(options: argparse.Namespace, properties: dict[str, str]) -> None:
+    """Raises ConfigError if data directories are named, too."""
+    if options.data_dir is not None or options.adopt is not None or {"log.dirs", "log.dir"} & properties.keys():
+        raise ConfigError("--in-memory chooses the data directory; do not name one, by --data-dir, --adopt or log.dirs")
+    from kafkalite.server.broker import setting_text
+    from kafkalite.testing.async_broker import AT_ONCE, NEVER_IDLE, SMALL
+    from kafkalite.testing.data_directory import throwaway_path
+
+    properties["log.dirs"] = str(throwaway_path())
+    for name, value in {**AT_ONCE, **NEVER_IDLE, **SMALL}.items():
+        properties.setdefault(name.replace("_", "."), setting_text(value))
 
 
 def _one_listener(properties: Mapping[str, str], host: str | None, port: int | None) -> str:
@@ -129,6 +163,7 @@ def run(options: argparse.Namespace) -> int:
     )
     _raise_file_limit()
     make_broker = _make_broker(options, config)
+    ready_file = None if options.ready_file is None else ReadyFile(options.ready_file)
     try:
         if options.brokers is not None:
             from kafkalite.local_cluster.launcher import serve_cluster
@@ -146,19 +181,25 @@ def run(options: argparse.Namespace) -> int:
         import uvloop
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, make_broker, options.lifeline))
+            runner.run(_serve(options, config, make_broker, ready_file))
     except KeyboardInterrupt:  # before the loop took over signals
         return 130
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return complain(f"{place}{error.strerror or error}")
+    finally:
+        if ready_file is not None:
+            ready_file.remove()
     return 0
 
 
 def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[[], Broker]:
     """A broker as any, or one that tests control. Raises ConfigError."""
     adopts = options.adopt is not None
-    if options.faults is None and options.control_token_file is None:
+    if options.brokers is not None and (given := [name for name in _FOR_ONE if getattr(options, name)]):
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise ConfigError(f"{names}: for one broker, not for several (--brokers)")
+    if options.faults is None and options.control_token_file is None and not options.in_memory:
 
         def make() -> Broker:
             from kafkalite.server.broker import Broker
@@ -166,20 +207,27 @@ def _make_broker(options: argparse.Namespace, config: BrokerConfig) -> Callable[
             return Broker(config=config, adopt=adopts)
 
         return make
-    if options.brokers is not None:
-        raise ConfigError("--faults and --control-token-file are for one broker, not for several (--brokers)")
     from kafkalite.testing.controlled_broker import ControlledBroker
 
     return partial(ControlledBroker, config, adopts, options.faults, options.control_token_file)
 
 
-async def _serve(config: BrokerConfig, make_broker: Callable[[], Broker], lifeline: int | None) -> None:
+async def _serve(
+    options: argparse.Namespace,
+    config: BrokerConfig,
+    make_broker: Callable[[], Broker],
+    ready_file: ReadyFile | None,
+) -> None:
     import asyncio
     import gc
 
     gc.freeze()  # modules, which no collection needs to visit
     gc.enable()
-    stop_wanted = _stop_event(lifeline)
+    stop_wanted = _stop_event(options.lifeline)
+    if options.exit_with_parent:
+        from kafkalite.cli.parent_watch import watch_parent
+
+        watch_parent(stop_wanted.set)
     broker = make_broker()
     starting = asyncio.ensure_future(broker.start())
     waiting = asyncio.ensure_future(stop_wanted.wait())
@@ -193,6 +241,8 @@ async def _serve(config: BrokerConfig, make_broker: Callable[[], Broker], lifeli
         starting.result()  # raises the error of the start
         if not stop_wanted.is_set():
             _announce(broker, config)
+            if ready_file is not None:
+                ready_file.write(broker)
             gc.freeze()  # objects of the start live as long as the process: no collection needs to visit them
         failing = asyncio.ensure_future(broker.failure())
         await asyncio.wait({waiting, failing}, return_when=asyncio.FIRST_COMPLETED)
@@ -201,6 +251,8 @@ async def _serve(config: BrokerConfig, make_broker: Callable[[], Broker], lifeli
         failing.cancel()
     finally:
         waiting.cancel()
+        if ready_file is not None:
+            ready_file.remove()
         await broker.stop()
 
 

@@ -87,11 +87,14 @@ class AsyncBroker(ServerBroker):
     ) -> None:
         self._is_thrown_away = config is None and data_dir is None and not settings.keys() & {"log_dirs", "log_dir"}
         in_memory = False
-        if config is None:
+        if config is not None and data_directory.is_throwaway(Path(config.data_dirs[0])):
+            self._is_thrown_away = True
+            in_memory = data_directory.is_in_memory(Path(config.data_dirs[0]))
+        elif config is None:
             settings = {**AT_ONCE, **NEVER_IDLE, **settings}
             if port is None and "listeners" not in settings:
                 port = 0
-        if self._is_thrown_away:
+        if config is None and self._is_thrown_away:
             data_dir = data_directory.throwaway_path()
             in_memory = data_directory.is_in_memory(data_dir)
             settings = {**SMALL, **settings}

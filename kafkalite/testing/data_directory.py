@@ -24,6 +24,11 @@ def throwaway_path() -> Path:
     return Path(throwaway_place(), f"{_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
 
 
+def is_throwaway(path: Path) -> bool:
+    """Whether it is such a path of this process."""
+    return path.name.startswith(f"{_PREFIX}{os.getpid()}-") and path.parent == Path(throwaway_place())
+
+
 def is_in_memory(path: Path) -> bool:
     return path.parent == Path(_MEMORY)
 

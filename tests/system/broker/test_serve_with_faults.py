@@ -36,7 +36,7 @@ def test_a_daemon_makes_the_faults_of_its_file(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["--faults", "missing.json"], "--faults missing.json: "),
-        (["--faults", "faults.json", "--brokers", "3"], "are for one broker, not for several"),
+        (["--faults", "faults.json", "--brokers", "3"], "for one broker, not for several"),
     ],
 )
 def test_what_cannot_be_done_is_refused_at_the_start(tmp_path: Path, arguments: list[str], words: str) -> None:
