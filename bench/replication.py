@@ -3,12 +3,14 @@
     python -m bench replication [--pairs 3] [--seconds 4] [--only produce-100B,...]
 
 Both clusters stay up; the brokers of the one that is not measured are stopped by SIGSTOP, and their sessions with
-ZooKeeper last long enough for that. For the failover, sessions last 6 s, and nobody is stopped. The topics have three
-replicas and min.insync.replicas=2, the producers acks=-1.
+ZooKeeper last long enough for that. Where a broker goes, sessions last 6 s, and no other is stopped. The topics have
+three replicas and min.insync.replicas=2, the producers acks=-1.
 
     produce-100B, produce-1KB     a stock C producer with its defaults, as fast as it can; CPU of all brokers
     single-100B                   one request in flight: microseconds from the send to the answer, p50 and p99
     failover                      the leader is killed with -9: milliseconds until another one acknowledges a record
+    hand-over                     the leader is stopped in order: the longest time between two acknowledgements of a
+                                  stock C producer with its defaults that sends a record after the other
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -42,7 +45,8 @@ IDS = (0, 1, 2)
 _SESSION_MS = 60_000
 _FAILOVER_SESSION_MS = 6_000
 _FLUSH_MS = 60_000
-_FAILOVER = "failover"
+_FAILOVER, _HAND_OVER = "failover", "hand-over"
+_SHORT_SESSIONS = (_FAILOVER, _HAND_OVER)
 _TOPIC = {"min.insync.replicas": "2"}
 _MOST_BYTES = 1 << 30
 _MOST_SAMPLES = 1_000_000
@@ -69,6 +73,10 @@ class Cluster:
             os.kill(pid, number)
 
     def kill(self, broker_id: int) -> None:
+        raise NotImplementedError
+
+    def stop(self, broker_id: int) -> None:
+        """In order; returns when it has ended."""
         raise NotImplementedError
 
     def restart(self, broker_id: int) -> None:
@@ -116,6 +124,9 @@ class Kafkalite(Cluster):
 
     def kill(self, broker_id: int) -> None:
         self._nodes[broker_id].end(signal.SIGKILL)
+
+    def stop(self, broker_id: int) -> None:
+        self._nodes[broker_id].end(signal.SIGTERM)
 
     def restart(self, broker_id: int) -> None:
         self._nodes[broker_id].begin()
@@ -177,6 +188,11 @@ class ApacheKafka(Cluster):
         if process is not None:
             process.kill()
             process.wait()
+
+    def stop(self, broker_id: int) -> None:
+        process, self._processes[broker_id] = self._processes[broker_id], None
+        if process is not None:
+            stop(process)
 
     def restart(self, broker_id: int) -> None:
         self._begin(broker_id)
@@ -250,11 +266,33 @@ def failover(cluster: Cluster, topic: str, seconds: float) -> Figures:
     return {"ms": waited_ms}
 
 
+def hand_over(cluster: Cluster, topic: str, seconds: float) -> Figures:
+    """Each record waits for its answer, from before the leader is stopped until a second after its end."""
+    cluster.create(topic)
+    settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1"}
+    longest_s = 0.0
+    with contextlib.closing(Producer(Library(), topic, settings, payload(100), 1)) as producer:
+        for _ in range(100):
+            _send_one(producer)
+        leader = cluster.leader(topic)
+        stopping = threading.Thread(target=cluster.stop, args=(leader,))
+        stopping.start()
+        last = began = time.perf_counter()
+        while stopping.is_alive() or last - began < 1.0:
+            _send_one(producer)
+            before, last = last, time.perf_counter()
+            longest_s = max(longest_s, last - before)
+        stopping.join()
+    cluster.restart(leader)
+    return {"ms": longest_s * 1e3}
+
+
 WORKS: dict[str, Callable[[Cluster, str, float], Figures]] = {
     "produce-100B": lambda cluster, topic, seconds: produce(cluster, topic, 100, seconds),
     "produce-1KB": lambda cluster, topic, seconds: produce(cluster, topic, 1024, seconds),
     "single-100B": single,
     _FAILOVER: failover,
+    _HAND_OVER: hand_over,
 }
 
 
@@ -289,7 +327,7 @@ def measure(
                     try:
                         figures = WORKS[name](cluster, f"{name}-{pair}", seconds)
                     finally:
-                        if name != _FAILOVER:  # a session of a few seconds would end
+                        if name not in _SHORT_SESSIONS:  # a session of a few seconds would end
                             cluster.signal(signal.SIGSTOP)
                     shown = ", ".join(f"{value:,.1f} {unit}" for unit, value in figures.items())
                     print(f"{name} {pair + 1}/{pairs} {cluster.name}: {shown}", flush=True)
@@ -306,8 +344,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = options.only.split(",")
     found: dict[tuple[str, str, str], list[float]] = {}
     for names, session_ms in (
-        ([name for name in wanted if name != _FAILOVER], _SESSION_MS),
-        ([name for name in wanted if name == _FAILOVER], _FAILOVER_SESSION_MS),
+        ([name for name in wanted if name not in _SHORT_SESSIONS], _SESSION_MS),
+        ([name for name in wanted if name in _SHORT_SESSIONS], _FAILOVER_SESSION_MS),
     ):
         if names:
             measure(names, session_ms, options.pairs, options.seconds, found)

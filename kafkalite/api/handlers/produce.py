@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from kafkalite.api.request.admission import ACKS_ALL
+from kafkalite.api.request.awaited_election import awaited, elections
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
 from kafkalite.api.request.request_context import RequestContext
@@ -53,7 +54,14 @@ Produced = ProduceResponse | DeferredResponse | Coroutine[Any, Any, ProduceRespo
 """The response, now or later; None for acks=0."""
 
 
-def produce(
+def produce(services: Services, request: ProduceRequest, context: RequestContext) -> Produced:
+    if keys := awaited(services, request):
+        _keep_records(request)
+        return _produce_when_led(services, request, context, elections(services, keys))
+    return _produce(services, request, context)
+
+
+def _produce(
     services: Services, request: ProduceRequest, context: RequestContext, verified: VerifiedAdmission | None = None
 ) -> Produced:
     """`verified` is the admission of a transactional request whose coordinator has answered."""
@@ -122,18 +130,36 @@ def _verify_and_produce(
     except KafkaError as error:
         return _all_failed(request, error)
     if isinstance(verified, VerifiedAdmission):
-        return produce(services, request, context, verified)
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:  # they are appended even if the client leaves, and the frame with it
-                data.records = memoryview(bytearray(data.records))
+        return _produce(services, request, context, verified)
+    _keep_records(request)
     return _produce_when_verified(services, request, context, verified)
 
 
 async def _produce_when_verified(
     services: Services, request: ProduceRequest, context: RequestContext, verified: Awaitable[VerifiedAdmission]
 ) -> ProduceResponse | None:
-    response = produce(services, request, context, await verified)
+    return await _finished(services, _produce(services, request, context, await verified))
+
+
+async def _produce_when_led(
+    services: Services, request: ProduceRequest, context: RequestContext, elected: Awaitable[None]
+) -> ProduceResponse | None:
+    await elected
+    return await _finished(services, _produce(services, request, context))
+
+
+def _keep_records(request: ProduceRequest) -> None:
+    """Copy the records: they are appended later, even if the client leaves, and the frame with it."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+
+
+async def _finished(services: Services, response: Produced) -> ProduceResponse | None:
+    """The response when it is complete."""
+    if isinstance(response, Coroutine):
+        return await response
     if not isinstance(response, DelayedProduce):
         assert response is None or isinstance(response, ProduceResponse)
         return response

@@ -1,4 +1,4 @@
-"""State that the fetches of all followers share at their leader.
+"""State that the fetches of all followers share at their leader, and the requests that wait for it to lead.
 
 Source: kafka.server.ReplicaManager (delayedFetchPurgatory), kafka.server.QuotaFactory (leader).
 """
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class FollowerFetches:
-    """The quota, the bytes that followers got, and `ahead`: the fetches that wait until this broker is elected, which
-    they know already."""
+    """The quota, the bytes that followers got, and `ahead`: fetches and produces that wait until this broker is
+    elected, which they know already."""
 
     __slots__ = ("ahead", "bytes_out", "quota")
 

@@ -113,6 +113,44 @@ def test_leadership_comes_back(tools: JavaTools, cluster: Cluster, tell: Callabl
     assert described(tools, "led") == [(2, [2, 0], [0, 2]), (1, [1, 2], [1, 2])]
 
 
+def test_a_producer_notices_nothing_but_new_leaders(
+    tools: JavaTools, cluster: Cluster, tell: Callable[[str], None], tmp_path: Path
+) -> None:
+    tell(
+        "kafka-verifiable-producer with the retries that are a producer's default: brokers restart in turn, none fails"
+    )
+    create(tools, "steady", (0, 1, 2), (1, 2, 0), (2, 0, 1))
+    config = tmp_path / "producer.properties"
+    config.write_text(f"retries={2**31 - 1}\n")  # the tool's own is 0
+    steady = ["--topic", "steady", "--throughput", 300, "--producer.config", config]
+    producer = tools.start("VerifiableProducer", *steady, output=tmp_path / "steady.txt")
+
+    def told(name: str) -> list[dict[str, Any]]:
+        lines = [line for line in producer.said().splitlines() if line.startswith("{") and line.endswith("}")]
+        return [event for event in map(json.loads, lines) if event["name"] == name]
+
+    def await_progress() -> None:
+        before = len(told("producer_send_success"))
+        until(lambda: len(told("producer_send_success")) > before + 100, lambda: producer.said()[-2000:])
+
+    try:
+        for number in (0, 1, 2):
+            await_progress()
+            cluster.stop(number)
+            await_progress()
+            cluster.start(number)
+            for partition in range(3):
+                cluster.wait_for_isr("steady", partition, {0, 1, 2})
+        await_progress()
+    finally:
+        producer.stop()
+    assert not told("producer_send_error")
+    values = {int(event["value"]) for event in told("producer_send_success")}
+    assert values == set(range(len(values)))
+    read = tools.consume("steady", len(values), "--from-beginning")
+    assert set(map(int, read)) == values
+
+
 LAG = re.compile(r"max lag is (-?\d+) for partition (\S+) at offset (-?\d+) among (\d+) partitions")
 
 

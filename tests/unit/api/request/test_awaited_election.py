@@ -1,0 +1,99 @@
+"""Produce requests that come before this broker leads: they wait for an election that is to be expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.api.request.awaited_election import WAIT_MS, may_lead_soon
+from kafkalite.common.errors import ErrorCode
+from kafkalite.metadata.cluster_metadata import NO_LEADER, BrokerRecord, PartitionRecord
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalite.record.batch import NewRecord, build_batch
+from kafkalite.server.broker import Broker
+from tests.support.manual_clock import ManualClock
+from tests.support.replication.led_in_broker import lead, resign
+from tests.unit.api.conftest import Asker, Crowd, until
+
+ME, TWO, THREE = 1, 2, 3
+BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "stopping", "expected"),
+    [
+        (ME, (ME, TWO), (), True),  # elected, and about to lead
+        (TWO, (ME, TWO), (), False),
+        (TWO, (ME, TWO), (TWO,), True),
+        (TWO, (TWO, THREE), (TWO,), False),  # not in sync
+        (NO_LEADER, (ME,), (), True),
+        (7, (ME, 7), (), True),  # gone
+    ],
+)
+def test_who_may_lead_soon(leader: int, isr: tuple[int, ...], stopping: tuple[int, ...], expected: bool) -> None:
+    brokers = {one: BrokerRecord(one, (), stopping=one in stopping) for one in (ME, TWO, THREE)}
+    state = PartitionRecord((ME, TWO, THREE), leader, 5, isr, 1)
+    assert may_lead_soon(state, ME, brokers) is expected
+
+
+def produce(crowd: Crowd) -> Any:
+    data = PartitionProduceData(index=0, records=memoryview(BATCH))
+    topics = [TopicProduceData(name="t", partition_data=[data])]
+    return crowd.begin(ProduceRequest(acks=1, timeout_ms=60_000, topic_data=topics))
+
+
+def outcome(response: Any) -> tuple[int, int]:
+    partition = response.responses[0].partition_responses[0]
+    return partition.error_code, partition.base_offset
+
+
+def await_election(broker: Broker, stopping: bool) -> None:
+    """Broker 2 leads t-0, this one is in sync, and all that it knows of the cluster is shared with others."""
+    lead(broker, "t")
+    resign(broker, "t", leader=TWO)
+    running: Any = broker._running
+    services, metadata = running._services, running.metadata
+    brokers = {**metadata.brokers, TWO: BrokerRecord(TWO, (), stopping=stopping)}
+    services.metadata = SimpleNamespace(is_shared=True, brokers=brokers, topics=metadata.topics)
+
+
+@pytest.mark.parametrize("ending", ["elected", "late"])
+def test_a_produce_waits_until_this_broker_leads(tell: Callable[..., None], ending: str) -> None:
+    clock = ManualClock()
+
+    async def story(_: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        await running.topic_admin.create("t", 1, {})
+        first = running.replica_manager.by_name["t"].partitions[0]
+        await_election(broker, stopping=True)
+        crowd = Crowd(broker)
+        early = produce(crowd)
+        await until(lambda: running._services.follower_fetches.ahead)
+        if ending == "elected":
+            running.replica_manager.by_name["t"].partitions[0] = first
+            running.replica_manager.on_election(first)
+            assert outcome(await early) == (ErrorCode.NONE, 0)
+        else:
+            clock.advance(WAIT_MS - 1)
+            assert not early.done()
+            clock.advance(1)
+            assert outcome(await early) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        assert not running._services.follower_fetches.ahead
+        crowd.leave()
+
+    tell(story, clock=clock)
+
+
+def test_a_produce_for_a_leader_that_stays_is_refused_at_once(tell: Callable[..., None]) -> None:
+    async def story(_: Asker, broker: Broker) -> None:
+        running: Any = broker._running
+        await running.topic_admin.create("t", 1, {})
+        await_election(broker, stopping=False)
+        crowd = Crowd(broker)
+        assert outcome(await produce(crowd)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        crowd.leave()
+
+    tell(story, clock=ManualClock())
