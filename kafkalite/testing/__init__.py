@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from kafkalite.testing.broker import Broker as Broker
     from kafkalite.testing.cluster import AsyncCluster as AsyncCluster
     from kafkalite.testing.cluster import Cluster as Cluster
-    from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
     from kafkalite.testing.kafka_container import KafkaContainer as KafkaContainer
     from kafkalite.testing.requests.replay import Trace as Trace
     from kafkalite.testing.unittest_mixin import KafkaTestMixin as KafkaTestMixin
+    from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper as InMemoryZooKeeper
 
 _MODULES = {
     "AsyncBroker": "async_broker",
     "AsyncCluster": "cluster",
     "Broker": "broker",
     "Cluster": "cluster",
-    "InMemoryZooKeeper": "in_memory_zookeeper",
+    "InMemoryZooKeeper": "zookeeper.in_memory_zookeeper",
     "KafkaContainer": "kafka_container",
     "KafkaTestMixin": "unittest_mixin",
     "Trace": "requests.replay",

@@ -27,12 +27,12 @@ from kafkalite.server.broker import Broker as ServerBroker
 from kafkalite.server.broker import setting_text
 from kafkalite.testing import data_directory, group_description, maintenance
 from kafkalite.testing.broker_clock import BrokerClock
-from kafkalite.testing.payload import HeadersGiven, Payload, encoded, encoded_headers
-from kafkalite.testing.record_pattern import RecordPattern, Wanted
-from kafkalite.testing.record_watch import RecordWatch
+from kafkalite.testing.records.payload import HeadersGiven, Payload, encoded, encoded_headers
+from kafkalite.testing.records.record_pattern import RecordPattern, Wanted
+from kafkalite.testing.records.record_watch import RecordWatch
+from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
+from kafkalite.testing.records.topic_handle import AsyncTopicHandle
 from kafkalite.testing.requests.interception import Interception
-from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord, check_isolation
-from kafkalite.testing.topic_handle import AsyncTopicHandle
 
 if TYPE_CHECKING:
     from kafkalite.cleaner.workers.worker_thread import WorkerThread

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkalite.server.loop_thread import LoopThread
 from kafkalite.testing.async_broker import TIMEOUT_S, AsyncBroker
 from kafkalite.testing.broker_clock import BlockingClock
-from kafkalite.testing.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
-from kafkalite.testing.topic_handle import TopicHandle
+from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, Decode, Isolation, StoredRecord
+from kafkalite.testing.records.topic_handle import TopicHandle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalite.testing.faults.faults import Faults
     from kafkalite.testing.faults.power_cut import UnflushedTail
     from kafkalite.testing.group_description import GroupDescription
-    from kafkalite.testing.payload import HeadersGiven, Payload
+    from kafkalite.testing.records.payload import HeadersGiven, Payload
     from kafkalite.testing.requests.request_log import RequestLog
     from kafkalite.zk.client.zookeeper_config import Dial
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite.testing.stored_record import READ_UNCOMMITTED, count_records
+from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, count_records
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer

@@ -29,7 +29,7 @@ from kafkalite.metadata.registration_state import MEMBER
 from kafkalite.server.broker import setting_text
 from kafkalite.testing.cluster_broker import ClusterBroker
 from kafkalite.testing.data_directory import throwaway_place
-from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
+from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.znodes import znode_data, znode_paths
 
 if TYPE_CHECKING:

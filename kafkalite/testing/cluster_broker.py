@@ -20,7 +20,7 @@ from kafkalite.testing.requests.interception import Interception
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer
-    from kafkalite.testing.in_memory_zookeeper import ZooKeeperLine
+    from kafkalite.testing.zookeeper.in_memory_zookeeper import ZooKeeperLine
 
 HOST = "127.0.0.1"
 

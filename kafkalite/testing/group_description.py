@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.common.names import TopicPartition
 from kafkalite.coordinator.group.subscription import CONSUMER_PROTOCOL_TYPE
-from kafkalite.testing.stored_record import count_records
+from kafkalite.testing.records.stored_record import count_records
 
 if TYPE_CHECKING:
     from kafkalite.coordinator.group.group import Group

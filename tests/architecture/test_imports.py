@@ -21,9 +21,12 @@ PACKAGE = ROOT / "kafkalite"
 FOLDERS = [
     "",  # the public face
     "cli",
+    "testing/daemon",
     "testing",  # the public face for tests
     "testing/faults",
     "testing/requests",
+    "testing/records",
+    "testing/zookeeper",
     "server",
     "server/membership",
     "api",

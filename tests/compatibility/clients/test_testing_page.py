@@ -25,7 +25,16 @@ def test_every_example_runs(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "kafkalite.testing.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "kafkalite.testing.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+    ]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
     )

@@ -24,7 +24,7 @@ from kafkalite.testing import data_directory
 from kafkalite.testing.async_broker import AsyncBroker
 from kafkalite.testing.data_directory import is_in_memory, remove_abandoned, throwaway_path
 from kafkalite.testing.group_description import assigned_partitions
-from kafkalite.testing.stored_record import READ_COMMITTED
+from kafkalite.testing.records.stored_record import READ_COMMITTED
 from tests.support.descriptors import open_files
 from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S, until

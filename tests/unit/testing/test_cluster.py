@@ -229,7 +229,7 @@ def leave_nothing_behind():
 
 
 def test_the_zookeeper_alone_loads_no_broker():
-    assert InMemoryZooKeeper.__module__ == "kafkalite.testing.in_memory_zookeeper"
+    assert InMemoryZooKeeper.__module__ == "kafkalite.testing.zookeeper.in_memory_zookeeper"
 
 
 def _threads() -> list[str]:

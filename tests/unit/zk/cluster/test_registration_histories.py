@@ -18,7 +18,7 @@ from kafkalite.metadata.isr_state import IsrState, WriteIsr
 from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.replica.effects import ReadIsr
 from kafkalite.replication.replica.in_sync_replicas import COMMITTED, InSyncReplicas
-from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper, ZooKeeperLine
+from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper, ZooKeeperLine
 from kafkalite.zk.client.operations import BadVersion, Create, SetData, Unavailable
 from kafkalite.zk.cluster import registration_files
 from kafkalite.zk.znodes import znode_data, znode_paths

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkalite.testing.znode_tree import Refused, ZnodeTree
+from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
 from kafkalite.zk.client.operations import UNIMPLEMENTED, Check, Create, Delete, Operation, SetData
 from kafkalite.zk.client.wire_requests import (
     ADD_WATCH,

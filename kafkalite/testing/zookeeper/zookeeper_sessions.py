@@ -11,8 +11,8 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING
 
-from kafkalite.testing.znode_tree import ZnodeTree
-from kafkalite.testing.zookeeper_answers import answer
+from kafkalite.testing.zookeeper.znode_tree import ZnodeTree
+from kafkalite.testing.zookeeper.zookeeper_answers import answer
 
 if TYPE_CHECKING:
     from kafkalite.common.clock import Clock, Timer

@@ -21,8 +21,8 @@ from kafkalite.common.errors import KafkaError, StorageError
 if TYPE_CHECKING:
     from kafkalite.server.metrics_endpoint import HttpRequest
     from kafkalite.testing.async_broker import AsyncBroker
-    from kafkalite.testing.payload import Payload
-    from kafkalite.testing.stored_record import StoredRecord
+    from kafkalite.testing.records.payload import Payload
+    from kafkalite.testing.records.stored_record import StoredRecord
 
 PREFIX = "/control/"
 TOKEN_LENGTH_MIN = 16

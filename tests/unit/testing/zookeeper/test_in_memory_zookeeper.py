@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkalite.testing.in_memory_zookeeper import RECONNECT_MS, REQUEST_BYTES_MAX, InMemoryZooKeeper
+from kafkalite.testing.zookeeper.in_memory_zookeeper import RECONNECT_MS, REQUEST_BYTES_MAX, InMemoryZooKeeper
 from kafkalite.zk.client.operations import ConnectionState, Create, SetData, Unavailable
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import until

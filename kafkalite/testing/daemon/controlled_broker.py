@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.testing.async_broker import AsyncBroker
-from kafkalite.testing.control import PREFIX, Control
-from kafkalite.testing.faults import fault_file
+from kafkalite.testing.daemon import fault_file
+from kafkalite.testing.daemon.control import PREFIX, Control
 
 if TYPE_CHECKING:
     from kafkalite.config.broker_config import BrokerConfig

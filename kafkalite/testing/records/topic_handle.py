@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from kafkalite.testing.payload import HeadersGiven, Payload
-from kafkalite.testing.record_pattern import ANYTHING, Wanted
-from kafkalite.testing.stored_record import READ_UNCOMMITTED, Isolation, StoredRecord
+from kafkalite.testing.records.payload import HeadersGiven, Payload
+from kafkalite.testing.records.record_pattern import ANYTHING, Wanted
+from kafkalite.testing.records.stored_record import READ_UNCOMMITTED, Isolation, StoredRecord
 
 WITHIN_S = 5.0
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
-from kafkalite.testing.in_memory_zookeeper import InMemoryZooKeeper
+from kafkalite.testing.zookeeper.in_memory_zookeeper import InMemoryZooKeeper
 from kafkalite.zk.client.operations import (
     Check,
     ConnectionState,

@@ -17,7 +17,7 @@ from kafkalite import Broker
 from kafkalite.api.dispatch import Dispatcher
 from kafkalite.common.errors import ConfigError, ErrorCode
 from kafkalite.testing import Cluster
-from kafkalite.testing.faults import fault_file
+from kafkalite.testing.daemon import fault_file
 from kafkalite.testing.faults.request_pattern import RequestPattern, api_name, error_code
 from tests.support.wait import until
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.replication.partition import DelayedOperation
-from kafkalite.testing.stored_record import READ_COMMITTED, StoredRecord, end_offset, stored_records
+from kafkalite.testing.records.stored_record import READ_COMMITTED, StoredRecord, end_offset, stored_records
 
 if TYPE_CHECKING:
     from kafkalite.server.broker_server import BrokerServer

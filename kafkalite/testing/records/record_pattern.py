@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkalite.testing.payload import Payload, matches
-from kafkalite.testing.stored_record import StoredRecord
+from kafkalite.testing.records.payload import Payload, matches
+from kafkalite.testing.records.stored_record import StoredRecord
 
 _SHOWN_MAX = 20
 

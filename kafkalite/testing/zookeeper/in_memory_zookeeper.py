@@ -29,10 +29,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafkalite.testing.thread_clock import ThreadClock
-from kafkalite.testing.znode_tree import Refused, ZnodeTree
-from kafkalite.testing.zookeeper_answers import WRITES
-from kafkalite.testing.zookeeper_sessions import Session, Sessions
+from kafkalite.testing.zookeeper.thread_clock import ThreadClock
+from kafkalite.testing.zookeeper.znode_tree import Refused, ZnodeTree
+from kafkalite.testing.zookeeper.zookeeper_answers import WRITES
+from kafkalite.testing.zookeeper.zookeeper_sessions import Session, Sessions
 from kafkalite.zk.client.operations import ConnectionState
 
 if TYPE_CHECKING:
