@@ -28,27 +28,38 @@ class Go:
         self.cache = cache
         modules, results = str(cache / "mod"), str(cache / "build")
         flags = os.environ.get("GOFLAGS", "") + " -modcacherw"  # so that the cache can be removed like any directory
-        self.env = os.environ | {"GOMODCACHE": modules, "GOCACHE": results, "GOFLAGS": flags.strip()}
+        self.env = {"GOMODCACHE": modules, "GOCACHE": results, "GOFLAGS": flags.strip()}
 
     def build(self, name: str, mod_file: str = "go.mod") -> str:
         """The path of the program in `go/<name>`, with the libraries that `mod_file` pins."""
         program = self.cache / "bin" / f"{name}-{Path(mod_file).stem}"
-        fetched = self._run(name, FETCH_LIMIT_S, "list", "-deps", f"-modfile={mod_file}", ".")
-        if fetched.returncode != 0:
-            lines = [line for line in fetched.stderr.splitlines() if not line.startswith("go: downloading")]
-            pytest.skip(f"go cannot get the modules of {name}/{mod_file}: {' '.join(lines[:3])}")
-        built = self._run(name, BUILD_LIMIT_S, "build", f"-modfile={mod_file}", "-o", str(program), ".")
+        self._fetch(SOURCES / name, mod_file)
+        built = self._run(SOURCES / name, BUILD_LIMIT_S, "build", f"-modfile={mod_file}", "-o", str(program), ".")
         assert built.returncode == 0, built.stderr
         return str(program)
 
-    def _run(self, name: str, limit_s: float, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def test(self, module: Path) -> str:
+        """The output of `go test -v` of a module in a directory."""
+        self._fetch(module, "go.mod")
+        done = self._run(module, BUILD_LIMIT_S, "test", "-v", "-count=1", ".")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _fetch(self, module: Path, mod_file: str) -> None:
+        fetched = self._run(module, FETCH_LIMIT_S, "list", "-test", "-deps", f"-modfile={mod_file}", ".")
+        if fetched.returncode != 0:
+            lines = [line for line in fetched.stderr.splitlines() if not line.startswith("go: downloading")]
+            pytest.skip(f"go cannot get the modules of {module.name}/{mod_file}: {' '.join(lines[:3])}")
+
+    def _run(self, module: Path, limit_s: float, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [self.path, *arguments]
+        environment = os.environ | self.env
         try:
             return subprocess.run(
-                command, cwd=SOURCES / name, env=self.env, capture_output=True, text=True, timeout=limit_s, check=False
+                command, cwd=module, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
             )
         except subprocess.TimeoutExpired:
-            pytest.skip(f"go {arguments[0]} for {name} was not done in {limit_s:.0f} s")
+            pytest.skip(f"go {arguments[0]} for {module.name} was not done in {limit_s:.0f} s")
 
 
 def pinned(name: str, module: str, mod_file: str = "go.mod") -> str:

@@ -29,7 +29,14 @@ class Node:
 
     def command(self, name: str) -> list[str]:
         """How to run the program in `node/<name>`, with the library it pins."""
-        pinned = (SOURCES / name / "package.json").read_text()
+        room = self.modules(SOURCES / name / "package.json").parent
+        shutil.copyfile(SOURCES / "script.js", self.cache / "script.js")  # a program finds libraries where it lies
+        program = shutil.copyfile(SOURCES / name / "main.js", room / "main.js")
+        return [self.node, str(program)]
+
+    def modules(self, package: Path) -> Path:
+        """The `node_modules` with the libraries that a package.json pins."""
+        name, pinned = package.parent.name, package.read_text()
         room = self.cache / name
         stamp = room / "installed.json"
         if not stamp.exists() or stamp.read_text() != pinned:
@@ -38,9 +45,7 @@ class Node:
             (room / "package.json").write_text(pinned)
             self._install(name, room)
             stamp.write_text(pinned)
-        shutil.copyfile(SOURCES / "script.js", self.cache / "script.js")  # a program finds libraries where it lies
-        program = shutil.copyfile(SOURCES / name / "main.js", room / "main.js")
-        return [self.node, str(program)]
+        return room / "node_modules"
 
     def _install(self, name: str, room: Path) -> None:
         command = [self.npm, "install", "--no-package-lock", "--no-audit", "--no-fund"]
