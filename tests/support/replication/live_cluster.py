@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkalite.testing.cluster import Cluster
 from tests.support.wait import DEADLINE_S, until
 
-_LOG = logging.getLogger("librdkafka")
-_LOG.addHandler(logging.NullHandler())
-_LOG.propagate = False
+LOG = logging.getLogger("librdkafka")
+LOG.addHandler(logging.NullHandler())
+LOG.propagate = False
 
 EVERY = (0, 1, 2)  # the brokers of a cluster
 SETTINGS: dict[str, Any] = {  # a cluster that notices what happens to a broker soon
@@ -61,7 +61,7 @@ def create_topic(
     **config: object,
 ) -> None:
     """A topic that all brokers know and that is led. `placed_on`: the replicas of each partition."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}, logger=_LOG)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}, logger=LOG)
     settings = {key.replace("_", "."): str(value).lower() for key, value in config.items()}
     wanted = (
         NewTopic(name, partitions, replicas, config=settings)
@@ -91,7 +91,7 @@ class Writer:
                 **QUICK,
                 **named,
             },
-            logger=_LOG,
+            logger=LOG,
         )
 
     def write(self, topic: str, values: Iterable[bytes], partition: int = 0) -> None:
@@ -207,7 +207,7 @@ def new_consumer(cluster: Reachable, **options: Any) -> confluent_kafka.Consumer
     """A consumer that commits nothing by itself; `options` are named as the client's, with underscores."""
     named = {key.replace("_", "."): value for key, value in options.items()}
     settings = {"group.id": "nobody", "enable.auto.commit": False, "auto.offset.reset": "error", **QUICK, **named}
-    return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}, logger=_LOG)
+    return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}, logger=LOG)
 
 
 def read_all(cluster: Reachable, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:

@@ -7,8 +7,9 @@ something was lost or stuck. Brokers are killed with -9, stopped in order, pause
 ZooKeeper and from all, in one direction too, slowed down, lose packets, lose the power of their disk, find it full;
 ZooKeeper is paused and killed; replicas are reassigned.
 
-Topics are written with acks=-1 and min.insync.replicas=2, so one broker at a time may lose the end of its logs: until
-it is in sync again no other does. With `flushed` the topic has flush.messages=1, and all of them may, at once.
+Records come alone and in transactions (`transaction_clients`), with acks=-1 and min.insync.replicas=2, so one broker at
+a time may lose the end of its logs: until it is in sync again no other does. With `flushed` all topics have
+flush.messages=1, and all of them may, at once.
 The seed decides what is done; how processes interleave it does not.
 """
 
@@ -20,7 +21,8 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,9 +31,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from tests.support.replication import transaction_clients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import compare_files, create_topic, stored_batches
 from tests.support.replication.machines import PORT, ZOOKEEPER, Machine, make_bridge
+from tests.support.replication.transaction_clients import MOVES, TransactionClients
 from tests.support.wait import DEADLINE_S, until
 from tests.support.zookeeper import ZooKeeper
 
@@ -48,20 +52,31 @@ SETTINGS = {
     "replica.socket.timeout.ms": "3000",
     "leader.imbalance.check.interval.seconds": "2",
     "controlled.shutdown.retry.backoff.ms": "200",
+    "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "log.index.size.max.bytes": "65536",
     "log.segment.bytes": "65536",
+}
+
+ALL_PARTITIONS = {
+    TOPIC: PARTITIONS,
+    MOVES: transaction_clients.PARTITIONS,
+    "__transaction_state": 1,
+    "__consumer_offsets": 1,
 }
 
 
 class ProcessCluster:
     """The machines, and ZooKeeper's own view of the cluster."""
 
-    def __init__(self, home: Path, count: int, zookeeper: ZooKeeper, zk: KazooClient) -> None:
+    def __init__(
+        self, home: Path, count: int, zookeeper: ZooKeeper, zk: KazooClient, settings: Mapping[str, str]
+    ) -> None:
         self.home = home
         self.zookeeper = zookeeper
         connect = f"{ZOOKEEPER}:{zookeeper.port}"
-        self.machines = [Machine(number, home, connect, SETTINGS) for number in range(count)]
+        self.machines = [Machine(number, home, connect, settings) for number in range(count)]
         self._zk = zk
 
     @property
@@ -82,19 +97,20 @@ class ProcessCluster:
         except (KazooException, self._zk.handler.timeout_exception, ValueError):
             return None
 
-    def state(self, partition: int) -> dict[str, Any]:
-        return self.at(f"/brokers/topics/{TOPIC}/partitions/{partition}/state") or {}
+    def state(self, partition: int, topic: str = TOPIC) -> dict[str, Any]:
+        return self.at(f"/brokers/topics/{topic}/partitions/{partition}/state") or {}
 
-    def replicas(self, partition: int) -> list[int]:
-        topic = self.at(f"/brokers/topics/{TOPIC}") or {}
-        found: list[int] = topic.get("partitions", {}).get(str(partition), [])
+    def replicas(self, partition: int, topic: str = TOPIC) -> list[int]:
+        found: list[int] = (self.at(f"/brokers/topics/{topic}") or {}).get("partitions", {}).get(str(partition), [])
         return found
 
     def is_in_sync(self, number: int) -> bool:
         """Wherever it is a replica."""
         return all(
-            number in self.state(partition).get("isr", []) or number not in (self.replicas(partition) or [number])
-            for partition in range(PARTITIONS)
+            number in self.state(partition, topic).get("isr", [])
+            or number not in (self.replicas(partition, topic) or [number])
+            for topic, count in ALL_PARTITIONS.items()
+            for partition in range(count)
         )
 
     def reassign(self, partition: int, replicas: list[int]) -> None:
@@ -113,23 +129,24 @@ class ProcessCluster:
         until(lambda: leader() is not None, lambda: f"a leader of {topic}-{partition}: {self.state(partition)}")
         return leader() or 0
 
-    def await_whole(self, partition: int) -> None:
+    def await_whole(self, name: str, partition: int) -> None:
         """No reassignment is under way, every replica is in sync, and all logs have the same end and the same bytes."""
-        node = f"/brokers/topics/{TOPIC}"
+        node = f"/brokers/topics/{name}"
 
         def is_in_sync() -> bool:
-            replicas, topic = self.replicas(partition), self.at(node) or {}
+            replicas, topic = self.replicas(partition, name), self.at(node) or {}
             moving = topic.get("adding_replicas") or topic.get("removing_replicas")
-            return not moving and len(replicas) == REPLICAS and set(self.state(partition)["isr"]) == set(replicas)
+            is_whole = len(replicas) == REPLICAS and set(self.state(partition, name)["isr"]) == set(replicas)
+            return not moving and is_whole
 
-        until(is_in_sync, lambda: f"all replicas of {TOPIC}-{partition}: {self.at(node)}, {self.state(partition)}")
-        directories = {i: self.machines[i].data_dir / f"{TOPIC}-{partition}" for i in self.replicas(partition)}
+        until(is_in_sync, lambda: f"all replicas of {name}-{partition}: {self.at(node)}, {self.state(partition, name)}")
+        directories = {i: self.machines[i].data_dir / f"{name}-{partition}" for i in self.replicas(partition, name)}
 
         def ends() -> dict[int, int]:
             """The last batch of each replica."""
             return {i: max(stored_batches(directory), default=-1) for i, directory in directories.items()}
 
-        until(lambda: len(set(ends().values())) == 1, lambda: f"equal ends of {TOPIC}-{partition}: {ends()}")
+        until(lambda: len(set(ends().values())) == 1, lambda: f"equal ends of {name}-{partition}: {ends()}")
         compare_files(directories)
 
 
@@ -142,6 +159,7 @@ class ProcessHistory:
         self._rng = Random(f"{seed} {brokers} {flushed}")
         self._count = brokers
         self._flushed = flushed
+        self._seed = seed
         self._steps = steps
         self._incomplete: int | None = None  # the broker that may have lost records and is not in sync yet
         self._zookeeper_is: str = "up"
@@ -154,17 +172,19 @@ class ProcessHistory:
             zk = KazooClient(zookeeper.connect, timeout=10.0)
             zk.start(timeout=DEADLINE_S)
             stack.callback(zk.stop)
-            cluster = ProcessCluster(home, self._count, zookeeper, zk)
+            settings = SETTINGS | ({"log.flush.interval.messages": "1"} if self._flushed else {})
+            cluster = ProcessCluster(home, self._count, zookeeper, zk, settings)
             for machine in cluster.machines:
                 stack.enter_context(machine)
             cluster.start(*range(self._count))
-            settings = {"min_insync_replicas": 2} | ({"flush_messages": 1} if self._flushed else {})
-            create_topic(cluster, TOPIC, PARTITIONS, REPLICAS, **settings)
+            create_topic(cluster, TOPIC, PARTITIONS, REPLICAS)
+            create_topic(cluster, MOVES, transaction_clients.PARTITIONS, REPLICAS)
             return self._run(cluster)
 
     def _run(self, cluster: ProcessCluster) -> int:
-        clients = HistoryClients(cluster, PARTITIONS)
+        clients, transactions = HistoryClients(cluster, PARTITIONS), TransactionClients(cluster, self._seed)
         clients.start()
+        transactions.start()
         try:
             for _ in range(self._steps):
                 clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
@@ -175,12 +195,17 @@ class ProcessHistory:
             self._none_gave_up(cluster)
         finally:
             clients.finish()
+            transactions.finish()
         self._tell("check")
         clients.flush()
         for partition in range(PARTITIONS):
-            cluster.await_whole(partition)
+            cluster.await_whole(TOPIC, partition)
             clients.check(partition)
-        self._tell("checked")
+        transactions.check()
+        for partition in range(transaction_clients.PARTITIONS):
+            cluster.await_whole(MOVES, partition)
+        ends = Counter(outcome.value for outcome in transactions.outcomes.values())
+        self._tell(f"checked, transactions {dict(ends)}")
         return len(clients.writer.acknowledged)
 
     @staticmethod

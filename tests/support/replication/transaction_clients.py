@@ -1,0 +1,196 @@
+"""A stock transactional producer in a random history: what it committed is there, whole and once.
+
+Each transaction puts its number into both partitions of MOVES and into the offset of a group. Some are aborted; now and
+then another producer with the same transactional.id takes over in the middle of one, which then must not be committed.
+Promised of the end: a transaction whose commit was acknowledged is read in both partitions, once; one that was aborted,
+or never asked to be committed, in none; one of unknown outcome in both or in none. The group's offset is that of the
+last one which is read. No transaction is left open: the last one is read, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import Counter
+from enum import Enum
+from random import Random
+
+import confluent_kafka
+from confluent_kafka import TopicPartition
+
+from tests.support.replication.live_cluster import LOG, QUICK, Reachable, new_consumer, read_all
+from tests.support.wait import DEADLINE_S, until
+
+MOVES = "moves"
+PARTITIONS = 2
+GROUP = "movers"
+_PAUSE_S = 0.02
+_CALL_S = 5.0  # of a client's call; it is repeated
+_ABORTS, _TAKE_OVERS = 0.2, 0.05
+
+
+class Outcome(Enum):
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+class TransactionClients:
+    """One producer at a time, in a thread, between `start` and `finish`. `outcomes` are those of all transactions, by
+    their numbers."""
+
+    def __init__(self, cluster: Reachable, seed: object) -> None:
+        self.outcomes: dict[int, Outcome] = {}
+        self._cluster = cluster
+        self._rng = Random(f"transactions {seed}")
+        self._done = threading.Event()
+        self._faults: list[str] = []
+        self._consumer = new_consumer(cluster, group_id=GROUP)  # its group gets the offsets
+        self._thread = threading.Thread(target=self._guarded)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        """The cluster is whole: the transaction under way ends, and one more."""
+        self._done.set()
+        self._thread.join(3 * DEADLINE_S)
+        if self._thread.is_alive():
+            self._faults.append(f"transaction {len(self.outcomes)} does not end")
+
+    def check(self) -> None:
+        """Raises AssertionError."""
+        assert not self._faults, self._faults[:3]
+        last = max(self.outcomes)
+        assert self.outcomes[last] is Outcome.COMMITTED, "the last one, on a cluster that is whole"
+        read = [Counter(map(int, self._read(partition, last).values())) for partition in range(PARTITIONS)]
+        faults = violations(self.outcomes, read)
+        assert not faults, faults[:3]
+        seen = max(number for counts in read for number in counts)
+        [offset] = self._consumer.committed([TopicPartition(MOVES, 0)], timeout=DEADLINE_S)
+        assert offset.offset == seen + 1, f"the group stands at {offset.offset}, the last transaction is {seen}"
+        self._consumer.close()
+
+    def _read(self, partition: int, last: int) -> dict[int, bytes]:
+        content: dict[int, bytes] = {}
+
+        def is_there() -> bool:
+            content.clear()
+            content.update(read_all(self._cluster, MOVES, partition, isolation_level="read_committed"))
+            return b"%d" % last in content.values()
+
+        until(is_there, lambda: f"transaction {last} in {MOVES}-{partition}: {sorted(content)[-3:]}")
+        return content
+
+    # -- the producer
+
+    def _guarded(self) -> None:
+        try:
+            self._work()
+        except Exception as fault:
+            self._faults.append(repr(fault))
+
+    def _work(self) -> None:
+        producer = self._new_producer()
+        for number in itertools.count():
+            is_last = self._done.is_set()
+            producer = self._transact(producer, number, is_last)
+            if is_last and self.outcomes[number] is Outcome.COMMITTED:
+                return
+            self._done.wait(_PAUSE_S)
+
+    def _new_producer(self) -> confluent_kafka.Producer:
+        """It takes over the transactional.id: a transaction of another one is over when this returns."""
+        while True:
+            producer = confluent_kafka.Producer(
+                {
+                    "bootstrap.servers": self._cluster.bootstrap_servers,
+                    "transactional.id": "mover",
+                    "linger.ms": 0,
+                    **QUICK,
+                },
+                logger=LOG,
+            )
+            for _ in range(int(DEADLINE_S)):
+                try:
+                    producer.init_transactions(_CALL_S)
+                except confluent_kafka.KafkaException as error:
+                    if not error.args[0].retriable():
+                        break
+                else:
+                    return producer
+
+    def _transact(self, producer: confluent_kafka.Producer, number: int, is_last: bool) -> confluent_kafka.Producer:
+        """One transaction; the producer of the next."""
+        commits = is_last or self._rng.random() >= _ABORTS
+        is_fenced = not is_last and self._rng.random() < _TAKE_OVERS
+        following = producer
+        asked = False
+        try:
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce(MOVES, b"%d" % number, partition=partition)
+            self._send_offset(producer, number)
+            if is_fenced:
+                producer.flush(_CALL_S)
+                following = self._new_producer()
+            if commits:
+                asked = True
+                self._repeat(producer.commit_transaction)
+                if is_fenced:
+                    self._faults.append(f"transaction {number} was committed by a producer that had been fenced")
+                self.outcomes[number] = Outcome.COMMITTED
+            else:
+                self._repeat(producer.abort_transaction)
+                self.outcomes[number] = Outcome.ABORTED
+        except confluent_kafka.KafkaException as error:
+            self.outcomes[number] = self._give_up(producer, error.args[0], asked and not is_fenced)
+            if following is producer and error.args[0].fatal():
+                following = self._new_producer()
+        return following
+
+    def _send_offset(self, producer: confluent_kafka.Producer, number: int) -> None:
+        offsets = [TopicPartition(MOVES, 0, number + 1)]
+        metadata = self._consumer.consumer_group_metadata()
+        self._repeat(lambda timeout: producer.send_offsets_to_transaction(offsets, metadata, timeout))
+
+    def _give_up(self, producer: confluent_kafka.Producer, error: confluent_kafka.KafkaError, asked: bool) -> Outcome:
+        """After an error: the transaction is aborted if the client may still do so. What was never asked to be
+        committed will not be."""
+        if error.txn_requires_abort():
+            try:
+                self._repeat(producer.abort_transaction)
+            except confluent_kafka.KafkaException:
+                return Outcome.UNKNOWN if asked else Outcome.ABORTED
+            return Outcome.ABORTED
+        return Outcome.UNKNOWN if asked else Outcome.ABORTED
+
+    @staticmethod
+    def _repeat(call: object) -> None:
+        """As often as the client says that it may be."""
+        for _ in range(int(2 * DEADLINE_S / _CALL_S)):
+            try:
+                call(_CALL_S)  # type: ignore[operator]
+            except confluent_kafka.KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            else:
+                return
+        raise AssertionError("a call of the client fails for ever")
+
+
+def violations(outcomes: dict[int, Outcome], read: list[Counter[int]]) -> list[str]:
+    """What is not as promised, `read` being how often each number is in each partition."""
+    found = []
+    for number in sorted({*outcomes, *itertools.chain(*read)}):
+        counts = tuple(counts[number] for counts in read)
+        outcome = outcomes.get(number)
+        allowed = {
+            Outcome.COMMITTED: {(1,) * len(read)},
+            Outcome.ABORTED: {(0,) * len(read)},
+            Outcome.UNKNOWN: {(0,) * len(read), (1,) * len(read)},
+            None: set(),
+        }[outcome]
+        if counts not in allowed:
+            found.append(f"transaction {number}, {outcome and outcome.value}, is read {counts} times")
+    return found
