@@ -8,6 +8,7 @@ three replicas and min.insync.replicas=2, the producers acks=-1.
 
     produce-100B, produce-1KB     a stock C producer with its defaults, as fast as it can; CPU of all brokers
     single-100B                   one request in flight: microseconds from the send to the answer, p50 and p99
+    catch-up                      a follower that was away copies --size-mb of records; see bench/catching_up.py
     failover                      the leader is killed with -9: milliseconds until another one acknowledges a record
     hand-over                     the leader is stopped in order: the longest time between two acknowledgements of a
                                   stock C producer with its defaults that sends a record after the other
@@ -26,12 +27,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.catching_up import catch_up
 from bench.cluster import Node, zookeeper
 from bench.librdkafka import Library, Producer
 from bench.records import frame_cycle, payload
@@ -85,20 +87,29 @@ class Cluster:
     def cpu_s(self) -> float:
         return sum(ProcessTree(pid).cpu().total_s for pid in self.pids)
 
-    def create(self, topic: str) -> None:
-        """Returns when all replicas are in sync. A cluster that stood still may have lost its connections."""
+    def create(self, topic: str, placed_on: Sequence[int] = ()) -> None:
+        """Returns when all replicas are in sync: one on each broker, or `placed_on` those. A cluster that stood still
+        may have lost its connections."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        where: dict[str, Any] = {"replica_assignment": [list(placed_on)]} if placed_on else {"replication_factor": 3}
         deadline = time.monotonic() + 60
         while topic not in admin.list_topics(timeout=60).topics:
             with contextlib.suppress(KafkaException):
-                admin.create_topics([NewTopic(topic, 1, len(IDS), config=_TOPIC)])[topic].result(60)
-        while (state := self._state(topic)) is None or len(state.isrs) < len(IDS):
+                admin.create_topics([NewTopic(topic, 1, config=_TOPIC, **where)])[topic].result(60)
+        while self.isr_size(topic) < len(placed_on or IDS):
             if time.monotonic() > deadline:
                 raise BrokerError(f"{topic} has not got all of its replicas in sync")
             time.sleep(0.05)
 
     def leader(self, topic: str) -> int:
         return int(self._state(topic).leader)
+
+    def isr_size(self, topic: str) -> int:
+        state = self._state(topic)
+        return 0 if state is None else len(state.isrs)
+
+    def data_dir(self, broker_id: int) -> Path:
+        raise NotImplementedError
 
     def _state(self, topic: str) -> Any:
         """None: a broker does not know the partition yet."""
@@ -111,12 +122,16 @@ class Kafkalite(Cluster):
 
     def __init__(self, home: Path, connect: str, session_ms: int) -> None:
         super().__init__()
+        self._home = home
         self._nodes = [Node(broker_id, home, connect, session_ms) for broker_id in IDS]
         for node in self._nodes:
             node.begin()
         for node in self._nodes:
             node.await_ready()
         self.bootstraps = [node.bootstrap for node in self._nodes]
+
+    def data_dir(self, broker_id: int) -> Path:
+        return self._home / f"broker{broker_id}"
 
     @property
     def pids(self) -> list[int]:
@@ -178,6 +193,9 @@ class ApacheKafka(Cluster):
         process = self._processes[broker_id]
         assert process is not None
         await_ready(self.bootstraps[broker_id], process, self._home / f"kafka{broker_id}" / "kafka.out")
+
+    def data_dir(self, broker_id: int) -> Path:
+        return self._home / f"kafka{broker_id}" / "data"
 
     @property
     def pids(self) -> list[int]:
@@ -250,7 +268,7 @@ def single(cluster: Cluster, topic: str, seconds: float) -> Figures:
     return {"p50 us": samples[len(samples) // 2] / 1e3, "p99 us": samples[len(samples) * 99 // 100] / 1e3}
 
 
-def failover(cluster: Cluster, topic: str, seconds: float) -> Figures:
+def failover(cluster: Cluster, topic: str) -> Figures:
     """Each record waits for its answer; the longest wait is that of the failover."""
     cluster.create(topic)
     settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1", "linger.ms": "0"}
@@ -266,7 +284,7 @@ def failover(cluster: Cluster, topic: str, seconds: float) -> Figures:
     return {"ms": waited_ms}
 
 
-def hand_over(cluster: Cluster, topic: str, seconds: float) -> Figures:
+def hand_over(cluster: Cluster, topic: str) -> Figures:
     """Each record waits for its answer, from before the leader is stopped until a second after its end."""
     cluster.create(topic)
     settings = {"bootstrap.servers": cluster.bootstrap, "acks": "-1"}
@@ -287,12 +305,20 @@ def hand_over(cluster: Cluster, topic: str, seconds: float) -> Figures:
     return {"ms": longest_s * 1e3}
 
 
-WORKS: dict[str, Callable[[Cluster, str, float], Figures]] = {
-    "produce-100B": lambda cluster, topic, seconds: produce(cluster, topic, 100, seconds),
-    "produce-1KB": lambda cluster, topic, seconds: produce(cluster, topic, 1024, seconds),
-    "single-100B": single,
-    _FAILOVER: failover,
-    _HAND_OVER: hand_over,
+class Amount(NamedTuple):
+    """How much of a work is done."""
+
+    seconds: float
+    size_mb: int
+
+
+WORKS: dict[str, Callable[[Cluster, str, Amount], Figures]] = {
+    "produce-100B": lambda cluster, topic, amount: produce(cluster, topic, 100, amount.seconds),
+    "produce-1KB": lambda cluster, topic, amount: produce(cluster, topic, 1024, amount.seconds),
+    "single-100B": lambda cluster, topic, amount: single(cluster, topic, amount.seconds),
+    "catch-up": lambda cluster, topic, amount: catch_up(cluster, topic, amount.size_mb),
+    _FAILOVER: lambda cluster, topic, amount: failover(cluster, topic),
+    _HAND_OVER: lambda cluster, topic, amount: hand_over(cluster, topic),
 }
 
 
@@ -314,7 +340,7 @@ def clusters(home: Path, session_ms: int) -> Iterator[list[Cluster]]:
 
 
 def measure(
-    names: Sequence[str], session_ms: int, pairs: int, seconds: float, found: dict[tuple[str, str, str], list[float]]
+    names: Sequence[str], session_ms: int, pairs: int, amount: Amount, found: dict[tuple[str, str, str], list[float]]
 ) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="bench-replication-", ignore_cleanup_errors=True) as home,
@@ -325,11 +351,11 @@ def measure(
                 for cluster in sides if pair % 2 == 0 else reversed(sides):
                     cluster.signal(signal.SIGCONT)
                     try:
-                        figures = WORKS[name](cluster, f"{name}-{pair}", seconds)
+                        figures = WORKS[name](cluster, f"{name}-{pair}", amount)
                     finally:
                         if name not in _SHORT_SESSIONS:  # a session of a few seconds would end
                             cluster.signal(signal.SIGSTOP)
-                    shown = ", ".join(f"{value:,.1f} {unit}" for unit, value in figures.items())
+                    shown = ", ".join(f"{value:,.2f} {unit}" for unit, value in figures.items())
                     print(f"{name} {pair + 1}/{pairs} {cluster.name}: {shown}", flush=True)
                     for unit, value in figures.items():
                         found.setdefault((name, unit, cluster.name), []).append(value)
@@ -339,6 +365,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench replication", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--size-mb", type=int, default=2_000, help="what a follower copies")
     parser.add_argument("--only", default=",".join(WORKS), help=f"some of {', '.join(WORKS)}")
     options = parser.parse_args(arguments)
     wanted = options.only.split(",")
@@ -348,11 +375,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ([name for name in wanted if name in _SHORT_SESSIONS], _FAILOVER_SESSION_MS),
     ):
         if names:
-            measure(names, session_ms, options.pairs, options.seconds, found)
+            measure(names, session_ms, options.pairs, Amount(options.seconds, options.size_mb), found)
     print(f"\n{', '.join(machine().values())}\n\n| work | unit | kafkalite | Kafka | ratio |")
     print("| --- | --- | ---: | ---: | ---: |")
     for name, unit in dict.fromkeys(key[:2] for key in found):
         ours = statistics.median(found[name, unit, Kafkalite.name])
         theirs = statistics.median(found[name, unit, ApacheKafka.name])
-        print(f"| {name} | {unit} | {ours:,.1f} | {theirs:,.1f} | {ours / theirs:.2f} |")
+        print(f"| {name} | {unit} | {ours:,.2f} | {theirs:,.2f} | {ours / theirs:.2f} |")
     return 0
