@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = {
     "serve": "run a broker",
+    "health": "ask whether a broker serves, for health checks",
     "log": "look into data directories: dump, verify, count",
     "read": "write records of topics as Parquet, Arrow, CSV or JSON lines, from the files",
     "topic": "ask about topics: describe",

@@ -1,0 +1,49 @@
+"""`kafkalite health`: which broker it asks, and the exit code."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from kafkalite import Broker
+from kafkalite.cli.health_command import own_address
+from kafkalite.cli.main import main
+
+
+def test_a_broker_that_serves(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker() as broker:
+        assert main(["health", "--bootstrap-server", broker.bootstrap_servers]) == 0
+        assert (
+            capsys.readouterr().out == f"{broker.bootstrap_servers} serves, one of 1 in cluster {broker.cluster_id}\n"
+        )
+        monkeypatch.setenv("KAFKA_LISTENERS", f"PLAINTEXT://:{broker.port}")
+        assert main(["health"]) == 0
+
+
+def test_a_broker_that_is_not_there_or_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["health", "--bootstrap", address, "--timeout", "0.05"]) == 1
+        assert "does not answer within 0.05 s" in capsys.readouterr().err
+    assert main(["health", "--bootstrap", address]) == 1
+    assert "is the broker running?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("listeners", "address"),
+    [
+        ("PLAINTEXT://:9192", "127.0.0.1:9192"),
+        ("PLAINTEXT://0.0.0.0:1234", "127.0.0.1:1234"),
+        ("PLAINTEXT://[::]:1234", "[::1]:1234"),
+        ("INSIDE://broker1:19092,PLAINTEXT://:9192", "broker1:19092"),
+    ],
+)
+def test_the_address_is_the_first_listener_of_the_settings(tmp_path: Path, listeners: str, address: str) -> None:
+    named = {"KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT"}
+    assert own_address(None, named | {"KAFKA_LISTENERS": listeners}) == address
+    file = tmp_path / "server.properties"
+    file.write_text(f"listeners={listeners}\n")
+    assert own_address(str(file), named) == address
+    assert own_address(None, {}) == "127.0.0.1:9092"
