@@ -124,13 +124,14 @@ def _properties(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 
 def _put_in_memory(options: argparse.Namespace, properties: dict[str, str]) -> None:
-    """Raises ConfigError if data directories are named, too."""
-    if options.data_dir is not None or options.adopt is not None or {"log.dirs", "log.dir"} & properties.keys():
-        raise ConfigError("--in-memory chooses the data directory; do not name one, by --data-dir, --adopt or log.dirs")
+    """Raises ConfigError if the command line names data directories, too."""
+    if options.data_dir is not None or options.adopt is not None:
+        raise ConfigError("--in-memory chooses the data directory; do not name one by --data-dir or --adopt")
     from kafkalite.server.broker import setting_text
     from kafkalite.testing.async_broker import AT_ONCE, NEVER_IDLE, SMALL
     from kafkalite.testing.data_directory import throwaway_path
 
+    properties.pop("log.dir", None)
     properties["log.dirs"] = str(throwaway_path())
     for name, value in {**AT_ONCE, **NEVER_IDLE, **SMALL}.items():
         properties.setdefault(name.replace("_", "."), setting_text(value))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bench import wire
 from bench.records import record_batch
 from kafkalite.testing.data_directory import throwaway_place
 from tests.support.broker_process import environment
+from tests.support.places import ROOT
 from tests.support.wait import DEADLINE_S, until
 
 SERVE = [sys.executable, "-m", "kafkalite", "serve", "--port", "0"]
@@ -105,7 +109,7 @@ def test_a_broker_ends_with_the_process_that_has_started_it(ready_file: Path, ho
 
 
 def test_settings_win_over_those_for_tests(ready_file: Path) -> None:
-    override = ["--override", "offsets.topic.num.partitions=3"]
+    override = ["--override", "offsets.topic.num.partitions=3", "--override", "log.dirs=nowhere"]
     with subprocess.Popen(
         [*SERVE, "--in-memory", "--ready-file", str(ready_file), *override], env=environment(), stdout=subprocess.PIPE
     ) as process:
@@ -114,14 +118,34 @@ def test_settings_win_over_those_for_tests(ready_file: Path) -> None:
             client.request(10, 0, wire.string("a group"))  # FindCoordinator
         internal = [name for name in os.listdir(found["data_dir"]) if name.startswith("__consumer_offsets-")]
         process.terminate()
-        assert len(internal) == 3
+        assert len(internal) == 3 and not Path("nowhere").exists()
+
+
+def test_the_steps_of_the_documented_workflow_start_a_broker(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "testing.md").read_text()
+    [workflow] = [
+        text for text in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "jobs:" in text
+    ]
+    steps = yaml.safe_load(workflow)["jobs"]["test"]["steps"]
+    [start] = [step["run"] for step in steps if "kafkalite serve" in step.get("run", "")]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    command = tmp_path / "kafkalite"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kafkalite "$@"\n')
+    command.chmod(0o755)
+    path = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "KAFKA_LISTENERS": f"PLAINTEXT://{address}"}
+    stopped = f"{start}\nkill $!; wait $!"  # a runner ends what is left of a job
+    subprocess.run(
+        ["bash", "-e", "-c", stopped], cwd=tmp_path, env=environment() | path, timeout=DEADLINE_S, check=True
+    )
+    assert f"is ready on {address}" in (tmp_path / "kafkalite.log").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--in-memory", "--data-dir", "data"], "--in-memory chooses the data directory"),
-        (["--in-memory", "--override", "log.dirs=data"], "--in-memory chooses the data directory"),
+        (["--in-memory", "--adopt", "data"], "--in-memory chooses the data directory"),
         (["--in-memory", "--exit-with-parent", "-n", "3"], "--in-memory, --exit-with-parent: for one broker"),
         (["--data-dir", "data", "--ready-file", "missing/ready"], "--ready-file missing/ready: No such file"),
     ],
