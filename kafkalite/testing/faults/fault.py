@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 class Call(NamedTuple):
     """A request that was chosen. `go_on` has it executed as ever, or another frame instead; its answer may come later.
-    `hang_up` closes the connection when the answer has been sent."""
+    `hang_up` closes the connection when the answer has been sent. `miss` takes the choice back: there was nothing to
+    spoil."""
 
     request: RecordedRequest
     server: BrokerServer
     go_on: Callable[[memoryview], Answer]
     hang_up: Callable[[], None]
     connection: ClientConnection
+    miss: Callable[[], None]
 
     @property
     def frame(self) -> memoryview:

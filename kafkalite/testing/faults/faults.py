@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.common.errors import ErrorCode
@@ -115,7 +116,8 @@ class Faults:
         return self._add(f"throttle of {seconds:g} s", spoil, api, topic, which)
 
     def corrupt(self, topic: str | None = None, **which: Any) -> Fault:
-        """Turn a bit of each record batch that a Fetch brings. The log is not changed."""
+        """Turn a bit of each record batch that a Fetch brings; one that brings none does not count. The log is not
+        changed."""
         return self._add("corrupt records", spoils.corrupt(topic), "Fetch", topic, which)
 
     def load(self, faults: Iterable[Mapping[str, Any]]) -> list[Fault]:
@@ -210,15 +212,20 @@ class Faults:
         for fault in list(self._faults):
             call = Call(
                 request, server, lambda frame: following(connection, memoryview(bytearray(frame))),
-                lambda: hang_up(server, connection), connection,
+                lambda: hang_up(server, connection), connection, partial(self._miss, fault, request),
             )  # fmt: skip
             topic = fault.pattern.topic
             if fault.pattern.chooses(request, names_topic=topic is None or self._names(call, topic)):
                 fault.fired += 1
-                what = f"{request.api} v{request.version} from {request.client_id!r}"
-                self.fired.append(FiredFault(request.time, str(fault), what))
+                self.fired.append(_fired(fault, request))
                 return fault.spoil(call)
         return following(connection, frame)
+
+    def _miss(self, fault: Fault, request: RecordedRequest) -> None:
+        fault.fired -= 1
+        fault.pattern.give_back()
+        if (fired := _fired(fault, request)) in self.fired:  # otherwise they have been cleared
+            self.fired.remove(fired)
 
     def _names(self, call: Call, topic: str) -> bool:
         request, topic_id = call.request.request, spoils.topic_id(call, topic)
@@ -246,3 +253,7 @@ class Faults:
     def _mute(self, call: Call, milliseconds: int) -> None:
         over = self._muted[call.connection] = self._sleep(call, milliseconds / 1000)
         over.add_done_callback(lambda _: self._muted.pop(call.connection, None))
+
+
+def _fired(fault: Fault, request: RecordedRequest) -> FiredFault:
+    return FiredFault(request.time, str(fault), f"{request.api} v{request.version} from {request.client_id!r}")

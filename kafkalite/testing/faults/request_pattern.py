@@ -87,6 +87,11 @@ class RequestPattern:
             self._left -= 1
         return True
 
+    def give_back(self) -> None:
+        """The last choice does not count."""
+        if self._left is not None:
+            self._left += 1
+
     def __str__(self) -> str:
         about = "any request" if self.api is None else self.api
         about += "" if self.topic is None else f" of {self.topic}"

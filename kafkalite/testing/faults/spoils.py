@@ -166,11 +166,15 @@ def corrupt(topic: str | None) -> Spoil:
         found = None if topic is None else topic_id(call, topic)
 
         def change(answer: Message) -> Message:
+            is_any = False
             for partition in _fetched_partitions(answer, topic, found):
                 records = bytearray(partition.records or b"")
                 for end in _batch_ends(records):
                     records[end - 1] ^= 1
+                    is_any = True
                 partition.records = bytes(records)
+            if not is_any:
+                call.miss()
             return answer
 
         return change

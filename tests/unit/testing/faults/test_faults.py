@@ -227,6 +227,17 @@ def test_records_are_corrupt_on_the_wire_and_whole_in_the_log(broker: Broker, cl
     assert sum(a != b for a, b in zip(spoiled, whole, strict=True)) == 2, "a bit of each batch"
 
 
+def test_a_fetch_without_records_is_none_that_can_be_corrupt(broker: Broker, client: wire.Connection) -> None:
+    empty = bytes(client.exchange(wire.fetch_frame("orders", 0, 0, 1 << 20, max_wait_ms=0))._data)
+    with broker.faults.corrupt() as fault:
+        assert bytes(client.exchange(wire.fetch_frame("orders", 0, 0, 1 << 20, max_wait_ms=0))._data) == empty
+        assert fault.fired == 0 and broker.faults.fired == []
+        produce(client)
+        fetch = wire.fetch_frame("orders", 0, 0, 1 << 20)
+        spoiled = bytes(client.exchange(fetch)._data)
+        assert spoiled != bytes(client.exchange(fetch)._data) and fault.fired == 1 == len(broker.faults.fired)
+
+
 # the broker itself
 
 
