@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock, TimerGroup
 from kafkalite.common.errors import KafkaError, StorageError
 from kafkalite.metadata.cluster_metadata import NO_CONTROLLER, NO_LEADER, Change
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.replication.early_epochs import write_early
 from kafkalite.replication.partition import OfflinePartition, Partition
 from kafkalite.replication.reconciliation import (
     BecomeFollower,
@@ -35,12 +37,14 @@ from kafkalite.replication.reconciliation import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.log.partition.partition_log import PartitionLog
     from kafkalite.metadata.cluster_metadata import ClusterMetadata
     from kafkalite.replication.replica_manager import ReplicaManager, Topic
 
 logger = logging.getLogger(__name__)
 
 _LOGS_PER_TURN = 32  # logs opened before the loop serves other requests
+_TOPICS_AT_ONCE = 100  # of which the epochs are written side by side
 _RETRY_MS = 2_000  # until a log that could not be opened is tried again, since the disk may have room then
 _OF_A_TOPIC = (
     Change.TOPIC_CREATED,
@@ -131,17 +135,38 @@ class MetadataApplier:
             self._is_due.clear()
             self._is_busy = True
             while self._due:
-                name = next(iter(self._due))
-                try:
-                    await self.reconcile(name)
-                except KafkaError as error:
-                    logger.error("topic %s: %s", name, error)
-                except Exception:
-                    logger.exception("topic %s is not served as it should be", name)
+                names = list(islice(self._due, _TOPICS_AT_ONCE))
+                await write_early([log_and_epoch for name in names for log_and_epoch in self._elected(name)])
+                for name in names:
+                    if name in self._due:
+                        await self._reconcile_due(name)
             self._is_busy = False
             self._is_done.set()
 
+    async def _reconcile_due(self, name: str) -> None:
+        try:
+            await self.reconcile(name)
+        except KafkaError as error:
+            logger.error("topic %s: %s", name, error)
+        except Exception:
+            logger.exception("topic %s is not served as it should be", name)
+
     # One topic
+
+    def _elected(self, name: str) -> Iterator[tuple[PartitionLog, int]]:
+        """The logs that begin an epoch, because this broker was elected, and those epochs."""
+        topic, role = self._replicas.by_name.get(name), self._replicas.role
+        if topic is None or not role.replicates:
+            return
+        for effect in self._decide(name, topic):
+            if not isinstance(effect, BecomeLeader):
+                continue
+            index = effect.partition
+            log, state = self._replicas.log_of(name, index), topic.states.get(index)
+            if log is None or state is None or index in topic.followers or index in topic.partitions:
+                continue
+            if role.is_replicated(state) and log.epochs.latest < state.leader_epoch:
+                yield log, state.leader_epoch
 
     def has_elections(self, name: str) -> bool:
         """Whether this broker has been elected for partitions that it does not lead yet."""

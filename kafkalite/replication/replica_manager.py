@@ -133,6 +133,9 @@ class ReplicaManager:
             return NO_LEADER if self._metadata.has_unresolved_topic(topic) else None
         return state.leader
 
+    def log_of(self, topic: str, index: int) -> PartitionLog | None:
+        return self._logs.get(topic, index)
+
     def partition_count(self, topic: str) -> int:
         """The number of a topic's partitions in the cluster; 0 if the topic does not exist."""
         record = self._metadata.topics.get(topic)
@@ -310,6 +313,7 @@ class ReplicaManager:
         key = topic.name, index
         if self.roles is not None and key not in self._offline:
             log = self._log(topic, index)
+            log.epochs.settle()
             self._truncated.discard(key)
             topic.followers[index] = self.roles.follow(topic.name, topic.topic_id, index, log, leader_epoch, leader)
 

@@ -422,6 +422,7 @@ class PartitionLog:
         try:
             self.swap.settle()
             self.flusher.refuse_if_failed()
+            self.epochs.settle()
             paths = self.segment_list.seal_all(self.end_offset)
         except OSError as error:
             raise self._location.refusal(f"cannot close {self._location.name}", error) from error
@@ -441,6 +442,7 @@ class PartitionLog:
 
     def abandon(self) -> None:
         """Closes descriptors and cancels timers; the files stay as they are, as after a crash or a deletion."""
+        self.epochs.end_early_write()
         self.segment_list.close()
         self.swap.close()
 

@@ -72,3 +72,61 @@ def test_a_corrupt_file_counts_as_empty(epochs: LeaderEpochCache, caplog: pytest
     epochs.load()
     assert epochs.entries() == []
     assert epochs.path in caplog.text
+
+
+def stored(epochs: LeaderEpochCache) -> list[tuple[int, int]]:
+    again = LeaderEpochCache(epochs.path, Files())
+    again.load()
+    return again.entries()
+
+
+def count_syncs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    found: list[int] = []
+    monkeypatch.setattr(Files, "fsync", lambda self, fd: found.append(fd))
+    return found
+
+
+def test_an_election_finds_its_file_written(epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs.assign(0, 0)
+    job = epochs.write_early(3, 10)
+    assert epochs.entries() == stored(epochs) == [(0, 0)]
+    job()
+    assert epochs.entries() == [(0, 0)] and stored(epochs) == [(0, 0), (3, 10)]
+    synced = count_syncs(monkeypatch)
+    epochs.elect(3, 10)
+    assert epochs.entries() == stored(epochs) == [(0, 0), (3, 10)] and epochs.latest == 3
+    assert not synced
+
+
+def test_an_election_at_another_offset_writes_for_itself(
+    epochs: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs.assign(0, 0)
+    epochs.write_early(3, 10)()
+    synced = count_syncs(monkeypatch)
+    epochs.elect(3, 12)
+    assert epochs.entries() == stored(epochs) == [(0, 0), (3, 12)]
+    assert synced
+
+
+@pytest.mark.parametrize("runs_first", [True, False])
+def test_what_was_written_early_is_taken_back(epochs: LeaderEpochCache, runs_first: bool) -> None:
+    epochs.assign(0, 0)
+    job = epochs.write_early(3, 10)
+    if runs_first:
+        job()
+    epochs.settle()
+    job()  # too late
+    assert epochs.entries() == stored(epochs) == [(0, 0)]
+
+
+@pytest.mark.parametrize("runs_first", [True, False])
+def test_a_change_in_between_is_not_overwritten(epochs: LeaderEpochCache, runs_first: bool) -> None:
+    for epoch, offset in ((0, 0), (1, 5)):
+        epochs.assign(epoch, offset)
+    job = epochs.write_early(3, 10)
+    if runs_first:
+        job()
+    epochs.truncate_from_start(7)
+    job()
+    assert epochs.entries() == stored(epochs) == [(1, 7)]
