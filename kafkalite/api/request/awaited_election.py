@@ -3,15 +3,17 @@
 Every broker watches the metadata for itself. So a leader that stops in order may name its successor (KIP-951) to
 producers before the successor knows of its election, or while it still writes its epoch. A request for a partition that
 this broker is about to lead waits for that; a second refusal would let Java's producer pause for 200 ms. Meanwhile the
-connection handles no other request, so batches stay in order.
+connection handles no other request, so batches stay in order. One state of a partition is waited for once: if a first
+request gave up, each later one waited and one of them succeeded, an idempotent producer's batches would have a gap.
 Source: kafkalite's own; fetches of followers wait in the same way (`replica_fetch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.replication.partition import DelayedOperation
 
 if TYPE_CHECKING:
@@ -23,51 +25,78 @@ if TYPE_CHECKING:
 WAIT_MS = 100
 """Elections after an announced stop take some 10 ms, on a busy machine some tens. Whoever comes later is refused."""
 
+_AWAITED_MAX = 100_000
+
 
 def may_lead_soon(state: PartitionRecord, broker_id: int, brokers: Mapping[int, BrokerRecord]) -> bool:
-    """Whether `broker_id` is elected already, or is in sync with a leader that stops or is gone."""
+    """Whether `broker_id`, which is registered, is elected already, or is in sync with a leader that stops."""
     if state.leader == broker_id:
         return True
     leader = brokers.get(state.leader)
-    return broker_id in state.isr and (leader is None or leader.stopping)
+    return broker_id in state.isr and leader is not None and leader.stopping
 
 
 def awaited(services: Services, request: ProduceRequest) -> list[TopicPartition]:
-    """The partitions of a request that this broker does not lead, but may soon."""
+    """The partitions of a request that this broker does not lead, but may soon, and may still be waited for."""
     if not services.metadata.is_shared:
         return []
-    found: list[TopicPartition] = []
     by_name = services.replica_manager.by_name
+    found: list[TopicPartition] = []
     for topic_data in request.topic_data:
         topic = by_name.get(topic_data.name)
-        if topic is None:
-            continue
-        for data in topic_data.partition_data:
-            if data.index not in topic.partitions and _may_lead_soon(services, topic_data.name, data.index):
-                found.append((topic_data.name, data.index))
+        if topic is not None:
+            indexes = (data.index for data in topic_data.partition_data if data.index not in topic.partitions)
+            found += _expected(services, ((topic_data.name, index) for index in indexes))
+    return found if found and _deadline_ms(services, found) > services.runtime.clock.monotonic_ms() else []
+
+
+def _expected(services: Services, keys: Iterable[TopicPartition]) -> list[TopicPartition]:
+    metadata, broker_id = services.metadata, services.brokers.broker_id
+    if metadata.registration_state is not RegistrationState.MEMBER:  # it leads nothing, or learns of no election
+        return []
+    found: list[TopicPartition] = []
+    for name, index in keys:
+        record = metadata.topics.get(name)
+        state = record.partitions.get(index) if record is not None else None
+        if state is not None and may_lead_soon(state, broker_id, metadata.brokers):
+            found.append((name, index))
     return found
 
 
-def _may_lead_soon(services: Services, topic: str, index: int) -> bool:
-    record = services.metadata.topics.get(topic)
-    state = record.partitions.get(index) if record is not None else None
-    return state is not None and may_lead_soon(state, services.brokers.broker_id, services.metadata.brokers)
+def _deadline_ms(services: Services, keys: list[TopicPartition]) -> int:
+    """The first end of these partitions' waits. A wait begins with the first request that comes in their present
+    state."""
+    topics, begun = services.metadata.topics, services.follower_fetches.awaited
+    now_ms = services.runtime.clock.monotonic_ms()
+    deadlines_ms: list[int] = []
+    for key in keys:
+        state = topics[key[0]].partitions[key[1]]
+        known = begun.get(key)
+        if known is None or known[0] != state:
+            if len(begun) >= _AWAITED_MAX:  # of deleted topics, most of them
+                begun.clear()
+            known = begun[key] = (state, now_ms + WAIT_MS)
+        deadlines_ms.append(known[1])
+    return min(deadlines_ms)
 
 
 async def elections(services: Services, keys: list[TopicPartition]) -> None:
-    """Return when this broker leads each of `keys` or will not soon, and after WAIT_MS in any case."""
+    """Return when this broker leads each of `keys` or will not soon, and at the end of their wait in any case."""
     loop, clock, manager = services.runtime.loop, services.runtime.clock, services.replica_manager
-    deadline_ms = clock.monotonic_ms() + WAIT_MS
-    while any(manager.partition(*key) is None and _may_lead_soon(services, *key) for key in keys):
-        left_ms = deadline_ms - clock.monotonic_ms()
+    fetches = services.follower_fetches
+    while open_keys := _expected(services, (key for key in keys if manager.partition(*key) is None)):
+        left_ms = _deadline_ms(services, open_keys) - clock.monotonic_ms()
         if left_ms <= 0:
             return
         woken = loop.create_future()
         operation = DelayedOperation(1, lambda woken=woken: woken.set_result(None), loop.call_soon)  # type: ignore[misc]
-        operation.wait_in(services.follower_fetches.ahead)
+        operation.wait_in(fetches.ahead)
         timer = clock.call_later(left_ms, operation.wake)
         try:
             await woken
         finally:
             timer.cancel()
             operation.withdraw()
+    for key in keys:
+        if manager.partition(*key) is not None:
+            fetches.awaited.pop(key, None)

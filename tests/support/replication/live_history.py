@@ -12,8 +12,10 @@ from random import Random
 from typing import Any
 
 from kafkalite.testing.cluster import Cluster
+from tests.support.replication import transaction_clients
 from tests.support.replication.history_clients import TOPIC, HistoryClients
 from tests.support.replication.live_cluster import await_equal_logs, create_topic
+from tests.support.replication.transaction_clients import MOVES, TransactionClients
 from tests.support.wait import DEADLINE_S
 
 STEP_S_MAX = 0.25
@@ -28,7 +30,8 @@ SETTINGS = {
 class LiveHistory:
     """One history of `steps` disturbances. `trace` has them as text, for the message of a failure.
 
-    With `loses_disks` a broker may lose its directory, one at a time: until it is in sync again no other does.
+    With `has_transactions` a producer has some beside other records. With `loses_disks` a broker may lose its
+    directory, one at a time: until it is in sync again no other does.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class LiveHistory:
         partitions: int = 2,
         steps: int = 12,
         loses_disks: bool = False,
+        has_transactions: bool = False,
     ) -> None:
         self.trace: list[str] = []
         self._seed = seed
@@ -50,6 +54,7 @@ class LiveHistory:
         self._min_insync = min_insync
         self._partitions = partitions
         self._loses_disks = loses_disks
+        self._has_transactions = has_transactions
         self._incomplete: int | None = None  # the broker that lost its directory and is not in sync yet
         self._steps = steps
 
@@ -57,7 +62,7 @@ class LiveHistory:
         """Raises AssertionError, which names the seed and what was done."""
         try:
             several = SEVERAL if self._replicas > 1 else {}
-            with Cluster(self._count, **SETTINGS, **several) as cluster:
+            with Cluster(self._count, min_insync_replicas=self._min_insync, **SETTINGS, **several) as cluster:
                 self._run(cluster)
         except (AssertionError, TimeoutError) as fault:
             raise AssertionError(f"seed {self._seed}, after {', '.join(self.trace)}: {fault}") from fault
@@ -65,6 +70,10 @@ class LiveHistory:
     def _run(self, cluster: Cluster) -> None:
         create_topic(cluster, TOPIC, self._partitions, self._replicas, min_insync_replicas=self._min_insync)
         clients = HistoryClients(cluster, self._partitions)
+        transactions = TransactionClients(cluster, self._seed) if self._has_transactions else None
+        if transactions is not None:
+            create_topic(cluster, MOVES, transaction_clients.PARTITIONS, self._replicas)
+            transactions.start()
         clients.start()
         try:
             for _ in range(self._steps):
@@ -74,7 +83,11 @@ class LiveHistory:
             clients.pass_time(self._rng, RECORDS_MAX, STEP_S_MAX)
         finally:
             clients.finish()
+            if transactions is not None:
+                transactions.finish()
         self._check(cluster, clients)
+        if transactions is not None:
+            transactions.check()
 
     # -- disturbances
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future
 from enum import Enum
 from random import Random
 
@@ -26,6 +28,7 @@ PARTITIONS = 2
 GROUP = "movers"
 _PAUSE_S = 0.02
 _CALL_S = 5.0  # of a client's call; it is repeated
+_STUCK_S = 4 * _CALL_S
 _ABORTS, _TAKE_OVERS = 0.2, 0.05
 
 
@@ -33,6 +36,26 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
+
+
+class _Stuck(Exception):
+    """A call of the client does not come back."""
+
+
+def _apart(call: Callable[[float], object]) -> Future[None]:
+    """Make the call in a thread of its own, which does not keep the process alive."""
+    future: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            call(_CALL_S)
+        except BaseException as fault:
+            future.set_exception(fault)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
 
 
 class TransactionClients:
@@ -67,9 +90,23 @@ class TransactionClients:
         faults = violations(self.outcomes, read)
         assert not faults, faults[:3]
         seen = max(number for counts in read for number in counts)
-        [offset] = self._consumer.committed([TopicPartition(MOVES, 0)], timeout=DEADLINE_S)
-        assert offset.offset == seen + 1, f"the group stands at {offset.offset}, the last transaction is {seen}"
+        offset = self._committed()
+        assert offset == seen + 1, f"the group stands at {offset}, the last transaction is {seen}"
         self._consumer.close()
+
+    def _committed(self) -> int:
+        found: list[TopicPartition] = []
+
+        def has_answered() -> bool:
+            try:
+                found.extend(self._consumer.committed([TopicPartition(MOVES, 0)], timeout=_CALL_S))
+            except confluent_kafka.KafkaException as error:
+                if not error.args[0].retriable() and error.args[0].code() != confluent_kafka.KafkaError.NOT_COORDINATOR:
+                    raise
+            return bool(found)
+
+        until(has_answered, "the offset of the group")
+        return int(found[0].offset)
 
     def _read(self, partition: int, last: int) -> dict[int, bytes]:
         content: dict[int, bytes] = {}
@@ -143,6 +180,10 @@ class TransactionClients:
             else:
                 self._repeat(producer.abort_transaction)
                 self.outcomes[number] = Outcome.ABORTED
+        except _Stuck:
+            self.outcomes[number] = Outcome.UNKNOWN if asked and not is_fenced else Outcome.ABORTED
+            if following is producer:
+                following = self._new_producer()
         except confluent_kafka.KafkaException as error:
             self.outcomes[number] = self._give_up(producer, error.args[0], asked and not is_fenced)
             if following is producer and error.args[0].fatal():
@@ -160,20 +201,22 @@ class TransactionClients:
         if error.txn_requires_abort():
             try:
                 self._repeat(producer.abort_transaction)
-            except confluent_kafka.KafkaException:
+            except (confluent_kafka.KafkaException, _Stuck):
                 return Outcome.UNKNOWN if asked else Outcome.ABORTED
             return Outcome.ABORTED
         return Outcome.UNKNOWN if asked else Outcome.ABORTED
 
-    @staticmethod
-    def _repeat(call: object) -> None:
-        """As often as the client says that it may be."""
+    def _repeat(self, call: Callable[[float], object]) -> None:
+        """As often as the client says that it may be. Raises _Stuck if it does not come back: librdkafka now and then
+        forgets to send offsets when the coordinator of their group has moved, and asks no broker any more."""
         for _ in range(int(2 * DEADLINE_S / _CALL_S)):
             try:
-                call(_CALL_S)  # type: ignore[operator]
+                _apart(call).result(_STUCK_S)
             except confluent_kafka.KafkaException as error:
                 if not error.args[0].retriable():
                     raise
+            except TimeoutError:
+                raise _Stuck from None
             else:
                 return
         raise AssertionError("a call of the client fails for ever")

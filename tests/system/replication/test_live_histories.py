@@ -21,6 +21,11 @@ def test_with_three_replicas_nothing_acknowledged_is_lost(seed):
 
 
 @pytest.mark.parametrize("seed", [*range(2), *LONG])
+def test_transactions_are_there_whole_and_once_or_not_at_all(seed):
+    LiveHistory(seed, has_transactions=True).run()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *LONG])
 def test_one_of_three_replicas_at_a_time_may_lose_its_directory(seed):
     LiveHistory(seed, loses_disks=True).run()
 

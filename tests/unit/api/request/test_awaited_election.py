@@ -11,6 +11,7 @@ import pytest
 from kafkalite.api.request.awaited_election import WAIT_MS, may_lead_soon
 from kafkalite.common.errors import ErrorCode
 from kafkalite.metadata.cluster_metadata import NO_LEADER, BrokerRecord, PartitionRecord
+from kafkalite.metadata.registration_state import RegistrationState
 from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalite.record.batch import NewRecord, build_batch
 from kafkalite.server.broker import Broker
@@ -29,8 +30,8 @@ BATCH = bytes(build_batch([NewRecord(None, b"value", timestamp=1)]))
         (TWO, (ME, TWO), (), False),
         (TWO, (ME, TWO), (TWO,), True),
         (TWO, (TWO, THREE), (TWO,), False),  # not in sync
-        (NO_LEADER, (ME,), (), True),
-        (7, (ME, 7), (), True),  # gone
+        (NO_LEADER, (ME,), (), False),
+        (7, (ME, 7), (), False),  # gone
     ],
 )
 def test_who_may_lead_soon(leader: int, isr: tuple[int, ...], stopping: tuple[int, ...], expected: bool) -> None:
@@ -57,7 +58,9 @@ def await_election(broker: Broker, stopping: bool) -> None:
     running: Any = broker._running
     services, metadata = running._services, running.metadata
     brokers = {**metadata.brokers, TWO: BrokerRecord(TWO, (), stopping=stopping)}
-    services.metadata = SimpleNamespace(is_shared=True, brokers=brokers, topics=metadata.topics)
+    services.metadata = SimpleNamespace(
+        is_shared=True, brokers=brokers, topics=metadata.topics, registration_state=metadata.registration_state
+    )
 
 
 @pytest.mark.parametrize("ending", ["elected", "late"])
@@ -81,17 +84,21 @@ def test_a_produce_waits_until_this_broker_leads(tell: Callable[..., None], endi
             assert not early.done()
             clock.advance(1)
             assert outcome(await early) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            assert outcome(await produce(crowd)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)  # at once
         assert not running._services.follower_fetches.ahead
         crowd.leave()
 
     tell(story, clock=clock)
 
 
-def test_a_produce_for_a_leader_that_stays_is_refused_at_once(tell: Callable[..., None]) -> None:
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_produce_that_no_election_helps_is_refused_at_once(tell: Callable[..., None], is_registered: bool) -> None:
     async def story(_: Asker, broker: Broker) -> None:
         running: Any = broker._running
         await running.topic_admin.create("t", 1, {})
-        await_election(broker, stopping=False)
+        await_election(broker, stopping=not is_registered)
+        if not is_registered:
+            running._services.metadata.registration_state = RegistrationState.DISCONNECTED
         crowd = Crowd(broker)
         assert outcome(await produce(crowd)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         crowd.leave()
