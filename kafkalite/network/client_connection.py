@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 from kafkalite.common.region import Part
 
+ANONYMOUS = "User:ANONYMOUS"
+
 
 class FastPath(Protocol):
     """Answers requests that repeat earlier ones of the same connection."""
@@ -23,11 +25,13 @@ class ClientConnection:
     """One client connection, from its accept to its close.
 
     `local_host` and `local_port` are the address that the client dialled; without `advertised.listeners` it is the
-    advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the
-    dispatcher, by the low byte of the API key.
+    advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the dispatcher, by
+    the low byte of the API key. `principal` is TYPE:NAME. `authenticator` gets the frames instead of the processor's
+    handler as long as it is set.
     """
 
     __slots__ = (
+        "authenticator",
         "client_software_name",
         "client_software_version",
         "fast_paths",
@@ -36,6 +40,7 @@ class ClientConnection:
         "local_host",
         "local_port",
         "port",
+        "principal",
     )
 
     def __init__(self, listener_name: str, host: str, port: int, local_host: str, local_port: int) -> None:
@@ -47,6 +52,8 @@ class ClientConnection:
         self.client_software_name: str | None = None
         self.client_software_version: str | None = None
         self.fast_paths: dict[int, FastPath] = {}
+        self.principal = ANONYMOUS
+        self.authenticator: Handler | None = None
 
     def __repr__(self) -> str:
         return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"

@@ -240,7 +240,7 @@ class Connection:
         try:
             while (frame := next_frame()) is not None:
                 count += 1
-                answer = handler(client, frame)
+                answer = (client.authenticator or handler)(client, frame)
                 if isinstance(answer, list):
                     out += answer
                     out_bytes += sum(map(len, answer))
