@@ -56,6 +56,9 @@ HANDLERS: Mapping[str, str] = {
     "WriteTxnMarkers": "transactions.write_txn_markers",
     "TxnOffsetCommit": "group_offsets.txn_offset_commit",
     "OffsetForLeaderEpoch": "list_offsets.offset_for_leader_epoch",
+    "DescribeAcls": "acls.describe_acls",
+    "CreateAcls": "acls.create_acls",
+    "DeleteAcls": "acls.delete_acls",
     "DescribeConfigs": "configs.describe_configs",
     "AlterConfigs": "configs.alter_configs",
     "AlterReplicaLogDirs": "log_dirs.alter_replica_log_dirs",
@@ -157,7 +160,12 @@ class Dispatcher:
         api = SERVED.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return None
-        route = decoder(api.request, version), handler_of(api.name), api.response
+        handler = handler_of(api.name)
+        if self._services.access is not None:
+            from kafkalite.api.authorization.rules import authorized
+
+            handler = authorized(api, handler, self._services.access)
+        route = decoder(api.request, version), handler, api.response
         self._routes[(key, version)] = route
         return route
 

@@ -46,9 +46,11 @@ from kafkalite.config.settings import (
 )
 from kafkalite.config.topic_config import TopicConfig, topic_conflict
 from kafkalite.config.value_parsers import (
+    parse_authorizer,
     parse_directories,
     parse_endpoint_identification,
     parse_pem,
+    parse_principals,
     parse_replica_selector,
     parse_zookeeper_connect,
 )
@@ -242,6 +244,11 @@ class BrokerConfig(Settings):
     transaction_state_log_min_isr: int = integer(2, "In-sync replicas that an append to it needs; unset, no more than it has replicas.", at_least=1)
     transaction_state_log_segment_bytes: int = integer(100 * _MIB, "Size at which a segment of __transaction_state ends.", at_least=1)
     transaction_state_log_load_buffer_size: int = integer(5 * _MIB, "Bytes read at a time when transactions are loaded.", at_least=1)
+
+    _authorization = section("Authorization")
+    authorizer_class_name: str = string("", "kafka.security.authorizer.AclAuthorizer: access control lists decide who may do what; empty: everybody may do everything.", convert=parse_authorizer)
+    super_users: tuple[str, ...] = string("", "Who may do everything: User:alice;User:bob.", convert=parse_principals, dynamic_only=True)
+    allow_everyone_if_no_acl_found: bool = boolean(False, "Whether everybody may use a resource for which there is no access control list.", dynamic_only=True)
 
     _metrics = section("Metrics")
     metrics_listener: str = string("", "Where Prometheus scrapes /metrics, such as 127.0.0.1:9404; empty is nowhere (kafkalite's own setting).", convert=parse_metrics_listener)

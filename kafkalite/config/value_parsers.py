@@ -6,6 +6,11 @@ import re
 
 _REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z", re.ASCII)
 _ZOOKEEPER_PORT = 2181
+_AUTHORIZERS = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "kafka.security.auth.SimpleAclAuthorizer",
+)
 
 
 def parse_gzip_level(text: str) -> int:
@@ -80,3 +85,20 @@ def parse_replica_selector(text: str) -> str | None:
     if text.strip():
         raise ValueError("must be RackAwareReplicaSelector or LeaderSelector")
     return None
+
+
+def parse_authorizer(text: str) -> str:
+    word = text.strip()
+    if word not in ("", *_AUTHORIZERS):
+        raise ValueError(f"must be empty or {_AUTHORIZERS[0]}, since kafkalite runs no Java classes")
+    return word
+
+
+def parse_principals(text: str) -> tuple[str, ...]:
+    """Principals with semicolons between them, since names of certificates have commas."""
+    principals = tuple(part.strip() for part in text.split(";") if part.strip())
+    for each in principals:
+        kind, colon, name = each.partition(":")
+        if not (kind and colon and name):
+            raise ValueError(f"must be a list such as User:alice;User:bob, and '{each[:80]}' is not TYPE:NAME")
+    return principals

@@ -21,6 +21,7 @@ from kafkalite.common.names import TopicPartition
 from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.security.acl.acl import Entry, Resource
 
 PRODUCER_ID_BLOCK = 1000  # ids that one reservation brings, as in Kafka
 PRODUCER_ID_MAX = 1 << 62  # never reached by counting; ids above it, from a foreign log, do not move the count
@@ -86,14 +87,19 @@ class Change(Enum):
     PARTITION_STATE = "partition state"
     TOPIC_CONFIG = "topic config"
     BROKER_CONFIG = "broker config"
+    ACLS = "access control lists"
     BROKERS = "brokers"
     CONTROLLER = "controller"
     REGISTRATION = "registration"
 
 
 Listener = Callable[[Change, str], None]
-"""Called with the kind of the change and the topic's name (with BROKER_CONFIG the broker's id as text; else ""), on
+"""Called with the kind of the change and the topic's name (with BROKER_CONFIG the broker's id as text, with ACLS the
+resource's text; else ""), on
 the event loop, after memory has the change."""
+
+
+ChangeEntries = Callable[[tuple[Entry, ...]], tuple[Entry, ...]]
 
 
 class ClusterMetadata(ABC):
@@ -120,6 +126,12 @@ class ClusterMetadata(ABC):
     @abstractmethod
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         """Dynamic settings of brokers, by broker id as text, or CLUSTER_DEFAULT; a live view."""
+
+    @property
+    @abstractmethod
+    def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
+        """The access control lists by their resource patterns; a live view. In ZooKeeper they are read only if the
+        broker has an authorizer."""
 
     @property
     @abstractmethod
@@ -218,6 +230,11 @@ class ClusterMetadata(ABC):
     @abstractmethod
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         """Replace the dynamic settings of a broker (its id as text, or CLUSTER_DEFAULT)."""
+
+    @abstractmethod
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        """Replace the entries of one resource pattern by the result of `change`, which gets the present ones and may be
+        called again."""
 
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:

@@ -22,6 +22,7 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_MAX,
     BrokerRecord,
     Change,
+    ChangeEntries,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -30,6 +31,8 @@ from kafkalite.metadata.cluster_metadata import (
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.metadata_journal import JOURNAL_NAME, Entry, Journal, encode
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.security.acl.acl import Entry as AclEntry
+from kafkalite.security.acl.acl import Operation, Permission, Resource
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +91,7 @@ class StandaloneMetadata(ClusterMetadata):
         self._cluster_id = ""
         self._topics: dict[str, TopicRecord] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
+        self._acls: dict[Resource, tuple[AclEntry, ...]] = {}
         self._next_producer_id = 0
         self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
@@ -106,6 +110,10 @@ class StandaloneMetadata(ClusterMetadata):
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         return self._broker_configs
+
+    @property
+    def acls(self) -> Mapping[Resource, tuple[AclEntry, ...]]:
+        return self._acls
 
     @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
@@ -210,6 +218,12 @@ class StandaloneMetadata(ClusterMetadata):
         entry = {"op": "broker", "broker": broker, "config": dict(config)}
         await self._commit(lambda: entry, Change.BROKER_CONFIG, broker)
 
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        def entry() -> Entry:
+            return _acl_entry(resource, change(self._acls.get(resource, ())))
+
+        await self._commit(entry, Change.ACLS, resource.text)
+
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         def entry() -> Entry:
             state = self._require(name).partitions.get(partition)
@@ -295,6 +309,7 @@ class StandaloneMetadata(ClusterMetadata):
         if self._next_producer_id:
             entries.append({"op": "producer_ids", "next": self._next_producer_id})
         entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self._broker_configs.items()]
+        entries += [_acl_entry(resource, lines) for resource, lines in self._acls.items()]
         entries += map(_topic_entry, self._topics.values())
         return entries
 
@@ -328,10 +343,23 @@ class StandaloneMetadata(ClusterMetadata):
             self._broker_configs[entry["broker"]] = dict(entry["config"])
             if not entry["config"]:
                 del self._broker_configs[entry["broker"]]
+        elif op == "acl":
+            resource = Resource.parse(entry["resource"])
+            self._acls[resource] = tuple(
+                AclEntry(principal, Permission[permission], Operation[operation], host)
+                for principal, permission, operation, host in entry["entries"]
+            )
+            if not self._acls[resource]:
+                del self._acls[resource]
         elif op == "producer_ids":
             self._next_producer_id = int(entry["next"])
         else:
             raise ValueError(f"operation {op}")
+
+
+def _acl_entry(resource: Resource, entries: Iterable[AclEntry]) -> Entry:
+    rows = [[each.principal, each.permission.name, each.operation.name, each.host] for each in entries]
+    return {"op": "acl", "resource": resource.text, "entries": rows}
 
 
 def _topic_entry(topic: TopicRecord) -> Entry:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.messages import (
+    acls,
     api_versions,
     cleaner,
     configs,
@@ -73,6 +74,9 @@ _ROWS = (
     Api(26, "EndTxn", transactions.EndTxnRequest, transactions.EndTxnResponse, 0, 5),
     Api(27, "WriteTxnMarkers", transactions.WriteTxnMarkersRequest, transactions.WriteTxnMarkersResponse, 0, 1),
     Api(28, "TxnOffsetCommit", group_offsets.TxnOffsetCommitRequest, group_offsets.TxnOffsetCommitResponse, 0, 5),
+    Api(29, "DescribeAcls", acls.DescribeAclsRequest, acls.DescribeAclsResponse, 0, 3),
+    Api(30, "CreateAcls", acls.CreateAclsRequest, acls.CreateAclsResponse, 0, 3),
+    Api(31, "DeleteAcls", acls.DeleteAclsRequest, acls.DeleteAclsResponse, 0, 3),
     Api(32, "DescribeConfigs", configs.DescribeConfigsRequest, configs.DescribeConfigsResponse, 0, 4),
     Api(33, "AlterConfigs", configs.AlterConfigsRequest, configs.AlterConfigsResponse, 0, 2),
     Api(34, "AlterReplicaLogDirs", log_dirs.AlterReplicaLogDirsRequest, log_dirs.AlterReplicaLogDirsResponse, 0, 2),

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from kafkalite.api.dispatch import Dispatcher
+from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
@@ -280,7 +281,17 @@ class BrokerServer:
             producer_ids=self._coordinators.producer_ids,
             cleaner=CleanerAccess(lambda: self.cleaner),
             error_log=RateLimitedLogger(self.clock, logger.error),
+            access=self._follow_acls(admission_epoch),
         )
+
+    def _follow_acls(self, epoch: AdmissionEpoch) -> Access | None:
+        if not self.config.authorizer_class_name:
+            return None
+        from kafkalite.server.access_control import follow_acls
+
+        access, stop = follow_acls(self.config, self.metadata, epoch, self.clock)
+        self._closing.callback(stop)
+        return access
 
     def _follower_fetches(self) -> FollowerFetches:
         config = self.config

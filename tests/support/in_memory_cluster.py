@@ -22,6 +22,7 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_BLOCK,
     BrokerRecord,
     Change,
+    ChangeEntries,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -29,6 +30,7 @@ from kafkalite.metadata.cluster_metadata import (
 )
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.security.acl.acl import Entry, Resource
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -137,6 +139,10 @@ class InMemoryMetadata(ClusterMetadata):
         return self.cluster.configs
 
     @property
+    def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
+        return {}
+
+    @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
         return self.cluster.brokers if self._known is None else self._known[1]
 
@@ -224,6 +230,9 @@ class InMemoryMetadata(ClusterMetadata):
         await self._may_write()
         self.cluster.configs[broker] = dict(config)
         self.cluster.notify(Change.BROKER_CONFIG, broker)
+
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        raise NotImplementedError
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         await self._may_write()

@@ -32,7 +32,7 @@ from kafkalite.api.request.fetch_sessions import (
     replica_of,
 )
 from kafkalite.common.errors import KafkaError
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.network.sender import COPIED_REGION_BYTES
 from kafkalite.protocol.codec.codec import decode
 from kafkalite.protocol.codec.primitives import write_uvarint
@@ -153,13 +153,18 @@ class FetchFastPath:
             return None
         return self._response(known, partition, limit_offset, correlation_id, region)
 
-    def learn(self, frame: memoryview, request: FetchRequest, client_id: str | None) -> None:
+    def learn(
+        self, frame: memoryview, request: FetchRequest, client_id: str | None, connection: ClientConnection
+    ) -> None:
         """Remember `frame`, the encoded `request`, if it is of a kind that repeats and is encoded canonically."""
         (named,) = request.topics
         (wanted,) = named.partitions
         topics = self._services.replica_manager
         topic = topics.by_id.get(named.topic_id) if self._by_id else topics.by_name.get(named.topic)
         if topic is None or len(frame) > _FRAME_BYTES_MAX:
+            return
+        access = self._services.access
+        if access is not None and not access.may_read(connection, topic.name):
             return
         if self._version < FIRST_VERSION_WITH_ZSTD and topic.config.compression_type == "zstd":
             return
@@ -307,7 +312,7 @@ def learn(services: Services, context: RequestContext, frame: memoryview, reques
     if not isinstance(fast_path, FetchFastPath) or not fast_path.has_version_of(frame):
         find = services.brokers.finder_for(context.connection)
         fast_path = fast_paths[key] = FetchFastPath(services, frame, version, find)
-    fast_path.learn(frame, request, context.client_id)
+    fast_path.learn(frame, request, context.client_id, context.connection)
 
 
 def _read(known: _KnownRequest, partition: Partition, offset: int, limit_offset: int) -> FileRegion | None:

@@ -29,6 +29,7 @@ from kafkalite.common.errors import KafkaError
 from kafkalite.network.client_connection import DeferredResponse
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.replication.partition import DelayedOperation, Partition
+from kafkalite.security.acl.acl import Operation
 
 WAIT_MS_MAX = 2**31 - 1
 
@@ -43,11 +44,19 @@ def fetch(
     except KafkaError as error:
         return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     find = partial(services.brokers.find, context.connection)
-    if replica_of(request)[0] >= 0:
+    access, connection = services.access, context.connection
+    is_follower = replica_of(request)[0] >= 0
+    if access is not None and is_follower and not access.allows_cluster(connection, Operation.CLUSTER_ACTION):
+        refused = FetchReader(services, request, fetch_context, context.api_version, find)
+        refused.deny(lambda _: False)
+        return refused.response(refused.read()[0])
+    if is_follower:
         return _fetch_as_replica(
             services, request, ReplicaFetchReader(services, request, fetch_context, context.api_version, find)
         )
     reader = FetchReader(services, request, fetch_context, context.api_version, find)
+    if access is not None:
+        reader.deny(partial(access.may_read, connection))
     min_bytes = min(request.min_bytes, reader.max_bytes)  # a response never holds more
     waits = min_bytes > 0 and request.max_wait_ms > 0 and bool(fetch_context.partitions)
     if context.api_version < FIRST_VERSION_OF_BATCHES:

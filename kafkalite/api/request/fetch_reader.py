@@ -9,6 +9,8 @@ Source: kafka.server.ReplicaManager (readFromLog, findPreferredReadReplica), KIP
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.fetch_sessions import FetchContext, WantedPartition
 from kafkalite.api.request.services import Services
@@ -45,7 +47,7 @@ class FetchReader:
     """Reads the partitions of a consumer's request, possibly several times."""
 
     __slots__ = (
-        "_by_id", "_context", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "max_bytes",
+        "_by_id", "_context", "_denied", "_find", "_is_old", "_rack", "_racks", "_services", "_version", "max_bytes",
         "reads_committed",
     )  # fmt: skip
 
@@ -68,6 +70,7 @@ class FetchReader:
         # empty: no replica is preferred to the leader
         self._rack = request.rack_id if services.config.replica_selector_class else ""
         self._racks: dict[int, str | None] | None = None
+        self._denied: frozenset[str] = frozenset()
         if context.by_id:
             self._find_names()
 
@@ -77,6 +80,11 @@ class FetchReader:
             if not wanted.topic and (topic := by_id.get(wanted.topic_id)) is not None:
                 wanted.topic = topic.name
                 wanted.topic_id = topic.topic_id  # the same object, so that `is` suffices to compare ids
+
+    def deny(self, may_read: Callable[[str], bool]) -> None:
+        """Refuse the topics that the client may not read, in this request and those of its session."""
+        names = {wanted.topic for wanted in self._context.partitions.values() if wanted.topic}
+        self._denied = frozenset(name for name in names if not may_read(name))
 
     def partitions(self) -> list[Partition]:
         """The requested partitions that may be read here."""
@@ -98,8 +106,8 @@ class FetchReader:
 
         This is the usual fetch of a consumer without lag; it needs no `PartitionData`. None: a read is necessary.
         """
-        if self._rack:
-            return None  # a replica may be preferred
+        if self._rack or self._denied:
+            return None  # a replica may be preferred; a refusal is told
         by_name = self._services.replica_manager.by_name
         reads_committed = self.reads_committed
         partitions = []
@@ -169,6 +177,8 @@ class FetchReader:
 
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
+        if wanted.topic in self._denied:
+            return None, _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = self._services.replica_manager.by_name.get(wanted.topic)
         partition = None
         if topic is not None:

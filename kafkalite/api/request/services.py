@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import asyncio
     from concurrent.futures import Executor
 
+    from kafkalite.api.request.access import Access
     from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
     from kafkalite.api.request.broker_endpoints import BrokerEndpoints
     from kafkalite.api.request.fetch_sessions import FetchSessions
@@ -75,13 +76,13 @@ class CleanerAccess:
 class Services:
     """The parts of the broker that handlers use. `topic_admin` creates, changes and deletes topics, `partition_admin`
     elects leaders and reassigns replicas. `legacy_offsets` are the offsets in ZooKeeper (None without ZooKeeper).
-    `error_log` logs errors that clients may cause repeatedly."""
+    `access` is None without an authorizer. `error_log` logs errors that clients may cause repeatedly."""
 
     __slots__ = (
-        "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log", "fetch_sessions",
-        "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata", "offsets_topic",
-        "partition_admin", "produce_admission", "producer_ids", "replica_manager", "runtime", "topic_admin",
-        "transaction_topic", "transactions",
+        "access", "add_partitions", "admission_epoch", "brokers", "cleaner", "dynamic_config", "error_log",
+        "fetch_sessions", "follower_fetches", "groups", "legacy_offsets", "logs", "markers", "metadata",
+        "offsets_topic", "partition_admin", "produce_admission", "producer_ids", "replica_manager", "runtime",
+        "topic_admin", "transaction_topic", "transactions",
     )  # fmt: skip
 
     def __init__(
@@ -109,6 +110,7 @@ class Services:
         producer_ids: ProducerIdManager,
         cleaner: CleanerAccess,
         error_log: RateLimitedLogger,
+        access: Access | None = None,
     ) -> None:
         self.runtime = runtime
         self.dynamic_config = dynamic_config
@@ -132,6 +134,7 @@ class Services:
         self.producer_ids = producer_ids
         self.cleaner = cleaner
         self.error_log = error_log
+        self.access = access
 
     @property
     def config(self) -> BrokerConfig:

@@ -88,6 +88,7 @@ class ClusterMember:
             clean=[each.path for each in directories.online if each.meta is not None and each.last_shutdown.clean],
             min_insync_replicas=config.min_insync_replicas,
             reserved_broker_max_id=config.reserved_broker_max_id,
+            with_acls=bool(config.authorizer_class_name),
         )
         self._config = config
         self._clock = clock

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkalite.api.request.request_split import names_topic
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.messages.fetch import FetchRequest
 from kafkalite.testing.faults import disruptions, spoils
 from kafkalite.testing.faults.fault import Call, Fault, FiredFault, Spoil, hang_up, settled
 from kafkalite.testing.faults.fetch_error import is_in_session
 from kafkalite.testing.faults.request_pattern import RequestPattern, error_code
-from kafkalite.testing.faults.topic_split import names_topic
 from kafkalite.testing.requests.interception import Interception
 from kafkalite.testing.requests.recorded_request import Frames, RecordedRequest
 

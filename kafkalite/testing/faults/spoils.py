@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from kafkalite.api.request.error_answer import error_answer, merged
+from kafkalite.api.request.request_split import split
 from kafkalite.common.errors import Disconnect, ErrorCode
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.testing.faults import fetch_error
-from kafkalite.testing.faults.error_answer import error_answer, merged
 from kafkalite.testing.faults.fault import Call, Spoil, frame_of, settled
-from kafkalite.testing.faults.topic_split import split
 from kafkalite.testing.requests.interception import changed_answer
 
 if TYPE_CHECKING:

@@ -60,6 +60,7 @@ class BrokerLifecycle:
         registration_files: RegistrationFiles,
         *,
         min_insync_replicas: int = 1,
+        with_acls: bool = False,
         tell: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
     ) -> None:
@@ -81,7 +82,7 @@ class BrokerLifecycle:
         self._last_fault = ""
         self._follower: asyncio.Task[None] | None = None
         self.session = ZooKeeperSession(settings, on_change=self._on_paths, on_state=self._on_connection)
-        self.reader = ViewReader(self.session, view, tell, self._on_applied)
+        self.reader = ViewReader(self.session, view, tell, self._on_applied, with_acls=with_acls)
         self.registration = BrokerRegistration(
             self.session, own_sessions, registration_files, broker_id, clock, self._until_gone, self._leave_lists
         )

@@ -25,8 +25,9 @@ from kafkalite.metadata.cluster_metadata import (
     PartitionRecord,
     TopicRecord,
 )
+from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.zk.client.operations import Node
-from kafkalite.zk.znodes import znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, znode_data, znode_paths
 
 T = TypeVar("T")
 NO_EPOCH = -1  # of a partition without a state node
@@ -51,8 +52,8 @@ class Fault(NamedTuple):
 class ClusterView:
     """See the module. The mappings are live views; only `apply` changes them.
 
-    `topics`, `brokers` and `broker_configs` are those of `ClusterMetadata`. `assignments` has every topic node, also
-    without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7 writes it so, and the topic
+    `topics`, `brokers`, `broker_configs` and `acls` are those of `ClusterMetadata`. `assignments` has every topic node,
+    also without an id; `without_id` has the topics whose node has none: kafka-topics of 2.7 writes it so, and the topic
     keeps its earlier id. `states` has every state node, by topic and number. `deletions` has topics whose deletion is
     requested and not yet carried out. `last_epochs` has the leader epochs of partitions whose state nodes were deleted
     while their topics stayed. `registrations` has the numbers of all brokers that ever registered.
@@ -62,6 +63,7 @@ class ClusterView:
         self.topics: dict[str, TopicRecord] = {}
         self.brokers: dict[int, BrokerRecord] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        self.acls: dict[Resource, tuple[Entry, ...]] = {}
         self.assignments: dict[str, Known[znode_data.TopicNode]] = {}
         self.without_id: set[str] = set()
         self.states: dict[str, dict[int, Known[znode_data.StateNode]]] = {}
@@ -132,6 +134,8 @@ class ClusterView:
             self._take_state(*state, node)
         elif (entity := znode_paths.config_of(path)) is not None:
             self._take_config(*entity, node)
+        elif (resource := acl_nodes.resource_of(path)) is not None:
+            self._take_acls(resource, node)
         elif (broker_id := znode_paths.broker_of(path)) is not None:
             self._take_broker(broker_id, node)
         elif (broker_id := znode_paths.registration_of(path)) is not None:
@@ -214,6 +218,14 @@ class ClusterView:
             if config != before:
                 self._changes.append((Change.BROKER_CONFIG, broker))
 
+    def _take_acls(self, resource: Resource, node: Node | None) -> None:
+        entries = acl_nodes.parse_acls(node.data) if node is not None else ()
+        if entries:
+            self.acls[resource] = entries
+        else:
+            self.acls.pop(resource, None)
+        self._changes.append((Change.ACLS, resource.text))
+
     def _take_broker(self, broker_id: int, node: Node | None) -> None:
         if node is None:
             self._broker_nodes.pop(broker_id, None)
@@ -287,6 +299,7 @@ def is_of_interest(path: str) -> bool:
         path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller
         or znode_paths.broker_of(path) is not None
+        or acl_nodes.resource_of(path) is not None
         or znode_paths.registration_of(path) is not None
         or znode_paths.deleted_topic_of(path) is not None
     )

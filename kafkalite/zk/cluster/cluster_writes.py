@@ -18,10 +18,18 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode, KafkaError
-from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, NO_LEADER, PartitionRecord, TopicRecord
+from kafkalite.metadata.cluster_metadata import (
+    CLUSTER_DEFAULT,
+    NO_LEADER,
+    ChangeEntries,
+    PartitionRecord,
+    TopicRecord,
+)
+from kafkalite.security.acl.acl import Resource
 from kafkalite.zk.client.operations import (
     BadVersion,
     Create,
+    Delete,
     NodeExists,
     NoNode,
     Operation,
@@ -30,7 +38,7 @@ from kafkalite.zk.client.operations import (
     Unavailable,
 )
 from kafkalite.zk.cluster.cluster_view import ClusterView, Known
-from kafkalite.zk.znodes import znode_data, znode_paths
+from kafkalite.zk.znodes import acl_nodes, znode_data, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -140,6 +148,25 @@ class ClusterWrites:
         )
         for _ in range(_ATTEMPTS):
             if await self._write([self._put(path, znode_data.config_json(config)), change], [path]):
+                return
+        raise _contended(path)
+
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        path, (change_path, change_data) = acl_nodes.path_of(resource), acl_nodes.change_of(resource)
+        for _ in range(_ATTEMPTS):
+            node = self._view.node(path)
+            entries = change(self._view.acls.get(resource, ()))
+            notification = Create(change_path, change_data, sequential=True)
+            if not entries and node is None:
+                return
+            data = acl_nodes.acl_json(entries)
+            if len(data) > NODE_BYTES_MAX:
+                message = f"{resource.text} has more access control entries than fit into a node of ZooKeeper's."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+            write: Operation = Create(path, data)
+            if node is not None:
+                write = SetData(path, data, node.version) if entries else Delete(path, node.version)
+            if await self._write([write, notification], [path]):
                 return
         raise _contended(path)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafkalite.metadata.cluster_metadata import Change
 from kafkalite.zk.client.operations import Node, OperationFailed
 from kafkalite.zk.cluster.cluster_view import ClusterView, is_of_interest
-from kafkalite.zk.znodes import znode_paths
+from kafkalite.zk.znodes import acl_nodes, znode_paths
 
 if TYPE_CHECKING:
     from kafkalite.zk.client.session import ZooKeeperSession
@@ -53,11 +53,15 @@ class ViewReader:
         view: ClusterView,
         tell: Callable[[Change, str], None],
         applied: Callable[[Sequence[str]], None],
+        *,
+        with_acls: bool = False,
     ) -> None:
         self._session = session
         self._view = view
         self._tell = tell
         self._applied = applied
+        self._watched = (*WATCHED, *acl_nodes.TREES) if with_acls else WATCHED
+        self._parents = (*_PARENTS, *acl_nodes.PARENTS) if with_acls else _PARENTS
         self._turn = asyncio.Lock()
         self._changed: dict[str, None] = {}
         self._unreadable: set[str] = set()
@@ -65,7 +69,7 @@ class ViewReader:
         self.ordered: set[str] = set()  # topics whose deletion was requested, until they are created again
 
     async def watch(self) -> None:
-        for tree in WATCHED:
+        for tree in self._watched:
             await self._session.watch_tree(tree)
 
     def note(self, changed: Iterable[str]) -> bool:
@@ -95,8 +99,9 @@ class ViewReader:
         async with self._turn:
             self._changed = {}
             self._unreadable.clear()
-            found = await self._session.children(_PARENTS)
-            there = [f"{parent}/{name}" for parent, names in zip(_PARENTS, found, strict=True) for name in names or ()]
+            parents = self._parents
+            found = await self._session.children(parents)
+            there = [f"{parent}/{name}" for parent, names in zip(parents, found, strict=True) for name in names or ()]
             new = [path for path in there if is_of_interest(path)]
             await self._read(
                 list(dict.fromkeys([znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH, *new, *self._view.paths]))

@@ -21,6 +21,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     BrokerRecord,
     Change,
+    ChangeEntries,
     ClusterMetadata,
     Listener,
     PartitionRecord,
@@ -28,6 +29,7 @@ from kafkalite.metadata.cluster_metadata import (
 )
 from kafkalite.metadata.isr_state import IsrState, WriteIsr, WriteOutcome
 from kafkalite.metadata.registration_state import RegistrationState
+from kafkalite.security.acl.acl import Entry, Resource
 from kafkalite.zk.client.operations import Delete, OperationFailed, Unavailable
 from kafkalite.zk.client.session import ZooKeeperSession
 from kafkalite.zk.client.zookeeper_config import ZooKeeperConfig
@@ -41,7 +43,7 @@ from kafkalite.zk.cluster.isr_writes import IsrWrites
 from kafkalite.zk.cluster.registration_files import RegistrationFiles
 from kafkalite.zk.cluster.session_file import SessionFile
 from kafkalite.zk.cluster.standalone_migration import JournalMigration, adopt_topics
-from kafkalite.zk.znodes import znode_paths
+from kafkalite.zk.znodes import acl_nodes, znode_paths
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +73,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         clean: Collection[str | Path] = (),
         min_insync_replicas: int = 1,
         reserved_broker_max_id: int = 1000,
+        with_acls: bool = False,
         change_timeout_ms: int = _CHANGE_TIMEOUT_MS,
     ) -> None:
         self.view = ClusterView()
@@ -78,6 +81,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         self._stored_cluster_id = cluster_id
         self._reserved_broker_max_id = reserved_broker_max_id
         self._change_timeout_ms = change_timeout_ms
+        self._acl_paths = acl_nodes.PERSISTENT if with_acls else ()
         self._migration = JournalMigration(data_dirs, adopts)
         self._own_sessions = SessionFile(data_dirs[0])
         self._registration_files = RegistrationFiles(data_dirs, clean)
@@ -91,6 +95,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
             self._own_sessions,
             self._registration_files,
             min_insync_replicas=min_insync_replicas,
+            with_acls=with_acls,
             tell=self._tell,
             applied=self._tell_path_listeners,
         )
@@ -121,6 +126,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     @property
     def broker_configs(self) -> Mapping[str, Mapping[str, str]]:
         return self.view.broker_configs
+
+    @property
+    def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
+        return self.view.acls
 
     @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
@@ -186,7 +195,7 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
         await session.sync()
         founds = self._migration.has_journal or self._migration.adopts
         lifecycle.cluster_found(await agree_on_cluster_id(session, self._stored_cluster_id, founds=founds))
-        await session.make_paths(znode_paths.PERSISTENT)
+        await session.make_paths((*znode_paths.PERSISTENT, *self._acl_paths))
         if self.broker_id < 0:
             lifecycle.registration.broker_id = await generate_broker_id(session, self._reserved_broker_max_id)
             logger.info("this broker has got broker.id=%d", self.broker_id)
@@ -312,6 +321,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         async with self._writing() as writes:
             await writes.set_broker_config(broker, config)
+
+    async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
+        async with self._writing() as writes:
+            await writes.change_acls(resource, change)
 
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         async with self._writing() as writes:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import SERVED, Api
 from kafkalite.protocol.codec.primitives import INT32, STRING
@@ -14,7 +15,6 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, response_frame
 from kafkalite.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkalite.protocol.messages.group_offsets import OffsetFetchResponse
-from kafkalite.testing.faults.error_answer import error_answer, merged
 from kafkalite.testing.requests.recorded_request import fields_of
 
 APIS = [api for api in SERVED.values() if api.key < 1000]  # Kafka's

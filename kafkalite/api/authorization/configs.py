@@ -1,0 +1,93 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs behind an authorizer: each resource by its type.
+
+Source: kafka.server.ConfigHelper, kafka.server.KafkaApis (authorizeAlterConfigs).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.api.authorization.permissions import CLUSTER, REFUSALS, TOPIC
+from kafkalite.api.authorization.rules import Handler, then
+from kafkalite.api.request.access import Access
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.request_split import copy_of
+from kafkalite.api.request.services import Services
+from kafkalite.protocol.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kafkalite.security.acl.acl import Operation, ResourceType
+
+_TOPIC_RESOURCE = 2
+_MESSAGES = {TOPIC: "Topic authorization failed.", CLUSTER: "Cluster authorization failed."}
+
+
+def describe_configs(
+    access: Access, services: Services, request: DescribeConfigsRequest, context: RequestContext, handler: Handler
+) -> Any:
+    allowed, denied = _split(access, context, request.resources, Operation.DESCRIBE_CONFIGS)
+    refusals = [DescribeConfigsResult(**_refusal(each, type_)) for each, type_ in denied]
+
+    def completed(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
+        response.results += refusals
+        return response
+
+    if denied:
+        request = copy_of(request)  # type: ignore[assignment]
+        request.resources = allowed
+    return then(handler(services, request, context), completed)
+
+
+def alter_configs(
+    access: Access,
+    services: Services,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    context: RequestContext,
+    handler: Handler,
+) -> Any:
+    allowed, denied = _split(access, context, request.resources, Operation.ALTER_CONFIGS)
+    refusals = [AlterConfigsResourceResponse(**_refusal(each, type_)) for each, type_ in denied]
+
+    def completed(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> Any:
+        response.responses += refusals
+        return response
+
+    if denied:
+        request = copy_of(request)  # type: ignore[assignment]
+        request.resources = allowed
+    return then(handler(services, request, context), completed)
+
+
+def _split(
+    access: Access, context: RequestContext, resources: list[Any], operation: Operation
+) -> tuple[list[Any], list[tuple[Any, ResourceType]]]:
+    allowed: list[Any] = []
+    denied: list[tuple[Any, ResourceType]] = []
+    for each in resources:
+        if each.resource_type == _TOPIC_RESOURCE:
+            type_ = TOPIC
+            is_allowed = access.allows(context.connection, operation, TOPIC, each.resource_name)
+        else:
+            type_ = CLUSTER
+            is_allowed = access.allows_cluster(context.connection, operation)
+        if is_allowed:
+            allowed.append(each)
+        else:
+            denied.append((each, type_))
+    return allowed, denied
+
+
+def _refusal(resource: Any, type_: ResourceType) -> dict[str, Any]:
+    return {
+        "error_code": REFUSALS[type_],
+        "error_message": _MESSAGES[type_],
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
+    }

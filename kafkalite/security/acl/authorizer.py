@@ -1,0 +1,121 @@
+"""Decides whether a principal may do something with a resource.
+
+In this order: a super user may; without any list for the resource, `allow.everyone.if.no.acl.found` decides; an entry
+that denies, denies; an entry that allows, allows; else no. To be allowed READ, WRITE, DELETE or ALTER implies DESCRIBE,
+ALTER_CONFIGS implies DESCRIBE_CONFIGS; to be denied implies nothing.
+Decisions are kept until a list changes, so a request that repeats costs a look-up in a dictionary.
+Source: kafka.security.authorizer.AclAuthorizer, KIP-11, KIP-290, KIP-679.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from kafkalite.security.acl.acl import ANY_HOST, ANY_NAME, Entry, Operation, PatternType, Permission, ResourceType
+from kafkalite.security.acl.acl_index import AclIndex
+from kafkalite.security.principal import WILDCARD
+
+_DECISIONS_MAX = 65_536
+_IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
+    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+
+
+class Authorizer:
+    """`acls` are changed by their owner, who calls `changed` afterwards."""
+
+    __slots__ = ("_by_default", "_decisions", "_super_users", "acls")
+
+    def __init__(self, super_users: Iterable[str] = (), *, allow_everyone_if_no_acl_found: bool = False) -> None:
+        self.acls = AclIndex()
+        self._super_users = frozenset(super_users)
+        self._by_default = allow_everyone_if_no_acl_found
+        self._decisions: dict[tuple[str, str, Operation, ResourceType, str | None], bool] = {}
+
+    def changed(self) -> None:
+        """Forget all decisions."""
+        self._decisions.clear()
+
+    def allows(self, principal: str, host: str, operation: Operation, type_: ResourceType, name: str) -> bool:
+        key = (principal, host, operation, type_, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._kept(key, self._decide(principal, host, operation, type_, name))
+        return decision
+
+    def allows_any(self, principal: str, host: str, operation: Operation, type_: ResourceType) -> bool:
+        """Whether there is, or could be, a resource of this type for which the operation is allowed (KIP-679)."""
+        key = (principal, host, operation, type_, None)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._kept(key, self._decide_any(principal, host, operation, type_))
+        return decision
+
+    def _kept(self, key: tuple[str, str, Operation, ResourceType, str | None], decision: bool) -> bool:
+        if len(self._decisions) >= _DECISIONS_MAX:
+            self._decisions.clear()
+        self._decisions[key] = decision
+        return decision
+
+    def _decide(self, principal: str, host: str, operation: Operation, type_: ResourceType, name: str) -> bool:
+        if principal in self._super_users:
+            return True
+        entries = self.acls.matching(type_, name)
+        if not entries:
+            return self._by_default
+        host = host_text(host)
+        own = [each for each in entries if _is_about(each, principal, host)]
+        if any(each.permission is Permission.DENY and each.operation in (operation, Operation.ALL) for each in own):
+            return False
+        sufficient = {operation, Operation.ALL, *_IMPLIED_BY.get(operation, ())}
+        return any(each.permission is Permission.ALLOW and each.operation in sufficient for each in own)
+
+    def _decide_any(self, principal: str, host: str, operation: Operation, type_: ResourceType) -> bool:
+        if principal in self._super_users:
+            return True
+        host = host_text(host)
+        names: dict[tuple[Permission, PatternType], set[str]] = {}
+        for resource, entry in self.acls:
+            if (
+                resource.type is type_
+                and _is_about(entry, principal, host)
+                and entry.operation in (operation, Operation.ALL)
+            ):
+                names.setdefault((entry.permission, resource.pattern), set()).add(resource.name)
+        denied = names.get((Permission.DENY, PatternType.LITERAL), set())
+        denied_prefixes = names.get((Permission.DENY, PatternType.PREFIXED), set())
+        if ANY_NAME in denied:
+            return False
+        if self._by_default:
+            return True
+
+        def is_free(name: str) -> bool:
+            return not any(name.startswith(prefix) for prefix in denied_prefixes)
+
+        literal = names.get((Permission.ALLOW, PatternType.LITERAL), set())
+        prefixed = names.get((Permission.ALLOW, PatternType.PREFIXED), set())
+        return (
+            ANY_NAME in literal
+            or any(name not in denied and is_free(name) for name in literal)
+            or any(is_free(name) for name in prefixed)
+        )
+
+
+def _is_about(entry: Entry, principal: str, host: str) -> bool:
+    return entry.principal in (principal, WILDCARD) and (entry.host == ANY_HOST or host_text(entry.host) == host)
+
+
+def host_text(host: str) -> str:
+    """An address as Java writes it: IPv6 in full, without leading zeros (0:0:0:0:0:0:0:1)."""
+    if ":" not in host:
+        return host
+    address, percent, zone = host.partition("%")
+    try:
+        parsed = ipaddress.IPv6Address(address)
+    except ValueError:
+        return host
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return ":".join(f"{int(group, 16):x}" for group in parsed.exploded.split(":")) + percent + zone
