@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_identity import settle_identity
+from kafkalite.config.listener_settings import PREFIX, base_name, prefixes
 from kafkalite.config.listeners import (
     PROTOCOLS,
     ListenerConfig,
@@ -25,6 +27,7 @@ from kafkalite.config.listeners import (
     parse_protocol_map,
     settle_listeners,
 )
+from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.settings import (
     INT_MAX,
     LONG_MAX,
@@ -32,13 +35,11 @@ from kafkalite.config.settings import (
     ConfigSource,
     ConfigSynonym,
     Setting,
-    Settings,
     boolean,
     double,
     integer,
     long,
     password,
-    quoted,
     section,
     short,
     string,
@@ -67,7 +68,7 @@ def of_topic(name: str, doc: str = "") -> Any:
     return Setting(setting.type, default, doc or setting.doc, dynamic=True, **limits)
 
 
-class BrokerConfig(Settings):
+class BrokerConfig(SecuritySettings):
     """The configuration of one broker: `BrokerConfig()` has the defaults, `load` takes an operator's properties.
 
     `explicit`: the properties that were given, as text. `dynamic` and `dynamic_default`: changed while running, for this
@@ -93,7 +94,7 @@ class BrokerConfig(Settings):
     _listeners = section("Listeners and connections")
     listeners: tuple[ListenerConfig, ...] = string("PLAINTEXT://127.0.0.1:9092", "Where to accept connections; an empty host is every interface (Kafka's default).", convert=parse_listeners, sample="PLAINTEXT://127.0.0.1:9092")
     advertised_listeners: tuple[ListenerConfig, ...] = string("", "What clients are told to dial; unset, each is told the address that it dialled.", convert=parse_listeners)
-    listener_security_protocol_map: Mapping[str, str] = string(",".join(f"{p}:{p}" for p in PROTOCOLS), "The security protocol of each listener's name; only PLAINTEXT is spoken so far.", convert=parse_protocol_map)
+    listener_security_protocol_map: Mapping[str, str] = string(",".join(f"{p}:{p}" for p in PROTOCOLS), "The security protocol of each listener's name.", convert=parse_protocol_map)
     inter_broker_listener_name: str | None = string(None, "The listener that other brokers use.")
     num_network_threads: int = integer(3, "Processors that share the connections.", at_least=1)
     # Kafka has 100 KiB; with 256 KiB a reader of 1 and 8 MiB gets 1.3 times as much, and a slow one holds 0.5 MiB of kernel
@@ -286,6 +287,8 @@ class BrokerConfig(Settings):
         warnings: list[str] = []
         for name, text in given.items():
             setting = cls.by_name.get(name)
+            if setting is None and name.startswith(PREFIX):
+                continue  # settle_listeners checks it
             if setting is None:
                 from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
 
@@ -294,12 +297,12 @@ class BrokerConfig(Settings):
             try:
                 values[setting.attribute] = setting.parse(text)
             except ValueError as fault:
-                raise ConfigError(f"{name}={quoted(text)} {fault}") from None
+                raise ConfigError(f"{name}={setting.shown(text)} {fault}") from None
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
         if values.get("zookeeper_connect") is None:
             warnings += _one_copy(values)
-        _settle_identity(values)
+        settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
         config._remember(
@@ -351,22 +354,53 @@ class BrokerConfig(Settings):
         """The advertised address of this listener; None stands for the address that the client dialled."""
         return next((each for each in self.advertised_listeners if each.name == listener_name), None)
 
+    @property
+    def inter_broker_listener(self) -> ListenerConfig | None:
+        """The listener that other brokers use, if one is given."""
+        name = self.inter_broker_listener_name or self.explicit.get("security.inter.broker.protocol", "")
+        return next((each for each in self.listeners if each.name == name.upper()), None)
+
+    def listener_setting(self, listener_name: str, name: str, mechanism: str | None = None) -> Any:
+        """The value of setting `name` for this listener, and for one SASL mechanism on it."""
+        setting = type(self).by_name[name]
+        for prefix in prefixes(listener_name, mechanism):
+            for layer in (self.dynamic, self.explicit):
+                if (text := layer.get(prefix + name)) is not None:
+                    return setting.parse(text)
+        return getattr(self, setting.attribute)
+
+    def setting_of(self, name: str) -> Setting | None:
+        """The declaration of `name`, which may begin with a listener."""
+        by_name = type(self).by_name
+        if name.startswith(PREFIX):
+            return by_name.get(base_name(name, [each.name for each in self.listeners]) or "")
+        return by_name.get(name)
+
+    def replace(self, **values: Any) -> Self:
+        new = super().replace(**values)
+        for_listeners = {name: text for name, text in self.explicit.items() if name.startswith(PREFIX)}
+        new._remember(explicit={**new.explicit, **for_listeners})
+        return new
+
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """The sources of the value of broker setting `name`, the deciding one first."""
         names = next((group for group in _SYNONYM_GROUPS if name in group), (name,))
         settings = type(self).by_name
-        layers = (
-            (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
-            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-            (self.explicit, ConfigSource.STATIC_BROKER_CONFIG),
-        )
-        found = [ConfigSynonym(n, layer[n], source) for layer, source in layers for n in names if n in layer]
+        found = self._given(*names)
         for n in names:
             if settings[n].default_text is not None:
                 found.append(ConfigSynonym(n, settings[n].default_text, ConfigSource.DEFAULT_CONFIG))
         while found and found[0].name != name:  # as Kafka does: other names before the first of this one do not count
             del found[0]
         return tuple(found)
+
+    def _given(self, *names: str) -> list[ConfigSynonym]:
+        layers = (
+            (self.dynamic, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (self.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+            (self.explicit, ConfigSource.STATIC_BROKER_CONFIG),
+        )
+        return [ConfigSynonym(n, layer[n], source) for layer, source in layers for n in names if n in layer]
 
     def describe(self) -> list[ConfigEntry]:
         """Every setting of the broker as DescribeConfigs answers it, with the sources of its value."""
@@ -379,6 +413,15 @@ class BrokerConfig(Settings):
             if setting.convert and synonyms:
                 value = synonyms[0].value
             entries.append(ConfigEntry.of(setting, value, synonyms, read_only=not setting.dynamic))
+        return entries + self._describe_listener_settings()
+
+    def _describe_listener_settings(self) -> list[ConfigEntry]:
+        entries = []
+        for name in dict.fromkeys((*self.explicit, *self.dynamic)):
+            if name.startswith(PREFIX) and (setting := self.setting_of(name)) is not None:
+                synonyms = (*self._given(name), *self.synonyms(setting.name))
+                entry = ConfigEntry.of(setting, synonyms[0].value, synonyms, read_only=not setting.dynamic)
+                entries.append(entry._replace(name=name))
         return entries
 
 
@@ -404,28 +447,3 @@ def _one_copy(values: Mapping[str, Any]) -> list[str]:
             "takes acks=all with that one, as in Apache Kafka"
         )
     return found
-
-
-def _settle_identity(values: dict[str, Any]) -> None:
-    """Makes broker.id and node.id one number, which with ZooKeeper may be -1; log.dirs wins over log.dir."""
-    broker_id, node_id = values.get("broker_id", -1), values.get("node_id", -1)
-    if broker_id >= 0 and node_id >= 0 and broker_id != node_id:
-        raise ConfigError(f"broker.id={broker_id} and node.id={node_id} are the same setting and must not differ")
-    in_cluster = values.get("zookeeper_connect") is not None
-    values["broker_id"] = values["node_id"] = max(broker_id, node_id, -1 if in_cluster else 0)
-    if in_cluster:
-        _check_broker_id(values["broker_id"], values)
-    if values.get("log_dirs") is not None:
-        values["log_dir"] = values["log_dirs"]
-
-
-def _check_broker_id(broker_id: int, values: Mapping[str, Any]) -> None:
-    generates = values.get("broker_id_generation_enable", True)
-    reserved = values.get("reserved_broker_max_id", 1000)
-    if broker_id < 0 and not generates:
-        raise ConfigError("broker.id must be given when broker.id.generation.enable=false")
-    if broker_id > reserved and generates:
-        raise ConfigError(
-            f"broker.id={broker_id} must not be above reserved.broker.max.id={reserved}: numbers above it are made up "
-            "for brokers that have none; raise that, or set broker.id.generation.enable=false"
-        )

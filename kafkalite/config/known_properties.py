@@ -139,9 +139,14 @@ _REASONS = {
     "background.threads": "kafkalite does its background work on its own loop",
     "queued.max.requests": "a connection has one request in work at a time",
     "inter.broker.protocol.version": "kafkalite has one protocol version",
+    "ssl.engine.factory.class": "kafkalite runs no Java classes",
+    **dict.fromkeys(
+        ("ssl.protocol", "ssl.provider", "ssl.keymanager.", "ssl.trustmanager.", "ssl.secure.random.", "security.prov"),
+        "it chooses a part of Java's TLS, and kafkalite has OpenSSL's",
+    ),
     "auto.include.jmx.reporter": "there is no JMX without a JVM",
 }
-_PREFIXES = ("listener.name.", "remote.log.", "rlmm.config.", "rsm.config.", "sasl.", "ssl.", "zookeeper.")
+_PREFIXES = ("remote.log.", "rlmm.config.", "rsm.config.", "sasl.", "zookeeper.")
 
 
 def no_effect(name: str, honoured: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
 """Listeners: the addresses where the broker accepts connections, and the advertised ones that clients dial.
 
 A listener is written NAME://HOST:PORT. An empty host binds every interface; an IPv6 host is in brackets.
-listener.security.protocol.map gives the security protocol of a name; only PLAINTEXT is spoken so far.
+listener.security.protocol.map gives the security protocol of a name.
 Source: org.apache.kafka.network.SocketServerConfigs, kafka.utils.CoreUtils.listenerListToEndPoints.
 """
 
@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.config.listener_settings import check_listener_settings
 from kafkalite.config.settings import Setting
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SPOKEN = ("PLAINTEXT",)
+"""Protocols that a listener may have. Others are refused at the start."""
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
 _PAIR = re.compile(r"\s*([^\s:,]+)\s*:\s*([^\s:,]+)\s*\Z")
 _IPV4 = re.compile(r"[0-9]+(\.[0-9]+){3}\Z", re.ASCII)
@@ -99,9 +102,10 @@ def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str
                 f"the listener {listener.name} has no security protocol; "
                 f"add {listener.name}:PLAINTEXT to listener.security.protocol.map"
             )
-        if protocol != "PLAINTEXT":
+        if protocol not in SPOKEN:
+            spoken = " and ".join(SPOKEN)
             raise ValueError(
-                f"the listener {listener.name} wants {protocol}, and kafkalite speaks only PLAINTEXT so far"
+                f"the listener {listener.name} wants {protocol}, and kafkalite speaks only {spoken} so far"
             )
         result.append(listener._replace(protocol=protocol))
     return tuple(result)
@@ -136,8 +140,32 @@ def settle_listeners(
     fault_text = _listener_fault(
         values["listeners"], values["advertised_listeners"], values.get("inter_broker_listener_name")
     )
+    fault_text = fault_text or _inter_broker_fault(given, values)
     if fault_text:
         raise ConfigError(fault_text)
+    names = {listener.name for listener in values["listeners"]}
+    warnings += check_listener_settings(given, names, controllers - {""}, settings)
+
+
+def _inter_broker_fault(given: Mapping[str, str], values: Mapping[str, Any]) -> str | None:
+    """Brokers of a cluster meet at a listener that is named, or has the name of its protocol, or is PLAINTEXT."""
+    name, protocol = values.get("inter_broker_listener_name"), given.get("security.inter.broker.protocol")
+    listeners: tuple[ListenerConfig, ...] = values["listeners"]
+    if name and protocol:
+        return "inter.broker.listener.name and security.inter.broker.protocol say the same; set only one of them"
+    names = [each.name for each in listeners]
+    if protocol and protocol not in names:
+        return (
+            f"security.inter.broker.protocol={protocol} needs a listener of that name, and there are "
+            f"{', '.join(names)}; set inter.broker.listener.name to one of them instead"
+        )
+    is_plain = any(each.protocol == "PLAINTEXT" for each in listeners)
+    if values.get("zookeeper_connect") is not None and not (name or protocol or is_plain):
+        return (
+            "the brokers of a cluster speak PLAINTEXT with each other, and no listener is PLAINTEXT; set "
+            f"inter.broker.listener.name={names[0]}"
+        )
+    return None
 
 
 def _listener_fault(

@@ -137,6 +137,10 @@ class Setting:
             raise ValueError(f"must be {self.allowed()}")
         return value
 
+    def shown(self, text: str) -> str:
+        """The text for a message; that of a secret is not repeated."""
+        return "(hidden)" if self.sensitive else quoted(text)
+
     def _read(self, word: str) -> Any:
         """The value; None for a word that is not allowed."""
         kind = self.type
@@ -211,7 +215,8 @@ class Section(str):
 
 
 class SettingsType(type):
-    """Takes the declared lines out of a class body and gives the class slots of their names instead."""
+    """Takes the declared lines out of a class body and gives the class slots of their names instead. Inherited lines
+    come after the class's own."""
 
     settings: tuple[Setting, ...]
     by_name: dict[str, Setting]
@@ -231,8 +236,9 @@ class SettingsType(type):
                 del body[attribute]
         body["__slots__"] = (*body.get("__slots__", ()), *(setting.attribute for setting in settings))
         cls = super().__new__(mcs, name, bases, body)
-        cls.settings = tuple(settings)
-        cls.by_name = {setting.name: setting for setting in settings}
+        inherited = [setting for base in bases for setting in getattr(base, "settings", ())]
+        cls.settings = (*settings, *inherited)
+        cls.by_name = {setting.name: setting for setting in cls.settings}
         return cls
 
 
@@ -280,6 +286,7 @@ long: _Declaration = partial(Setting, ConfigType.LONG)
 double: _Declaration = partial(Setting, ConfigType.DOUBLE)
 words: _Declaration = partial(Setting, ConfigType.LIST)
 password: _Declaration = partial(Setting, ConfigType.PASSWORD)  # a string that is never shown
+java_class: _Declaration = partial(Setting, ConfigType.CLASS)  # a name that stands for something of ours
 
 
 def quoted(text: str) -> str:

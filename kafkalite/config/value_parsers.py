@@ -102,3 +102,19 @@ def parse_principals(text: str) -> tuple[str, ...]:
         if not (kind and colon and name):
             raise ValueError(f"must be a list such as User:alice;User:bob, and '{each[:80]}' is not TYPE:NAME")
     return principals
+
+
+def parse_store_type(text: str) -> str:
+    word = text.strip().upper()
+    if word not in ("PEM", "PKCS12", "JKS"):
+        raise ValueError("must be PEM, PKCS12 or JKS")
+    return word
+
+
+_PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+
+
+def parse_principal_builder(text: str) -> str:
+    if text.strip() != _PRINCIPAL_BUILDER:
+        raise ValueError(f"must be {_PRINCIPAL_BUILDER}, since kafkalite runs no Java classes")
+    return _PRINCIPAL_BUILDER

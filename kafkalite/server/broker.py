@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listener_settings import PREFIX
 from kafkalite.server.broker_server import BrokerServer
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ def _config_from(
 ) -> BrokerConfig:
     properties = {name.replace("_", "."): setting_text(value) for name, value in settings.items()}
     for name in properties.keys() - BrokerConfig.by_name.keys():  # in a program a misspelt name is an error
+        if name.startswith(PREFIX):
+            continue  # `load` refuses what is wrong
         from kafkalite.config.known_properties import no_effect  # 350 names that most starts never need
 
         raise ConfigError(no_effect(name, BrokerConfig.by_name))

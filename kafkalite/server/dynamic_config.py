@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.settings import Setting
 from kafkalite.metadata.cluster_metadata import CLUSTER_DEFAULT, Change, ClusterMetadata
 
 logger = logging.getLogger(__name__)
@@ -54,8 +55,17 @@ class DynamicBrokerConfig:
                 new = self._build(configs.get(self._broker, {}), settings)
             if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := new.conflict_with(self.now)):
                 raise ConfigError(conflict)
+            if self._metadata.is_shared and (secret := self._new_secret(configs.get(broker, {}), settings)):
+                raise ConfigError(
+                    f"{secret} is a secret, and kafkalite keeps none in ZooKeeper; give a PEM file, whose key needs no "
+                    "password, or set it in server.properties"
+                )
             if not validate_only:
                 await self._metadata.set_broker_config(broker, settings)
+
+    def _new_secret(self, before: Mapping[str, str], after: Mapping[str, str]) -> str | None:
+        changed = (name for name, text in after.items() if before.get(name) != text)
+        return next((name for name in changed if (it := self.now.setting_of(name)) is not None and it.sensitive), None)
 
     def _on_change(self, change: Change, broker: str) -> None:
         if change is Change.BROKER_CONFIG and broker in (CLUSTER_DEFAULT, self._broker):
@@ -77,7 +87,7 @@ class DynamicBrokerConfig:
 
     def _build(self, own: Mapping[str, str], of_all: Mapping[str, str]) -> BrokerConfig:
         if self._metadata.is_shared:
-            own, of_all = _dynamic(own), _dynamic(of_all)
+            own, of_all = self._dynamic(own), self._dynamic(of_all)
         return BrokerConfig.load(self.now.explicit, own, of_all)
 
     def _understood(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -91,8 +101,10 @@ class DynamicBrokerConfig:
             understood[name] = text
         return understood
 
+    def _dynamic(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The settings that may be changed while running; others were written by mistake."""
+        return {name: text for name, text in settings.items() if _is_dynamic(self.now.setting_of(name))}
 
-def _dynamic(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that may be changed while running; others were written by mistake."""
-    known = BrokerConfig.by_name
-    return {name: text for name, text in settings.items() if name in known and known[name].dynamic}
+
+def _is_dynamic(setting: Setting | None) -> bool:
+    return setting is not None and setting.dynamic

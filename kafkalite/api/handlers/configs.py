@@ -15,7 +15,6 @@ from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ConfigError, ErrorCode, KafkaError
 from kafkalite.common.names import topic_name_fault
-from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.settings import ConfigEntry, ConfigSource, ConfigType
 from kafkalite.config.topic_config import TopicConfig
 from kafkalite.protocol.messages.configs import (
@@ -164,7 +163,7 @@ def _apply(services: Services, kind: int, entry: IncrementalAlterableConfig, set
     elif operation == DELETE:
         settings.pop(name, None)
     elif operation in (APPEND, SUBTRACT):
-        setting = (TopicConfig if kind == TOPIC else BrokerConfig).by_name.get(name)
+        setting = TopicConfig.by_name.get(name) if kind == TOPIC else services.config.setting_of(name)
         if setting is None or setting.type is not ConfigType.LIST:
             word = "append" if operation == APPEND else "subtract"
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {word} is not allowed for config key: {name}")
@@ -238,7 +237,7 @@ async def _alter_broker(
     def dynamic_only(old: Settings) -> dict[str, str]:
         new = change(old)
         for key in (key for key, value in new.items() if old.get(key) != value):
-            setting = BrokerConfig.by_name.get(key)
+            setting = services.config.setting_of(key)
             if setting is None or not setting.dynamic:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {key}")
         return new

@@ -1,0 +1,48 @@
+"""Settings of encryption, a base of `BrokerConfig`: keys, certificates, protocols, and whose certificates are trusted.
+
+Names, types and defaults are Kafka 3.9's. All of them may be given for one listener alone (`listener_settings`).
+Source: org.apache.kafka.common.config.{SslConfigs, internals.BrokerSecurityConfigs}.
+"""
+
+# ruff: noqa: E501
+# The table is wide, so that one setting stays one line.
+
+from __future__ import annotations
+
+from kafkalite.config.listeners import PROTOCOLS
+from kafkalite.config.settings import Settings, boolean, java_class, password, section, string, words
+from kafkalite.config.value_parsers import (
+    parse_endpoint_identification,
+    parse_principal_builder,
+    parse_store_type,
+)
+
+CLIENT_AUTH = ("required", "requested", "none")
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3", "TLSv1.1", "TLSv1")
+
+
+class SecuritySettings(Settings):
+    """Values of the lines below."""
+
+    # fmt: off
+    _tls = section("Encryption (TLS)")
+    security_inter_broker_protocol: str = string("PLAINTEXT", "The security protocol between brokers, at the listener of that name; not together with inter.broker.listener.name.", one_of=PROTOCOLS)
+    ssl_keystore_type: str = string("JKS", "Format of this broker's key and certificates: PEM, PKCS12 or JKS (which here means what the file is).", dynamic=True, convert=parse_store_type)
+    ssl_keystore_location: str | None = string(None, "File with them.", dynamic=True)
+    ssl_keystore_password: str | None = password(None, "Password of that file; PEM has none.", dynamic=True)
+    ssl_key_password: str | None = password(None, "Password of the private key; unset, that of the file.", dynamic=True)
+    ssl_keystore_key: str | None = password(None, "The private key itself, as PEM (PKCS#8), in place of a file.", dynamic=True)
+    ssl_keystore_certificate_chain: str | None = password(None, "The certificates for it, as PEM, the broker's own first.", dynamic=True)
+    ssl_truststore_type: str = string("JKS", "Format of the trusted certificates: PEM, PKCS12 or JKS (which here means what the file is).", dynamic=True, convert=parse_store_type)
+    ssl_truststore_location: str | None = string(None, "File with the authorities whose certificates are trusted; unset, the system's.", dynamic=True)
+    ssl_truststore_password: str | None = password(None, "Password of that file, if it needs one.", dynamic=True)
+    ssl_truststore_certificates: str | None = password(None, "These certificates themselves, as PEM, in place of a file.", dynamic=True)
+    ssl_client_auth: str = string("none", "Whether clients show a certificate: required, requested (one that is shown must be good) or none.", one_of=CLIENT_AUTH, dynamic=True)
+    ssl_enabled_protocols: tuple[str, ...] = words(("TLSv1.2", "TLSv1.3"), "Versions of TLS that are spoken.", one_of=TLS_VERSIONS, dynamic=True)
+    ssl_cipher_suites: tuple[str, ...] = words((), "Cipher suites that may be used, by their IANA names; empty leaves it to OpenSSL.", dynamic=True)
+    ssl_endpoint_identification_algorithm: str = string("https", "Empty: the host name in the certificate of another broker is not looked at.", dynamic=True, convert=parse_endpoint_identification)
+    ssl_principal_mapping_rules: str = string("DEFAULT", "Turn the distinguished name of a certificate into the name of a user: a list of RULE:pattern/replacement/[LU] and DEFAULT, of which the first match counts.")
+    ssl_allow_dn_changes: bool = boolean(False, "Whether a new certificate may have another distinguished name than the one before.")
+    ssl_allow_san_changes: bool = boolean(False, "Whether it may lack host names that the one before has.")
+    principal_builder_class: str = java_class("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "How a connection gets its principal; no other is known.", dynamic=True, convert=parse_principal_builder)
+    # fmt: on
