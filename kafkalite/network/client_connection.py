@@ -27,7 +27,8 @@ class ClientConnection:
     `local_host` and `local_port` are the address that the client dialled; without `advertised.listeners` it is the
     advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the dispatcher, by
     the low byte of the API key. `principal` is TYPE:NAME. `authenticator` gets the frames instead of the processor's
-    handler as long as it is set.
+    handler as long as it is set. `refused_batches` belong to the handlers of produces: topic and partition -> the error
+    code of its last refusal, and how many batches may be behind it.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class ClientConnection:
         "local_port",
         "port",
         "principal",
+        "refused_batches",
     )
 
     def __init__(self, listener_name: str, host: str, port: int, local_host: str, local_port: int) -> None:
@@ -54,6 +56,7 @@ class ClientConnection:
         self.fast_paths: dict[int, FastPath] = {}
         self.principal = ANONYMOUS
         self.authenticator: Handler | None = None
+        self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None
 
     def __repr__(self) -> str:
         return f"ClientConnection({self.host}:{self.port} on {self.listener_name})"

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 from kafkalite.api.handlers.produce import FIRST_VERSION_WITH_LEADERS, add_leaders, failure
 from kafkalite.api.request.admission import ACKS_ALL, append_directly, append_for
 from kafkalite.api.request.delayed_produce import wait_ms, waits
+from kafkalite.api.request.pipelined_refusals import told
 from kafkalite.common.errors import ErrorCode, KafkaError, Malformed, StorageError
-from kafkalite.network.client_connection import DeferredResponse
+from kafkalite.network.client_connection import ClientConnection, DeferredResponse
 from kafkalite.protocol.codec.primitives import read_uvarint
 from kafkalite.protocol.header import response_frame
 from kafkalite.protocol.messages.produce import (
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalite.api.request.admission import TopicAdmission
-    from kafkalite.api.request.broker_endpoints import FindBroker
     from kafkalite.api.request.request_context import RequestContext
     from kafkalite.api.request.services import Services
     from kafkalite.common.clock import Clock
@@ -102,13 +102,16 @@ class ProduceFastPath:
     """
 
     __slots__ = (
-        "_acks_at", "_api", "_clock", "_epoch", "_find", "_flexible", "_known", "_layouts", "_name_size_at",
-        "_services", "_version", "_wall_ms",
+        "_acks_at", "_api", "_clock", "_connection", "_epoch", "_find", "_flexible", "_known", "_layouts",
+        "_name_size_at", "_services", "_version", "_wall_ms",
     )  # fmt: skip
 
-    def __init__(self, services: Services, frame: memoryview, version: int, acks_at: int, find: FindBroker) -> None:
+    def __init__(
+        self, services: Services, frame: memoryview, version: int, acks_at: int, connection: ClientConnection
+    ) -> None:
         self._services = services
-        self._find = find
+        self._connection = connection
+        self._find = services.brokers.finder_for(connection)
         self._version = version
         self._flexible = version in ProduceRequest.flexible
         (self._api,) = _read_int32(frame)
@@ -152,6 +155,7 @@ class ProduceFastPath:
             if known.is_transactional and not isinstance(error, StorageError):
                 return None
             topic = known.topic
+            error = told(self._connection, topic.name, index, error)
             return _answer(topic.name, failure(index, error, topic), self._version, correlation_id)
         packed = known.pack(
             known.head,
@@ -174,7 +178,7 @@ class ProduceFastPath:
     def _refuse(self, known: _KnownRequest, index: int, correlation_id: int, error: KafkaError) -> list[Part]:
         """The answer for a batch that was appended, and will not be acknowledged."""
         name = known.topic.name
-        partition = failure(index, error)
+        partition = failure(index, told(self._connection, name, index, error))
         response = ProduceResponse(responses=[TopicProduceResponse(name=name, partition_responses=[partition])])
         if self._version >= FIRST_VERSION_WITH_LEADERS:
             add_leaders(self._services, response, self._find)
@@ -267,8 +271,7 @@ def learn(
     fast_path = fast_paths.get(key)
     acks_at = body_at + _id_size(request.transactional_id, version)
     if not isinstance(fast_path, ProduceFastPath) or not fast_path.is_for(frame, acks_at):
-        find = services.brokers.finder_for(context.connection)
-        fast_path = fast_paths[key] = ProduceFastPath(services, frame, version, acks_at, find)
+        fast_path = fast_paths[key] = ProduceFastPath(services, frame, version, acks_at, context.connection)
     fast_path.learn(frame, request, context.client_id)
 
 

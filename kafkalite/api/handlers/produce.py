@@ -16,6 +16,7 @@ from kafkalite.api.request.admission import ACKS_ALL
 from kafkalite.api.request.awaited_election import awaited, elections
 from kafkalite.api.request.broker_endpoints import FindBroker
 from kafkalite.api.request.delayed_produce import DelayedProduce, PendingPartition, waits
+from kafkalite.api.request.pipelined_refusals import told
 from kafkalite.api.request.request_context import RequestContext
 from kafkalite.api.request.services import Services
 from kafkalite.api.request.transactional_produce import TransactionRefused, VerifiedAdmission, verify
@@ -101,8 +102,9 @@ def _produce(
                 answers.append(answer := success(data.index, result, partition))
                 if result.last_offset >= partition.high_watermark and waits(partition, result.last_offset, acks):
                     pending.append(PendingPartition(answer, partition, result.last_offset, acks == ACKS_ALL))
-            except KafkaError as error:
+            except KafkaError as reason:
                 failed = True
+                error = told(context.connection, name, data.index, reason)
                 answers.append(failure(data.index, error, admitted.topic if admitted is not None else None))
         if answers:
             responses.append(TopicProduceResponse(name=name, partition_responses=answers))
