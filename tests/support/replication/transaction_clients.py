@@ -116,7 +116,15 @@ class TransactionClients:
             content.update(read_all(self._cluster, MOVES, partition, isolation_level="read_committed"))
             return b"%d" % last in content.values()
 
-        until(is_there, lambda: f"transaction {last} in {MOVES}-{partition}: {sorted(content)[-3:]}")
+        def seen() -> str:
+            stored = read_all(self._cluster, MOVES, partition, isolation_level="read_uncommitted")
+            tail = {offset: stored[offset] for offset in sorted(stored)[-5:]}
+            return (
+                f"transaction {last} in {MOVES}-{partition}: committed up to {max(content, default=None)}, "
+                f"stored {tail}, outcomes {list(self.outcomes.items())[-5:]}"
+            )
+
+        until(is_there, seen)
         return content
 
     # -- the producer
