@@ -95,8 +95,8 @@ class ProducerState:
         """Checks a producer's batch: None if it may be appended, the earlier batch if it is a duplicate.
 
         Raises KafkaError: 45 a sequence is missing, 47 the epoch is over, 48 a batch outside the open transaction, and
-        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one, and for a
-        duplicate of a transaction that has ended, unless there is a guard.
+        UnverifiedTransaction for one that would open a transaction, unless `guard` is the current one. What looks like
+        a duplicate of a transaction that has ended would open another one, and is 45 then.
         """
         producer = self._producers.get(producer_id)
         if producer is None:
@@ -120,8 +120,8 @@ class ProducerState:
             last_sequence = (first_sequence + offset_delta) & SEQUENCE_MAX
             for batch in producer.batches:
                 if batch.last_sequence == last_sequence and batch.offset_delta == offset_delta:
-                    if is_transactional and producer.txn_first_offset < 0 and guard is None:
-                        self.verifications.require(producer_id, guard)  # its transaction has ended
+                    if is_transactional and producer.txn_first_offset < 0:
+                        self._refuse_of_ended(producer_id, first_sequence, guard)
                     return batch
         self._check_transaction(producer, producer_id, epoch, is_transactional, guard)
         self._check_lowest_sequence(producer_id, first_sequence)
@@ -140,6 +140,16 @@ class ProducerState:
         if producer.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"Producer {producer_id} is inside a transaction")
         return None
+
+    def _refuse_of_ended(self, producer_id: int, first_sequence: int, guard: VerificationGuard | None) -> None:
+        """A batch with the sequence numbers of one whose transaction has ended, for a new transaction. No producer
+        waits for an answer to the old one: it has aborted it, and uses its numbers again for other records. librdkafka
+        does if it takes a batch for not stored; to take these for a duplicate would lose them."""
+        self.verifications.require(producer_id, guard)
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Sequence number {first_sequence} of producer {producer_id} is in a transaction that has ended",
+        )
 
     def _check_transaction(
         self, producer: Producer, producer_id: int, epoch: int, is_transactional: object,

@@ -64,8 +64,9 @@ def without_a_transaction(t: Teller) -> None:
 @every_version("WriteTxnMarkers")
 def epochs_of_coordinators(t: Teller) -> None:
     topic, me = new_topic(t, partitions=2), started(t)
+    sequences = iter(range(2))
     for epoch in (5, 4, 5, 6, -1):
-        wrote(t, me, topic, 0) if epoch == 5 else None
+        wrote(t, me, topic, next(sequences)) if epoch == 5 else None
         t.ask(f"epoch {epoch}", markers((me, True, {topic: [0]}, epoch)))
     look(t, topic, "afterwards")
 

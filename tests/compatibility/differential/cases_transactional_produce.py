@@ -19,7 +19,7 @@ from tests.compatibility.differential.asking_transactions import (
 )
 from tests.compatibility.differential.cases_sequences import new_producer, numbered
 from tests.compatibility.differential.cases_transactions import NEWER, mistaken, twice_started
-from tests.compatibility.differential.engine import Teller, in_versions, once
+from tests.compatibility.differential.engine import Explained, Teller, in_versions, once
 
 VERSIONS = (3, 5, 7, 8, 9, 10, 11)
 """Where something changed; version 11 may be answered TRANSACTION_ABORTABLE (KIP-890)."""
@@ -35,6 +35,13 @@ def of(records: dict[str, list[bytes | bytearray]], name: str | None) -> Produce
         for topic, batches in records.items()
     ]
     return ProduceRequest(transactional_id=name, acks=-1, timeout_ms=5000, topic_data=data)
+
+
+NO_DUPLICATE = Explained(
+    "a transactional batch with the sequence numbers of one whose transaction has ended is out of order",
+    "Kafka takes it for a duplicate and acknowledges it; librdkafka uses numbers of an aborted transaction again for "
+    "other records if it took a batch for not stored, and they would be lost",
+)
 
 
 @in_versions(*VERSIONS)
@@ -99,7 +106,7 @@ def sequences(t: Teller) -> None:
     t.ask("the last again, after the end", me.produce(topic, 2))
     t.ask("the one that is due, after the end", me.produce(topic, 3))
     begun(t, me, topic, 0)
-    t.ask("the last again, in the next", me.produce(topic, 2))
+    t.ask("the last again, in the next", me.produce(topic, 2), but=NO_DUPLICATE)
     t.ask("a gap in the next", me.produce(topic, 4))
     t.ask("the one that is due", me.produce(topic, 3))
     t.ask("what is there", fetch(topic), FETCH)
