@@ -29,6 +29,7 @@ BATCH_LENGTH_MIN = HEADER_BYTES - PREFIX_BYTES  # the length of a batch without 
 CRC_FROM = 21  # the checksum covers everything from here on
 MAGIC = 2
 MAGIC_AT = 16  # in the messages of older formats, too
+ATTRIBUTES_AT = 21
 SEQUENCE_MAX = (1 << 31) - 1  # sequences wrap from here to 0
 
 CODEC_MASK = 0x07
@@ -122,8 +123,8 @@ def stamp(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> 
 
 def stamp_log_append_time(data: bytearray | memoryview, now_ms: int) -> None:
     """Makes `now_ms` the timestamp of every record, in place, and corrects the checksum."""
-    (attributes,) = _ATTRIBUTES.unpack_from(data, 21)
-    _ATTRIBUTES.pack_into(data, 21, attributes | LOG_APPEND_TIME)
+    (attributes,) = _ATTRIBUTES.unpack_from(data, ATTRIBUTES_AT)
+    _ATTRIBUTES.pack_into(data, ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(data, 35, now_ms)
     _CRC.pack_into(data, 17, compute_crc(data))
 

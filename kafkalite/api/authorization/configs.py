@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.api.authorization.permissions import CLUSTER, REFUSALS, TOPIC
+from kafkalite.api.authorization.permissions import CLUSTER, MESSAGES, REFUSALS, TOPIC
 from kafkalite.api.authorization.rules import Handler, then
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.request_context import RequestContext
@@ -26,7 +26,6 @@ from kafkalite.protocol.messages.configs import (
 from kafkalite.security.acl.acl import Operation, ResourceType
 
 _TOPIC_RESOURCE = 2
-_MESSAGES = {TOPIC: "Topic authorization failed.", CLUSTER: "Cluster authorization failed."}
 
 
 def describe_configs(
@@ -87,7 +86,7 @@ def _split(
 def _refusal(resource: Any, type_: ResourceType) -> dict[str, Any]:
     return {
         "error_code": REFUSALS[type_],
-        "error_message": _MESSAGES[type_],
+        "error_message": MESSAGES[REFUSALS[type_]],
         "resource_type": resource.resource_type,
         "resource_name": resource.resource_name,
     }

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from kafkalite.api.authorization.permissions import GROUP, REFUSALS, TOPIC, TRANSACTIONAL_ID
+from kafkalite.api.authorization.permissions import GROUP, MESSAGES, REFUSALS, TOPIC, TRANSACTIONAL_ID
 from kafkalite.api.authorization.rules import Handler, then
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.authorized_operations import NOT_ASKED
-from kafkalite.api.request.error_answer import error_answer
+from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.request_split import copy_of
+from kafkalite.api.request.request_split import copy_of, without
 from kafkalite.api.request.services import Services
 from kafkalite.network.client_connection import ClientConnection
 from kafkalite.protocol.messages.group_admin import (
@@ -26,7 +26,10 @@ from kafkalite.protocol.messages.group_admin import (
     FindCoordinatorResponse,
     ListGroupsResponse,
 )
+from kafkalite.protocol.messages.group_membership import SyncGroupRequest, SyncGroupResponse
 from kafkalite.protocol.messages.group_offsets import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
@@ -39,7 +42,7 @@ from kafkalite.security.acl.acl import Operation
 _FIRST_FIND_WITH_KEYS = 4
 _KEY_TYPES = {0: GROUP, 1: TRANSACTIONAL_ID, 2: GROUP}
 _FIRST_FETCH_OF_MANY_GROUPS = 8
-_MESSAGES = {GROUP: "Group authorization failed.", TRANSACTIONAL_ID: "Transactional Id authorization failed."}
+FIRST_SYNC_WITH_PROTOCOL = 5
 
 
 def find_coordinator(
@@ -53,7 +56,7 @@ def find_coordinator(
     denied = {key for key in keys if not access.allows(context.connection, Operation.DESCRIBE, type_, key)}
     if not denied:
         return handler(services, request, context)
-    code, message = REFUSALS[type_], _MESSAGES[type_]
+    code, message = REFUSALS[type_], MESSAGES[REFUSALS[type_]]
     if not has_keys:
         return FindCoordinatorResponse(error_code=code, error_message=message, node_id=-1, host="", port=-1)
     refusals = [
@@ -109,6 +112,35 @@ def list_groups(access: Access, services: Services, request: Any, context: Reque
         return answer
 
     return then(response, filtered)
+
+
+def sync_group(
+    access: Access, services: Services, request: SyncGroupRequest, context: RequestContext, handler: Handler
+) -> Any:
+    """A request without the protocol, which is mandatory, is refused for that first."""
+    is_whole = context.api_version < FIRST_SYNC_WITH_PROTOCOL or None not in (
+        request.protocol_type,
+        request.protocol_name,
+    )
+    if is_whole and not access.allows(context.connection, Operation.READ, GROUP, request.group_id):
+        return SyncGroupResponse(error_code=REFUSALS[GROUP])
+    return handler(services, request, context)
+
+
+def offset_delete(
+    access: Access, services: Services, request: OffsetDeleteRequest, context: RequestContext, handler: Handler
+) -> Any:
+    """The group is looked at even if no topic is left: an answer that it is missing tells nothing of topics."""
+    denied = {each.name for each in request.topics if not access.may_read(context.connection, each.name)}
+    rest, _ = without(request, denied.__contains__)
+    refusals = error_answer(
+        OffsetDeleteResponse, without(request, lambda name: name not in denied)[0], REFUSALS[TOPIC], context.api_version
+    )
+
+    def completed(response: OffsetDeleteResponse) -> Any:
+        return response if response.error_code or not denied else merged(response, refusals)
+
+    return then(handler(services, rest, context), completed)
 
 
 def offset_fetch(

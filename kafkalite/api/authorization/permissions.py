@@ -33,6 +33,13 @@ REFUSALS: Mapping[ResourceType, ErrorCode] = {
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 
+MESSAGES: Mapping[ErrorCode, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+
 
 class Cluster(NamedTuple):
     operations: tuple[Op, ...]
@@ -72,7 +79,7 @@ _READS_GROUP = (Named(Op.READ, GROUP, "group_id"),)
 
 # fmt: off
 PERMISSIONS: Mapping[str, tuple[Rule, ...]] = {
-    "Produce": (Named(Op.WRITE, TRANSACTIONAL_ID, "transactional_id"), Each(Op.WRITE, TOPIC)),
+    "Produce": (Special("transactions.produce", "WRITE TransactionalId for transactional batches"), Each(Op.WRITE, TOPIC)),
     "Fetch": (Special("", "READ Topic; a follower CLUSTER_ACTION Cluster"),),
     "ListOffsets": (Each(Op.DESCRIBE, TOPIC),),
     "Metadata": (Special("topics.metadata", "DESCRIBE Topic; to create one CREATE Cluster or Topic"),),
@@ -82,7 +89,7 @@ PERMISSIONS: Mapping[str, tuple[Rule, ...]] = {
     "JoinGroup": _READS_GROUP,
     "Heartbeat": _READS_GROUP,
     "LeaveGroup": _READS_GROUP,
-    "SyncGroup": _READS_GROUP,
+    "SyncGroup": (Special("groups.sync_group", "READ Group"),),
     "DescribeGroups": (Special("groups.describe_groups", "DESCRIBE Group"),),
     "ListGroups": (Special("groups.list_groups", "DESCRIBE Cluster, or DESCRIBE Group of each"),),
     "ApiVersions": (),
@@ -111,7 +118,7 @@ PERMISSIONS: Mapping[str, tuple[Rule, ...]] = {
     "ElectLeaders": cluster(Op.ALTER),
     "AlterPartitionReassignments": cluster(Op.ALTER),
     "ListPartitionReassignments": cluster(Op.DESCRIBE),
-    "OffsetDelete": (Named(Op.DELETE, GROUP, "group_id"), Each(Op.READ, TOPIC)),
+    "OffsetDelete": (Named(Op.DELETE, GROUP, "group_id"), Special("groups.offset_delete", "READ Topic")),
     "DescribeClientQuotas": cluster(Op.DESCRIBE_CONFIGS),
     "AlterClientQuotas": cluster(Op.ALTER_CONFIGS),
     "DescribeUserScramCredentials": cluster(Op.DESCRIBE),

@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkalite.api.authorization.permissions import (
     CLUSTER,
+    MESSAGES,
     PERMISSIONS,
     REFUSALS,
     Cluster,
@@ -34,6 +35,16 @@ from kafkalite.protocol.codec.schema import Message
 Handler = Callable[[Services, Any, RequestContext], Any]
 """(services, request, context) -> response | awaitable of it | None (no response)."""
 Change = Callable[[Any], Any]
+_WITH_MESSAGES = (
+    "CreatePartitions",
+    "DescribeAcls",
+    "CreateAcls",
+    "DeleteAcls",
+    "AlterPartitionReassignments",
+    "ListPartitionReassignments",
+    "DescribeProducers",
+)
+"""Others tell the code alone, or have their messages from their own functions."""
 
 
 def authorized(api: Api, handler: Handler, access: Access) -> Handler:
@@ -110,7 +121,19 @@ def refused(api: Api, request: Message, code: ErrorCode, version: int) -> Messag
     """The answer in which everything is refused. Raises Disconnect where no answer is due."""
     if api.name == "Produce" and getattr(request, "acks", 1) == 0:
         raise Disconnect(f"acks=0 leaves no other way to tell the producer of {code.name}")
-    return error_answer(api.response, request, code, version)
+    answer = error_answer(api.response, request, code, version)
+    if api.name in _WITH_MESSAGES:
+        _add_messages(answer, code)
+    return answer
+
+
+def _add_messages(answer: Message, code: ErrorCode) -> None:
+    if getattr(answer, "error_code", 0) == code:
+        answer.error_message = MESSAGES[code]  # type: ignore[attr-defined]
+    for name, field in answer.__fields__.items():
+        if field.is_array and isinstance(field.kind, type) and issubclass(field.kind, Message):
+            for each in getattr(answer, name) or ():
+                _add_messages(each, code)
 
 
 def then(response: Any, change: Change) -> Any:

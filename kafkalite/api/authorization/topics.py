@@ -143,8 +143,8 @@ def create_topics(
         for topic in response.topics:
             if topic.error_code == _REFUSED:
                 topic.error_message = _FAILED
-            elif not access.allows(connection, Operation.DESCRIBE_CONFIGS, TOPIC, topic.name, is_logged=False):
-                topic.topic_config_error_code = _REFUSED
+            if not access.allows(connection, Operation.DESCRIBE_CONFIGS, TOPIC, topic.name, is_logged=False):
+                topic.topic_config_error_code, topic.topic_id = _REFUSED, ZERO_UUID
                 topic.num_partitions, topic.replication_factor, topic.configs = -1, -1, []
         return response
 

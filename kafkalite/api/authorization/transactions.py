@@ -8,25 +8,48 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.api.authorization.permissions import CLUSTER, REFUSALS, TOPIC, TRANSACTIONAL_ID
-from kafkalite.api.authorization.rules import Handler, refused, then, without_denied
+from kafkalite.api.authorization.rules import Handler, refused, then
 from kafkalite.api.request.access import Access
 from kafkalite.api.request.error_answer import error_answer, merged
 from kafkalite.api.request.request_context import RequestContext
-from kafkalite.api.request.request_split import without
+from kafkalite.api.request.request_split import copy_of, without
 from kafkalite.api.request.services import Services
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.apis import APIS
+from kafkalite.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.protocol.messages.transaction_admin import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     ListTransactionsResponse,
 )
 from kafkalite.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from kafkalite.record.batch import ATTRIBUTES_AT, MAGIC, MAGIC_AT, TRANSACTIONAL
 from kafkalite.security.acl.acl import Operation
 
-_INIT_PRODUCER_ID, _ADD_PARTITIONS, _DESCRIBE_TRANSACTIONS = APIS[22], APIS[24], APIS[65]
+_PRODUCE, _INIT_PRODUCER_ID, _ADD_PARTITIONS = APIS[0], APIS[22], APIS[24]
 _FIRST_ADD_OF_BROKERS = 4
+
+
+def produce(
+    access: Access, services: Services, request: ProduceRequest, context: RequestContext, handler: Handler
+) -> Any:
+    """The transactional id counts only if there are transactional batches."""
+    name = request.transactional_id
+    is_transactional = any(_is_transactional(data) for topic in request.topic_data for data in topic.partition_data)
+    if is_transactional and (
+        name is None or not access.allows(context.connection, Operation.WRITE, TRANSACTIONAL_ID, name)
+    ):
+        return refused(_PRODUCE, request, REFUSALS[TRANSACTIONAL_ID], context.api_version)
+    return handler(services, request, context)
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    records = data.records
+    if records is None or len(records) <= ATTRIBUTES_AT + 1 or records[MAGIC_AT] < MAGIC:
+        return False
+    return bool(records[ATTRIBUTES_AT + 1] & TRANSACTIONAL)
 
 
 def init_producer_id(
@@ -74,11 +97,13 @@ def describe_transactions(
     access: Access, services: Services, request: DescribeTransactionsRequest, context: RequestContext, handler: Handler
 ) -> Any:
     connection = context.connection
-    denied = {
-        each
-        for each in request.transactional_ids
-        if not access.allows(connection, Operation.DESCRIBE, TRANSACTIONAL_ID, each)
-    }
+    names = list(dict.fromkeys(request.transactional_ids))
+    allowed = [each for each in names if access.allows(connection, Operation.DESCRIBE, TRANSACTIONAL_ID, each)]
+    refusals = [
+        DescribedTransaction(error_code=REFUSALS[TRANSACTIONAL_ID], transactional_id=each)
+        for each in names
+        if each not in allowed
+    ]
 
     def narrowed(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
         for transaction in response.transaction_states:
@@ -87,10 +112,12 @@ def describe_transactions(
                 for each in transaction.topics
                 if access.allows(connection, Operation.DESCRIBE, TOPIC, each.topic, is_logged=False)
             ]
+        response.transaction_states += refusals
         return response
 
-    code = REFUSALS[TRANSACTIONAL_ID]
-    return then(without_denied(_DESCRIBE_TRANSACTIONS, services, request, context, handler, denied, code), narrowed)
+    rest: DescribeTransactionsRequest = copy_of(request)  # type: ignore[assignment]
+    rest.transactional_ids = allowed
+    return then(handler(services, rest, context), narrowed)
 
 
 def list_transactions(

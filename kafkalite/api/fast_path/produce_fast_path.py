@@ -37,6 +37,7 @@ from kafkalite.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkalite.replication.replicated_partition import ReplicatedPartition
+from kafkalite.security.acl.acl import Operation, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -267,6 +268,12 @@ def learn(
         or (response is not None and response.responses[0].partition_responses[0].error_code)
     ):
         return
+    access, transactional_id = services.access, request.transactional_id
+    if access is not None and transactional_id is not None:
+        # It may have been needless for this request, whose batch is in no transaction. The next one's may be.
+        needed = Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        if not access.allows(context.connection, *needed, is_logged=False):
+            return
     key, fast_paths = frame[1], context.connection.fast_paths
     fast_path = fast_paths.get(key)
     acks_at = body_at + _id_size(request.transactional_id, version)

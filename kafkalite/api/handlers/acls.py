@@ -40,18 +40,17 @@ from kafkalite.security.acl.acl import (
 from kafkalite.security.principal import parse_principal
 
 _NO_AUTHORIZER = "No Authorizer is configured on the broker"
-_FIRST_VERSION_WITH_PATTERNS = 1
-_FIRST_VERSION_WITH_USERS = 3
+_UNKNOWN = 0
 _NAMED_IN_ERRORS_MAX = 120
 _E = TypeVar("_E", bound=IntEnum)
 
 
 def describe_acls(services: Services, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
-    wanted = _filter(request, context.api_version)
+    wanted = _filter(request)
     if services.access is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
     by_resource: dict[Resource, list[AclDescription]] = {}
-    for resource, entry in services.access.authorizer.acls.found(wanted):
+    for resource, entry in services.access.authorizer.acls.found(wanted) if wanted is not None else ():
         by_resource.setdefault(resource, []).append(
             AclDescription(
                 principal=entry.principal,
@@ -71,12 +70,11 @@ def describe_acls(services: Services, request: DescribeAclsRequest, context: Req
 
 
 async def create_acls(services: Services, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    version = context.api_version
     results: list[AclCreationResult] = [AclCreationResult() for _ in request.creations]
     added: dict[Resource, dict[int, Entry]] = {}
     for number, creation in enumerate(request.creations):
         try:
-            acl = _acl(creation, version)
+            acl = _acl(creation)
             if services.access is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _NO_AUTHORIZER)
         except KafkaError as error:
@@ -94,14 +92,14 @@ async def create_acls(services: Services, request: CreateAclsRequest, context: R
 
 
 async def delete_acls(services: Services, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    filters = [_filter(each, context.api_version) for each in request.filters]
+    filters = [_filter(each) for each in request.filters]
     if services.access is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
         return DeleteAclsResponse(filter_results=[refused for _ in filters])
     results = [DeleteAclsFilterResult() for _ in filters]
     doomed: dict[Resource, dict[Entry, int]] = {}  # -> the first filter that found it
     for acl in services.access.authorizer.acls:
-        number = next((number for number, each in enumerate(filters) if each.matches(acl)), None)
+        number = next((number for number, each in enumerate(filters) if each is not None and each.matches(acl)), None)
         if number is not None:
             doomed.setdefault(acl.resource, {})[acl.entry] = number
     for resource, entries in doomed.items():
@@ -135,29 +133,39 @@ def _joined(there: tuple[Entry, ...], new: tuple[Entry, ...]) -> tuple[Entry, ..
     return tuple(dict.fromkeys((*there, *new)))
 
 
-def _filter(request: DescribeAclsRequest | DeleteAclsFilter, version: int) -> AclFilter:
+def _filter(request: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
+    """None if it names something that is not known here, and so finds nothing."""
+    type_, pattern = (
+        _known(ResourceType, request.resource_type_filter),
+        _known(PatternType, request.pattern_type_filter),
+    )
+    operation, permission = _known(Operation, request.operation), _known(Permission, request.permission_type)
+    if type_ is None or pattern is None or operation is None or permission is None:
+        return None
     return AclFilter(
-        _known(ResourceType, request.resource_type_filter, version),
+        type_,
         request.resource_name_filter,
-        _known(PatternType, request.pattern_type_filter, version),
+        pattern,
         request.principal_filter,
         request.host_filter,
-        _known(Operation, request.operation, version),
-        _known(Permission, request.permission_type, version),
+        operation,
+        permission,
     )
 
 
-def _acl(creation: AclCreation, version: int) -> Acl:
+def _acl(creation: AclCreation) -> Acl:
     """Raises KafkaError for one that nobody could mean."""
-    type_ = _known(ResourceType, creation.resource_type, version)
-    pattern = _known(PatternType, creation.resource_pattern_type, version)
-    operation = _known(Operation, creation.operation, version)
-    permission = _known(Permission, creation.permission_type, version)
+    type_ = _known(ResourceType, creation.resource_type)
+    pattern = _known(PatternType, creation.resource_pattern_type)
+    operation = _known(Operation, creation.operation)
+    permission = _known(Permission, creation.permission_type)
     name = creation.resource_name
+    if type_ is None or pattern is None or operation is None or permission is None:
+        raise _invalid("a resource type, a pattern type, an operation or a permission is not known here")
     if ResourceType.ANY is type_ or pattern in (PatternType.ANY, PatternType.MATCH):
-        raise _invalid("ANY and MATCH are for filters, and an entry is for one resource pattern")
+        raise _no_entry("ANY and MATCH are for filters, and an entry is for one resource pattern")
     if operation is Operation.ANY or permission is Permission.ANY:
-        raise _invalid("ANY is for filters, and an entry is for one operation and allows or denies it")
+        raise _no_entry("ANY is for filters, and an entry is for one operation and allows or denies it")
     if not name:
         raise _invalid("the name of a resource is empty")
     if type_ is ResourceType.CLUSTER and name != CLUSTER_NAME:
@@ -167,19 +175,22 @@ def _acl(creation: AclCreation, version: int) -> Acl:
     try:
         parse_principal(creation.principal)
     except ValueError as fault:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"principal {fault}") from None
+        raise _no_entry(f"principal {fault}") from None
     return Acl(Resource(type_, name, pattern), Entry(creation.principal, permission, operation, creation.host))
 
 
-def _known(kind: type[_E], number: int, version: int) -> _E:
-    """Raises Disconnect for a number that this version has not: in Kafka such a request cannot be parsed."""
+def _known(kind: type[_E], number: int) -> _E | None:
+    """None for a number to come. Raises Disconnect for the one that means so: such a request cannot be parsed."""
+    if number == _UNKNOWN:
+        raise Disconnect(f"{number} is no {kind.__name__}")
     try:
-        found = kind(number)
+        return kind(number)
     except ValueError:
-        raise Disconnect(f"{number} is no {kind.__name__}") from None
-    if version < _FIRST_VERSION_WITH_USERS and found is ResourceType.USER:
-        raise Disconnect(f"version {version} has no resource type USER")
-    return found
+        return None
+
+
+def _no_entry(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
 
 def _invalid(message: str) -> KafkaError:

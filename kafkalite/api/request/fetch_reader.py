@@ -178,7 +178,9 @@ class FetchReader:
     def _look(self, wanted: WantedPartition, budget: int, min_one: bool) -> tuple[Partition | None, PartitionData]:
         """One partition and its data, in at most `budget` bytes; None if the request for it is refused."""
         if wanted.topic in self._denied:
-            return None, _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refused = _failure(wanted.index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            refused.aborted_transactions = []
+            return None, refused
         topic = self._services.replica_manager.by_name.get(wanted.topic)
         partition = None
         if topic is not None:

@@ -37,7 +37,7 @@ class DescribeAclsResource(Message):
 class DescribeAclsResponse(Message, flexible="2+"):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", nullable="0+", default="")
     resources: list[DescribeAclsResource] = array(DescribeAclsResource, "0+")
 
 
@@ -57,7 +57,7 @@ class CreateAclsRequest(Message, flexible="2+"):
 
 class AclCreationResult(Message):
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", nullable="0+", default="")
 
 
 class CreateAclsResponse(Message, flexible="2+"):
@@ -81,7 +81,7 @@ class DeleteAclsRequest(Message, flexible="2+"):
 
 class DeleteAclsMatchingAcl(Message):
     error_code: int = int16("0+")
-    error_message: str | None = string("0+", nullable="0+")
+    error_message: str | None = string("0+", nullable="0+", default="")
     resource_type: int = int8("0+")
     resource_name: str = string("0+")
     pattern_type: int = int8("1+", default=_LITERAL)

@@ -11,13 +11,15 @@ from bench.reference import reference_kafka
 from kafkalite.protocol.messages.producer_ids import InitProducerIdRequest
 from kafkalite.server.broker import Broker
 from tests.compatibility.differential.engine import Explained, Story, Teller, tries
+from tests.compatibility.interop.zookeeper_kafka import zookeeper_kafka
 
+SECURED = ("authorization", "acls")  # told to brokers with an authorizer
 FAMILIES = (
     "api_versions", "metadata", "topics", "partitions", "configs", "config_changes", "produce", "bad_batches",
     "sequences", "fetch", "fetch_sessions", "list_offsets", "epochs", "delete_records", "log_dirs", "elections",
     "reassignments", "groups", "group_refusals", "static_members", "group_admin", "offsets", "offset_delete",
     "producer_ids", "transactional_ids", "transactions", "added_partitions", "transactional_produce", "committed_reads",
-    "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions",
+    "transaction_offsets", "transaction_markers", "transaction_admin", "frames", "old_versions", *SECURED,
 )  # fmt: skip
 
 SETTINGS = {
@@ -28,12 +30,24 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
+SECURED_SETTINGS = SETTINGS | {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",  # who creates the first list has none
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "auto.create.topics.enable": "true",
+}
 BROKER_ID = 1  # as the reference's
 
 
+def settings_of(family: str) -> dict[str, str]:
+    return SECURED_SETTINGS if family in SECURED else SETTINGS
+
+
 @contextlib.contextmanager
-def kafkalite_broker(home: Path) -> Iterator[tuple[str, int]]:
-    settings = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+def kafkalite_broker(home: Path, family: str) -> Iterator[tuple[str, int]]:
+    settings = {name.replace(".", "_"): value for name, value in settings_of(family).items()}
     with Broker(data_dir=home, port=0, broker_id=BROKER_ID, group_initial_rebalance_delay_ms=0, **settings) as broker:
         prepare(("127.0.0.1", broker.port))
         yield "127.0.0.1", broker.port
@@ -42,6 +56,17 @@ def kafkalite_broker(home: Path) -> Iterator[tuple[str, int]]:
 @contextlib.contextmanager
 def apache_kafka() -> Iterator[tuple[str, int]]:
     with reference_kafka(heap="512m", properties=SETTINGS) as kafka:
+        host, _, port = kafka.bootstrap.rpartition(":")
+        prepare((host, int(port)))
+        yield host, int(port)
+
+
+@contextlib.contextmanager
+def secured_kafka(home: Path) -> Iterator[tuple[str, int]]:
+    """On ZooKeeper, where AclAuthorizer is."""
+    with zookeeper_kafka(home, [home / "data"], broker_id=BROKER_ID) as kafka:
+        kafka.settings |= SECURED_SETTINGS | {"group.initial.rebalance.delay.ms": "0"}
+        kafka.start()
         host, _, port = kafka.bootstrap.rpartition(":")
         prepare((host, int(port)))
         yield host, int(port)

@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from bench.reference import ReferenceUnavailable
-from tests.compatibility.differential.brokers import apache_kafka, kafkalite_broker
+from tests.compatibility.differential.brokers import SECURED, apache_kafka, kafkalite_broker, secured_kafka
 from tests.compatibility.differential.compare import Verdict
 
 COUNTS = pytest.StashKey[dict[str, int]]()
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafkalites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tuple[str, int]]]:
     """A broker for each family of stories: what one family leaves is not seen by another, in whatever order."""
     with contextlib.ExitStack() as stack:
-        yield cache(lambda family: stack.enter_context(kafkalite_broker(tmp_path_factory.mktemp(family))))
+        yield cache(lambda family: stack.enter_context(kafkalite_broker(tmp_path_factory.mktemp(family), family)))
 
 
 @pytest.fixture
@@ -36,14 +36,24 @@ def kafkalite(family: str, kafkalites: Callable[[str], tuple[str, int]]) -> tupl
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[tuple[str, int]]:
-    running = apache_kafka()
+def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[bool], tuple[str, int]]]:
+    """Apache Kafka, and another one with an authorizer."""
+    with contextlib.ExitStack() as stack:
+
+        @cache
+        def running(is_secured: bool) -> tuple[str, int]:
+            home = tmp_path_factory.mktemp("secured")
+            return stack.enter_context(secured_kafka(home) if is_secured else apache_kafka())
+
+        yield running
+
+
+@pytest.fixture
+def kafka(family: str, kafkas: Callable[[bool], tuple[str, int]]) -> tuple[str, int]:
     try:
-        address = running.__enter__()
+        return kafkas(family in SECURED)
     except ReferenceUnavailable as reason:
         pytest.skip(str(reason))
-    yield address
-    running.__exit__(None, None, None)
 
 
 @pytest.fixture

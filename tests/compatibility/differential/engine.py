@@ -15,27 +15,32 @@ import socket
 import threading
 import time
 import uuid
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalite.common.names import ZERO_UUID
+from kafkalite.network.client_connection import ANONYMOUS
 from kafkalite.protocol.apis import API_OF_REQUEST, APIS
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame, response_frame
+from kafkalite.protocol.messages.acls import AclCreation, CreateAclsRequest
 from kafkalite.protocol.messages.fetch import FetchRequest, FetchResponse
 from kafkalite.protocol.messages.group_admin import FindCoordinatorRequest
 from kafkalite.protocol.messages.group_membership import HeartbeatRequest
 from kafkalite.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalite.protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalite.protocol.messages.transaction_admin import DescribeTransactionsRequest
+from kafkalite.security.acl.acl import Operation, Permission, Resource
 from tests.compatibility.differential.masks import FIRST_FETCH_BY_ID, STEM, Masks
 from tests.support.wait import DEADLINE_S
 
 CLIENT_ID = "differ"
 CLOSED = "closed"
 SILENT = "no answer"
+_LOOPBACK = "127."
 HANGS_SECONDS = 1.0  # a request whose handler fails at Kafka is sometimes never answered
 KAFKAS_NEWEST = {"Produce": 11, "EndTxn": 4, "TxnOffsetCommit": 4}  # the next ones came with Kafka 4.0
 _RETRIABLE = (14, 15, 16)  # loading, not available, not the coordinator
@@ -200,11 +205,42 @@ class Teller:
         """Note an answer that came to bytes made by hand."""
         self._note(label, answer, version, but)
 
+    # --- users: an entry of an access control list may be for one address, and a loopback has many
+
+    def address(self, label: str) -> str:
+        """An address that only this story uses, for `by`: a user to authorizers. 127.0.0.1 may do everything."""
+        number = zlib.crc32(self.name(label).encode())
+        return f"{_LOOPBACK}{1 + number % 250}.{number // 250 % 250}.{number // 62_500 % 250}"
+
+    def acl(
+        self,
+        host: str,
+        operation: Operation,
+        resource: Resource,
+        permission: Permission = Permission.ALLOW,
+        principal: str = ANONYMOUS,
+    ) -> None:
+        """Have the broker keep an entry."""
+        creation = AclCreation(
+            resource_type=resource.type,
+            resource_name=resource.name,
+            resource_pattern_type=resource.pattern,
+            principal=principal,
+            host=host,
+            operation=operation,
+            permission_type=permission,
+        )
+        (result,) = self.aside(CreateAclsRequest(creations=[creation]), 2).results
+        assert result.error_code == 0, result
+
     # --- what many stories begin with
 
     def topic(self, stem: str = "t", partitions: int = 1, **config: object) -> str:
         """Create a topic and wait until the broker leads every partition."""
-        name = self.name(stem)
+        return self.named_topic(self.name(stem), stem, partitions, **config)
+
+    def named_topic(self, name: str, stem: str, partitions: int = 1, **config: object) -> str:
+        """The same for a topic of this name, which is shown as `stem`."""
         settings = [CreatableTopicConfig(name=k.replace("_", "."), value=str(v)) for k, v in config.items()]
         wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
         answer = self.aside(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
@@ -248,7 +284,10 @@ class Teller:
 
     def transactional_id(self, stem: str = "tx") -> str:
         """A transactional id that nobody has used, whose coordinator is ready."""
-        name = self.name(stem)
+        return self.coordinated_id(self.name(stem))
+
+    def coordinated_id(self, name: str) -> str:
+        """Return the transactional id when the broker is its coordinator and has loaded it."""
         for _ in tries(f"a transaction coordinator of {name}"):
             if self.aside(FindCoordinatorRequest(key=name, key_type=1), 2).error_code == 0:
                 (described,) = self.aside(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states
@@ -312,7 +351,8 @@ class Teller:
 
     def _line(self, name: str) -> Line:
         if name not in self._lines:
-            self._lines[name] = Line(socket.create_connection(self._address, DEADLINE_S))
+            source = (name, 0) if name.startswith(_LOOPBACK) else None
+            self._lines[name] = Line(socket.create_connection(self._address, DEADLINE_S, source))
         return self._lines[name]
 
     def _note(self, label: str, answer: Any, version: int, but: Explained | tuple[Explained, ...] | None) -> None:

@@ -88,6 +88,12 @@ KEYED = {
     ("DescribeProducersTopic", "partitions"): "partition_index",
     ("DescribeProducersPartition", "active_producers"): "producer_id",
 }
+# The same where no one field tells them apart.
+SORTED = {
+    ("DescribeAclsResponse", "resources"),
+    ("DescribeAclsResource", "acls"),
+    ("DeleteAclsFilterResult", "matching_acls"),
+}
 # Arrays of plain values in the order of a hash table.
 UNORDERED = {("DescribedTransactionTopic", "partitions"), ("ListTransactionsResponse", "unknown_state_filters")}
 # Lists of all there is: of them only what belongs to the story is noted.
@@ -142,6 +148,8 @@ class Masks:
         key = KEYED.get((kind, name))
         if (kind, name) in UNORDERED:
             return sorted(values)
+        if (kind, name) in SORTED:
+            return sorted((self._struct(one, version) for one in values), key=repr)
         if key is None:
             return [self._struct(one, version) if isinstance(one, Message) else one for one in values]
         if version >= FIRST_FETCH_BY_ID and (kind, name) == ("FetchResponse", "responses"):

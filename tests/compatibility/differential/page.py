@@ -42,6 +42,8 @@ TITLES = {
     "committed_reads": "Fetch, ListOffsets: what is committed",
     "transaction_admin": "DescribeTransactions, ListTransactions, DescribeProducers",
     "frames": "Frames",
+    "authorization": "All APIs with an authorizer",
+    "acls": "DescribeAcls, CreateAcls, DeleteAcls",
 }
 
 HEAD = """\

@@ -8,6 +8,7 @@ beside it, compares the two as they are, and holds the record to what Kafka says
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable
@@ -69,10 +70,21 @@ def test_as_kafka_answers(family: str, kafkalite_again: tuple[str, int], kafka: 
 
 
 @pytest.fixture(scope="session")
-def kafkalite_again(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Another kafkalite: the stories are told once to each broker."""
-    with brokers.kafkalite_broker(tmp_path_factory.mktemp("kafkalite-again")) as address:
-        yield address
+def kafkalites_again(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Other brokers: the stories are told once to each."""
+    with contextlib.ExitStack() as stack:
+
+        @cache
+        def running(is_secured: bool) -> tuple[str, int]:
+            family = brokers.SECURED[0] if is_secured else brokers.FAMILIES[0]
+            return stack.enter_context(brokers.kafkalite_broker(tmp_path_factory.mktemp("kafkalite-again"), family))
+
+        yield running
+
+
+@pytest.fixture
+def kafkalite_again(family: str, kafkalites_again: Callable[[bool], tuple[str, int]]) -> tuple[str, int]:
+    return kafkalites_again(family in brokers.SECURED)
 
 
 @pytest.fixture(scope="session")
