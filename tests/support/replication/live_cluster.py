@@ -210,12 +210,26 @@ def new_consumer(cluster: Reachable, **options: Any) -> confluent_kafka.Consumer
     return confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings}, logger=LOG)
 
 
+def _first_offset(consumer: confluent_kafka.Consumer, topic: str, partition: int) -> int:
+    found: list[int] = []
+
+    def is_told() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)[0])
+        except confluent_kafka.KafkaException as error:  # the consumer may ask who led it a moment ago
+            if not error.args[0].retriable():
+                raise
+        return bool(found)
+
+    until(is_told, f"the first offset of {topic}-{partition}")
+    return found[0]
+
+
 def read_all(cluster: Reachable, topic: str, partition: int = 0, **options: Any) -> dict[int, bytes]:
     """The values below the end of a partition, by their offsets."""
     consumer = new_consumer(cluster, enable_partition_eof=True, **options)
     try:
-        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=DEADLINE_S)
-        consumer.assign([TopicPartition(topic, partition, first)])
+        consumer.assign([TopicPartition(topic, partition, _first_offset(consumer, topic, partition))])
         found: dict[int, bytes] = {}
         while True:
             message = consumer.poll(DEADLINE_S)

@@ -21,6 +21,7 @@ import logging
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -338,6 +339,7 @@ def main(arguments: list[str]) -> int:
             count = history.run(Path(home))
         except (Exception, pytest.fail.Exception) as fault:
             print(f"seed {seed}, {brokers} brokers, after {'; '.join(history.trace)}: {fault!r}")
+            print("".join(traceback.format_tb(fault.__traceback__)[-4:]))
             for said in sorted(Path(home).glob("broker*.txt")):
                 print(f"--- {said.name}\n{said.read_text()[-6000:]}")
             return 1
