@@ -19,6 +19,8 @@ from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
 
 if TYPE_CHECKING:
+    import ssl
+
     from kafkalite.common.clock import Clock
     from kafkalite.config.listeners import ListenerConfig
 
@@ -29,6 +31,14 @@ _CORRELATION_ID_MAX = (1 << 31) - 1
 
 FindEndpoint = Callable[[int], "ListenerConfig | None"]
 """The inter-broker endpoint of a live broker; None for a broker that is not registered."""
+
+
+TlsTo = Callable[["ListenerConfig"], "ssl.SSLContext | None"]
+"""The context for a connection to an endpoint of another broker; None where there is no TLS. Raises OSError."""
+
+
+def without_tls(_: ListenerConfig) -> None:
+    """A `TlsTo` for endpoints that are all PLAINTEXT."""
 
 
 class BrokerUnreachable(KafkaError):
@@ -43,12 +53,15 @@ class BrokerChannel:
 
     __slots__ = (
         "_broker_id", "_client_id", "_clock", "_correlation_id", "_endpoint", "_find", "_opening", "_pending",
-        "_reading", "_timeout_ms", "_writer",
+        "_reading", "_timeout_ms", "_tls_to", "_writer",
     )  # fmt: skip
 
-    def __init__(self, broker_id: int, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, broker_id: int, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, tls_to: TlsTo
+    ) -> None:
         self._broker_id = broker_id
         self._find = find
+        self._tls_to = tls_to
         self._clock = clock
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -101,7 +114,9 @@ class BrokerChannel:
 
     async def _open(self, endpoint: ListenerConfig) -> None:
         try:
-            reader, self._writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+            reader, self._writer = await asyncio.open_connection(
+                endpoint.host, endpoint.port, ssl=self._tls_to(endpoint)
+            )
         except OSError as error:
             raise BrokerUnreachable(self._broker_id, f"{endpoint.address}: {error.strerror or error}") from error
         finally:
@@ -147,8 +162,11 @@ class BrokerChannel:
 class BrokerChannels:
     """The channels to all brokers, one for each that was asked."""
 
-    def __init__(self, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, find: FindEndpoint, clock: Clock, client_id: str, timeout_ms: int, tls_to: TlsTo = without_tls
+    ) -> None:
         self._find = find
+        self._tls_to = tls_to
         self._clock = clock
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -161,7 +179,7 @@ class BrokerChannels:
             raise BrokerUnreachable(broker_id, "this broker stops")
         channel = self._channels.get(broker_id)
         if channel is None:
-            channel = BrokerChannel(broker_id, self._find, self._clock, self._client_id, self._timeout_ms)
+            channel = BrokerChannel(broker_id, self._find, self._clock, self._client_id, self._timeout_ms, self._tls_to)
             self._channels[broker_id] = channel
         return await channel.ask(request, version)
 

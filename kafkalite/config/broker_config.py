@@ -27,6 +27,7 @@ from kafkalite.config.listeners import (
     parse_protocol_map,
     settle_listeners,
 )
+from kafkalite.config.one_copy import one_copy_warnings
 from kafkalite.config.security_settings import SecuritySettings
 from kafkalite.config.settings import (
     INT_MAX,
@@ -301,7 +302,7 @@ class BrokerConfig(SecuritySettings):
             if setting.idle:
                 warnings.append(f"{name} is understood, but nothing in kafkalite acts on it yet")
         if values.get("zookeeper_connect") is None:
-            warnings += _one_copy(values)
+            warnings += one_copy_warnings(values)
         settle_identity(values)
         settle_listeners(given, values, cls.by_name, warnings)
         config = cls(**values)
@@ -369,6 +370,11 @@ class BrokerConfig(SecuritySettings):
                     return setting.parse(text)
         return getattr(self, setting.attribute)
 
+    def is_set_for_listener(self, listener_name: str, name: str) -> bool:
+        """Whether this setting is given for this listener alone."""
+        prefixed = next(prefixes(listener_name)) + name
+        return prefixed in self.dynamic or prefixed in self.explicit
+
     def setting_of(self, name: str) -> Setting | None:
         """The declaration of `name`, which may begin with a listener."""
         by_name = type(self).by_name
@@ -426,24 +432,3 @@ class BrokerConfig(SecuritySettings):
 
 
 _SYNONYM_GROUPS = tuple(tuple(name for name, _ in s.broker) for s in TopicConfig.settings if len(s.broker) > 1)
-
-
-def _one_copy(values: Mapping[str, Any]) -> list[str]:
-    """Warnings for settings that ask for more than one replica, where there can be only one; they are common, so they
-    do not prevent a start."""
-    found = []
-    for name, what in (
-        ("default.replication.factor", "new topics"),
-        ("offsets.topic.replication.factor", "the topic"),
-        ("transaction.state.log.replication.factor", "the topic"),
-    ):
-        if (factor := values.get(name.replace(".", "_"), 1)) > 1:
-            found.append(
-                f"{name}={factor} has no effect: there is one copy of each partition, and {what} will have 1 replica"
-            )
-    if (replicas := values.get("min_insync_replicas", 1)) > 1:
-        found.append(
-            f"min.insync.replicas={replicas} asks for more copies than the one that there is: a topic with 1 replica "
-            "takes acks=all with that one, as in Apache Kafka"
-        )
-    return found

@@ -16,7 +16,7 @@ from kafkalite.config.listener_settings import check_listener_settings
 from kafkalite.config.settings import Setting
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SPOKEN = ("PLAINTEXT",)
+SPOKEN = ("PLAINTEXT", "SSL")
 """Protocols that a listener may have. Others are refused at the start."""
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
 _PAIR = re.compile(r"\s*([^\s:,]+)\s*:\s*([^\s:,]+)\s*\Z")

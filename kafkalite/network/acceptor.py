@@ -19,6 +19,7 @@ from kafkalite.network.connection import Connection
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.listener import Listener, plain_address
 from kafkalite.network.processor import Processor
+from kafkalite.network.tls_handshake import TlsHandshakes
 
 ACCEPTS_PER_TURN = 64
 RETRY_MS = 1000
@@ -31,6 +32,7 @@ class Acceptor:
 
     __slots__ = (
         "_clock",
+        "_handshakes",
         "_limits",
         "_listener",
         "_loop",
@@ -51,6 +53,7 @@ class Acceptor:
         quotas: ConnectionQuotas,
         rate_limited_log: RateLimitedLogger,
         next_processor: Callable[[], Processor],
+        handshakes: TlsHandshakes,
     ) -> None:
         """`sockets` are listening already and belong to the acceptor from now on."""
         self._listener = listener
@@ -61,6 +64,7 @@ class Acceptor:
         self._quotas = quotas
         self._rate_limited_log = rate_limited_log
         self._next_processor = next_processor
+        self._handshakes = handshakes
         self._timer: Timer | None = None
         self._listen()
 
@@ -113,11 +117,14 @@ class Acceptor:
             sock.close()
             self._quotas.release(host)
             return
-        Connection(
-            sock,
-            ClientConnection(self._listener.name, host, port, plain_address(local[0]), local[1]),
-            self._next_processor(),
-        )
+        listener = self._listener
+        client = ClientConnection(listener.name, host, port, plain_address(local[0]), local[1])
+        if listener.authenticator is not None:
+            client.authenticator = listener.authenticator(client)
+        if listener.tls is not None:
+            self._handshakes.begin(sock, client, self._next_processor(), listener.tls)
+        else:
+            Connection(sock, client, self._next_processor())
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setblocking(False)

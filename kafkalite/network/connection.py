@@ -23,11 +23,13 @@ import socket
 from asyncio import AbstractEventLoop, Future, ensure_future
 from collections.abc import Awaitable
 from time import monotonic
+from typing import ClassVar
 
 from kafkalite.common.errors import Disconnect, Malformed
 from kafkalite.common.region import Part
 from kafkalite.network.client_connection import ClientConnection, DeferredResponse, HurriedResponse
 from kafkalite.network.framing import LARGE_FRAME_BYTES, Framer
+from kafkalite.network.last_answer import LastAnswer
 from kafkalite.network.processor import Processor
 from kafkalite.network.sender import TURN_BYTES, Sender
 
@@ -50,6 +52,7 @@ class Connection:
         "_at_end",
         "_cut",
         "_draining",
+        "_ending",
         "_fd",
         "_framer",
         "_gone",
@@ -65,6 +68,8 @@ class Connection:
         "client",
     )
 
+    sender_type: ClassVar[type[Sender]] = Sender
+
     def __init__(self, sock: socket.socket, client: ClientConnection, processor: Processor) -> None:
         self.client = client
         self.active_ms = processor.now_ms
@@ -74,7 +79,7 @@ class Connection:
         self._fd = sock.fileno()
         self._recv_into = sock.recv_into
         self._framer = Framer(processor.memory, processor.frame_bytes_max)
-        self._sender = Sender(self._loop, sock, processor.cold_reads, self._moved, self._go_on, self._failed)
+        self._sender = self.sender_type(self._loop, sock, processor.cold_reads, self._moved, self._go_on, self._failed)
         self._pending: Future[list[Part] | None] | DeferredResponse | None = None
         self._cut = False  # the rest of the turn is scheduled
         self._reading = True  # whether the loop tells us of received bytes
@@ -82,6 +87,7 @@ class Connection:
         self._gone = False  # the client left: answers are dropped
         self._at_end = False  # and all it sent has been received
         self._draining = False
+        self._ending = False  # the last answer is on its way, and the client is to read it
         processor.add(self)
         self._loop.add_reader(self._fd, self._readable)
 
@@ -102,7 +108,7 @@ class Connection:
         self._stop_reading()
         self._processor.disconnect_watcher.forget(self._fd)
         self._sender.close()
-        sock.close()
+        self._close_socket(sock)
         if self._pending is not None:
             self._pending.cancel()
             self._pending = None
@@ -111,6 +117,12 @@ class Connection:
         if self._is_request_partial:
             self._update_request_memory()
         self._processor.release(self)
+
+    def _close_socket(self, sock: socket.socket) -> None:
+        if self._ending and not self._gone:
+            self._processor.lingering.add(sock)
+        else:
+            sock.close()
 
     # Requests come in.
 
@@ -365,6 +377,8 @@ class Connection:
         if self._sock is None:
             return
         warn, client = self._processor.rate_limited_log.about, self.client
+        if isinstance(reason, LastAnswer):
+            self._send_last(reason.parts)
         if isinstance(reason, (ConnectionError, TimeoutError)):
             pass  # the client is gone
         elif isinstance(reason, Malformed):
@@ -374,4 +388,17 @@ class Connection:
                 warn(client.host, str(reason), f"closed its connection to {client.listener_name}: {reason}")
         else:
             _log.error("closed the connection of %r: a request failed", client, exc_info=reason)
-        self.close()
+        if not self._ending:
+            self.close()
+
+    def _send_last(self, parts: list[Part]) -> None:
+        """Send `parts`, and close when they have left."""
+        self._ending = self._draining = True
+        self._stop_reading()
+        try:
+            self._send(parts)
+        except OSError:
+            self.close()
+            return
+        self._framer.settle(self._sender.pending)
+        self._go_on()

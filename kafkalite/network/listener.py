@@ -10,11 +10,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import ssl
 from asyncio import AbstractEventLoop
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kafkalite.common.errors import ConfigError
+from kafkalite.network.client_connection import ClientConnection, Handler
 from kafkalite.network.connection_quotas import NetworkLimits
 
 PORT_ATTEMPTS = 10
@@ -23,12 +25,26 @@ EVERY_ADDRESS = ("", "::")
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
+class Tls(NamedTuple):
+    """TLS of a listener. `context` is asked for each new connection, so that it may change.
+
+    `principal` gets the client's certificate in DER, or None, and tells who the client is. It raises ValueError for one
+    that is nobody.
+    """
+
+    context: Callable[[], ssl.SSLContext]
+    principal: Callable[[bytes | None], str]
+
+
 class Listener(NamedTuple):
     """A name, and the address it is bound to. Port 0: a free one; host "": every address."""
 
     name: str
     host: str
     port: int
+    tls: Tls | None = None
+    authenticator: Callable[[ClientConnection], Handler] | None = None
+    """Makes what gets the frames of a new connection until its client is known."""
 
 
 async def bind(listener: Listener, loop: AbstractEventLoop, limits: NetworkLimits) -> list[socket.socket]:

@@ -19,6 +19,7 @@ from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
 from kafkalite.network.disconnect_watch import DisconnectWatcher
 from kafkalite.network.framing import FrameMemory
+from kafkalite.network.last_answer import LingeringSockets
 
 SWEEPS_PER_IDLE_TIME = 8
 SWEEP_MS_MAX = 30_000
@@ -70,6 +71,7 @@ class Processor:
         "emptied",
         "frame_bytes_max",
         "handler",
+        "lingering",
         "loop",
         "memory",
         "now_ms",
@@ -100,6 +102,7 @@ class Processor:
         self.memory = FrameMemory()
         self.request_memory = quotas.request_memory
         self.disconnect_watcher = DisconnectWatcher(loop)
+        self.lingering = LingeringSockets(loop)
         self.frame_bytes_max = limits.socket_request_max_bytes
         self.connections: set[ProcessedConnection] = set()
         self.pending_responses: set[Future[list[Part] | None]] = set()
@@ -145,6 +148,7 @@ class Processor:
         for connection in list(self.connections):
             connection.close()
         self.disconnect_watcher.close()
+        self.lingering.close()
 
     def _sweep(self) -> None:
         """Close connections that were silent for the idle time; at the latest two sweeps after it, never before it."""

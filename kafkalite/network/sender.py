@@ -192,7 +192,7 @@ class Sender:
         except _BLOCKED:
             return 0
         if not sent:
-            raise _cut(region)
+            raise region_ended_early(region)
         return sent
 
 
@@ -218,10 +218,10 @@ def _gather(data: _Bytes, queue: deque[Part]) -> _Bytes:
 def _whole(region: FileRegion) -> bytes:
     data = region.read()
     if len(data) != region.size:
-        raise _cut(region)
+        raise region_ended_early(region)
     return data
 
 
-def _cut(region: FileRegion) -> Disconnect:
+def region_ended_early(region: FileRegion) -> Disconnect:
     """The size of the answer is on the wire already: all that is left to do is to close."""
     return Disconnect(f"{region.file.path} ended before {region.position + region.size}, which an answer had promised")

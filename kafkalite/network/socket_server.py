@@ -21,10 +21,11 @@ from kafkalite.network.acceptor import Acceptor
 from kafkalite.network.client_connection import Handler
 from kafkalite.network.cold_reads import ColdReads
 from kafkalite.network.connection_quotas import ConnectionQuotas, NetworkLimits
-from kafkalite.network.listener import Listener, bind, plain_address
+from kafkalite.network.listener import Listener, Tls, bind, plain_address
 from kafkalite.network.processor import Processor
+from kafkalite.network.tls_handshake import TlsHandshakes
 
-__all__ = ["Listener", "NetworkLimits", "SocketServer"]
+__all__ = ["Listener", "NetworkLimits", "SocketServer", "Tls"]
 
 CANCEL_SECONDS_MAX = 5.0
 
@@ -82,10 +83,13 @@ class SocketServer:
             for number in range(self._processor_count)
         )
         turns = itertools.cycle(self.processors)
+        handshakes = TlsHandshakes(loop, self._clock)
         for listener, sockets in bound:
             self.ports[listener.name] = sockets[0].getsockname()[1]
             self._acceptors.append(
-                Acceptor(listener, sockets, loop, limits, self._clock, quotas, rate_limited_log, turns.__next__)
+                Acceptor(
+                    listener, sockets, loop, limits, self._clock, quotas, rate_limited_log, turns.__next__, handshakes
+                )
             )
 
     def abort(self) -> None:

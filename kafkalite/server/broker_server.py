@@ -20,7 +20,6 @@ from kafkalite.api.request.access import Access
 from kafkalite.api.request.admission import AdmissionEpoch, ProduceAdmission
 from kafkalite.api.request.broker_endpoints import BrokerEndpoints
 from kafkalite.api.request.fetch_sessions import FetchSessions
-from kafkalite.api.request.follower_fetches import FollowerFetches
 from kafkalite.api.request.services import CleanerAccess, Runtime, Services
 from kafkalite.cleaner.lazy_cleaner import LazyLogCleaner
 from kafkalite.common.clock import Clock, SystemClock
@@ -32,13 +31,14 @@ from kafkalite.log.directories.log_manager import LogManager
 from kafkalite.log.directories.retention_task import RetentionTask
 from kafkalite.log.storage.io_executor import FlushThreadPool
 from kafkalite.metadata.cluster_metadata import ClusterMetadata
-from kafkalite.network.socket_server import Listener, NetworkLimits, SocketServer
+from kafkalite.network.socket_server import NetworkLimits, SocketServer
 from kafkalite.replication.metadata_applier import MetadataApplier
-from kafkalite.replication.replica.replication_quota import ReplicationQuota
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.topic_admin import TopicAdmin
 from kafkalite.server.coordinators import Coordinators
 from kafkalite.server.dynamic_config import DynamicBrokerConfig
+from kafkalite.server.follower_quota import follower_fetches
+from kafkalite.server.listener_security import FILE_CHECK_MS, ListenerSecurity
 from kafkalite.server.membership.adoption import FIRST_PRODUCER_ID, Adopted
 from kafkalite.server.membership.single_broker import SingleBroker
 from kafkalite.server.periodic_tasks import PeriodicTasks
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kafkalite.cleaner.log_cleaner import LogCleaner
     from kafkalite.cleaner.workers.worker_process import StartWorker
     from kafkalite.network.client_connection import ClientConnection
-    from kafkalite.replication.partition import Partition
     from kafkalite.replication.replica_roles import ReplicaRoles
     from kafkalite.server.membership.cluster_member import ClusterMember
     from kafkalite.server.metrics_endpoint import MetricsEndpoint
@@ -92,6 +91,7 @@ class BrokerServer:
         """Take one stage after another; if one fails, undo the others. Raises ConfigError, StorageError."""
         for warning in self.config.warnings:
             logger.warning("%s", warning)
+        self._security = ListenerSecurity(self.config)
         try:
             self._lock_directories()
             await self._open_metadata()
@@ -157,15 +157,23 @@ class BrokerServer:
             )
 
             self._member = ClusterMember(
-                config, self.clock, directories, adopts=self._adopts, dial_zookeeper=self._dial_zookeeper
+                config,
+                self.clock,
+                directories,
+                self._security.to_broker,
+                adopts=self._adopts,
+                dial_zookeeper=self._dial_zookeeper,
             )
         self.metadata = self._member.metadata
         await self.metadata.start()
         self._closing.push_async_callback(self.metadata.stop)
         await self._member.claim()
         self.broker_id = self._member.broker_id
-        self.dynamic_config = DynamicBrokerConfig(config, self.metadata, self.broker_id, self._apply_config)
+        self.dynamic_config = DynamicBrokerConfig(
+            config, self.metadata, self.broker_id, self._apply_config, self._security.check
+        )
         self.config = self.dynamic_config.now
+        self._security.reconfigure(self.config)
         self.logs.verification.enabled = self.config.transaction_partition_verification_enable
 
     async def _load_logs(self) -> None:
@@ -208,11 +216,12 @@ class BrokerServer:
         from kafkalite.server.membership.inter_broker_requests import inter_broker_endpoint_finder
 
         fetchers = ReplicaFetcherManager(
-            inter_broker_endpoint_finder(self.metadata, self.config.inter_broker_listener_name),
+            inter_broker_endpoint_finder(self.metadata, self.config.inter_broker_listener),
             self.clock,
             lambda: self.config,
             self.broker_id,
             lambda: self.metadata.registration,
+            self._security.to_broker,
         )
         roles = ReplicaRoles(self.metadata, self.broker_id, self.clock, lambda: self.config, fetchers)
         self._closing.push_async_callback(roles.close)
@@ -245,7 +254,7 @@ class BrokerServer:
         dispatcher = Dispatcher(self._services)
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(
-            [Listener(one.name, one.host, one.port) for one in config.listeners],
+            self._security.listeners(),
             dispatcher,
             NetworkLimits.of(config),
             self.clock,
@@ -270,7 +279,7 @@ class BrokerServer:
             admission_epoch=admission_epoch,
             produce_admission=ProduceAdmission(self.replica_manager),
             fetch_sessions=FetchSessions(self.config.max_incremental_fetch_session_cache_slots),
-            follower_fetches=self._follower_fetches(),
+            follower_fetches=follower_fetches(self.broker_id, lambda: self.config, self.replica_manager),
             groups=self.groups,
             offsets_topic=self._coordinators.offsets_topic,
             legacy_offsets=self._member.legacy_offsets(),
@@ -293,25 +302,6 @@ class BrokerServer:
         self._closing.callback(stop)
         return access
 
-    def _follower_fetches(self) -> FollowerFetches:
-        config = self.config
-        window_ms = config.replication_quota_window_size_seconds * 1_000
-        quota = ReplicationQuota(
-            self.broker_id,
-            lambda: self.config.leader_replication_throttled_rate,
-            config.replication_quota_window_num,
-            window_ms,
-        )
-        fetches = FollowerFetches(quota)
-        to_coordinators = self.replica_manager.on_election
-
-        def on_election(partition: Partition) -> None:
-            to_coordinators(partition)
-            fetches.on_election()
-
-        self.replica_manager.on_election = on_election
-        return fetches
-
     def _start_periodic_tasks(self) -> None:
         config, tasks = self.config, PeriodicTasks(self.clock)
         self._closing.callback(self._retention.stop)
@@ -322,6 +312,8 @@ class BrokerServer:
             self._retention.start,
             first_after_ms=_FIRST_RETENTION_CHECK_MS,
         )
+        if self._security.has_tls:
+            tasks.add("certificates", FILE_CHECK_MS, self._security.refresh)
         if self._roles is not None:
             tasks.add("ISR", config.replica_lag_time_max_ms // 2, self._roles.shrink_isrs)
             tasks.add("high watermarks", config.replica_high_watermark_checkpoint_interval_ms, self.logs.checkpoint)
@@ -410,6 +402,7 @@ class BrokerServer:
             self._roles.fetchers.on_settings()
         self.logs.verification.enabled = config.transaction_partition_verification_enable
         self._services.admission_epoch.advance()
+        self._security.reconfigure(config)
         self._cleaner.reconfigure(config)
         self._member.reconfigure(config)
 

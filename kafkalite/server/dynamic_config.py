@@ -24,12 +24,19 @@ class DynamicBrokerConfig:
     """`now` are the settings; `apply` is called with them whenever they have changed."""
 
     def __init__(
-        self, config: BrokerConfig, metadata: ClusterMetadata, broker_id: int, apply: Callable[[BrokerConfig], object]
+        self,
+        config: BrokerConfig,
+        metadata: ClusterMetadata,
+        broker_id: int,
+        apply: Callable[[BrokerConfig], object],
+        check: Callable[[BrokerConfig], object] = lambda _: None,
     ) -> None:
+        """`check` raises ConfigError for settings with which this broker could not go on."""
         self.now = config
         self._metadata = metadata
         self._broker = str(broker_id)
         self._apply = apply
+        self._check = check
         self._one_by_one = asyncio.Lock()
         self._first = dict(metadata.broker_configs)
         self.now = self._build_leniently(self._first)
@@ -55,6 +62,8 @@ class DynamicBrokerConfig:
                 new = self._build(configs.get(self._broker, {}), settings)
             if broker in (CLUSTER_DEFAULT, self._broker) and (conflict := new.conflict_with(self.now)):
                 raise ConfigError(conflict)
+            if broker in (CLUSTER_DEFAULT, self._broker):
+                self._check(new)
             if self._metadata.is_shared and (secret := self._new_secret(configs.get(broker, {}), settings)):
                 raise ConfigError(
                     f"{secret} is a secret, and kafkalite keeps none in ZooKeeper; give a PEM file, whose key needs no "

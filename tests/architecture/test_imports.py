@@ -83,6 +83,7 @@ FOLDERS = [
     "protocol/records",
     "protocol/codec",
     "config",
+    "config/tls",
     "common",
 ]
 PUBLIC = ("__init__", "testing.__init__")  # they import on first use

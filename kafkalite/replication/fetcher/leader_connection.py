@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
+
     from kafkalite.common.clock import Clock, Timer
 
 SLAB_BYTES = 64 * 1024
@@ -48,9 +50,11 @@ class LeaderConnection(asyncio.BufferedProtocol):
         self._asked_ms = 0.0  # when the oldest request without a response was sent
         self._timer: Timer | None = None
 
-    async def open(self, host: str, port: int, receive_buffer_bytes: int) -> None:
-        """Connects. Raises OSError."""
-        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+    async def open(
+        self, host: str, port: int, receive_buffer_bytes: int, context: ssl.SSLContext | None = None
+    ) -> None:
+        """Connects, with TLS if there is a context. Raises OSError."""
+        transport, _ = await asyncio.get_running_loop().create_connection(lambda: self, host, port, ssl=context)
         sock: socket.socket = transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if receive_buffer_bytes >= 0:

@@ -27,6 +27,7 @@ from kafkalite.zk.cluster.legacy_offsets import LegacyOffsets
 from kafkalite.zk.cluster.zookeeper_metadata import ZooKeeperMetadata
 
 if TYPE_CHECKING:
+    from kafkalite.client.broker_channel import TlsTo
     from kafkalite.common.clock import Clock
     from kafkalite.config.broker_config import BrokerConfig
     from kafkalite.config.listeners import ListenerConfig
@@ -69,6 +70,7 @@ class ClusterMember:
         config: BrokerConfig,
         clock: Clock,
         directories: LogDirectories,
+        tls_to: TlsTo,
         *,
         adopts: bool,
         dial_zookeeper: Dial | None = None,
@@ -92,6 +94,7 @@ class ClusterMember:
         )
         self._config = config
         self._clock = clock
+        self._tls_to = tls_to
         self._directories = directories
         self._adopts = adopts
         self._applier: MetadataApplier | None = None
@@ -122,7 +125,8 @@ class ClusterMember:
         return assign_added_partitions(racks, {i: state.replicas for i, state in states.items()}, partition_count)
 
     def inter_broker_requests(self) -> InterBrokerRequests:
-        return InterBrokerRequests(self.metadata, self.broker_id, self._config.inter_broker_listener_name, self._clock)
+        listener = self._config.inter_broker_listener
+        return InterBrokerRequests(self.metadata, self.broker_id, listener, self._clock, self._tls_to)
 
     def legacy_offsets(self) -> LegacyOffsets:
         return LegacyOffsets(self.metadata.session)
@@ -193,9 +197,14 @@ class ClusterMember:
         us = brokers.pop(self.broker_id, None)
         if us is None:
             return None
-        listener = self._config.inter_broker_listener_name
         return await find_witness(
-            us, self.metadata.cluster_id, brokers.values(), self._clock, _WITNESS_TIMEOUT_MS, listener=listener
+            us,
+            self.metadata.cluster_id,
+            brokers.values(),
+            self._clock,
+            _WITNESS_TIMEOUT_MS,
+            listener=self._config.inter_broker_listener,
+            tls_to=self._tls_to,
         )
 
 

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.broker_channel import TlsTo, without_tls
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import Malformed
 from kafkalite.config.listeners import ListenerConfig
@@ -118,14 +119,15 @@ async def find_witness(
     clock: Clock,
     timeout_ms: float,
     *,
-    listener: str | None = None,
+    listener: ListenerConfig | None = None,
+    tls_to: TlsTo = without_tls,
 ) -> int | None:
     """The first of `others` to report that `us` is no member of `cluster_id`; None if no broker does within
     `timeout_ms`. All are asked at the same time, at their last known addresses: at `listener` if they have it, else at
     all listeners. Raises only CancelledError."""
     addresses = [(each.broker_id, endpoint) for each in others for endpoint in inter_broker_endpoints(each, listener)]
     questions: dict[asyncio.Future[Any], int] = {
-        asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint)): broker_id
+        asyncio.ensure_future(_misses(us, cluster_id, broker_id, endpoint, tls_to)): broker_id
         for broker_id, endpoint in addresses[:_BROKERS_MAX]
     }
     timeout: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -147,19 +149,19 @@ async def find_witness(
         await asyncio.gather(*pending, return_exceptions=True)
 
 
-async def _misses(us: BrokerRecord, cluster_id: str, broker_id: int, endpoint: ListenerConfig) -> bool:
+async def _misses(us: BrokerRecord, cluster_id: str, broker_id: int, endpoint: ListenerConfig, tls_to: TlsTo) -> bool:
     """Whether the broker there knows the cluster and has no such broker in it. False if it cannot be asked."""
     try:
-        response = await _ask_metadata(us.broker_id, endpoint)
+        response = await _ask_metadata(us.broker_id, endpoint, tls_to)
     except (OSError, EOFError, Malformed, ValueError) as error:
         logger.debug("broker %d at %s cannot say whether we are a member: %r", broker_id, endpoint.address, error)
         return False
     return response.cluster_id == cluster_id and response.missing_at >= us.epoch
 
 
-async def _ask_metadata(broker_id: int, endpoint: ListenerConfig) -> MetadataResponse:
+async def _ask_metadata(broker_id: int, endpoint: ListenerConfig, tls_to: TlsTo) -> MetadataResponse:
     """All brokers and no topic. Raises OSError, EOFError, Malformed, or ValueError for a response that is too long."""
-    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=tls_to(endpoint))
     try:
         request = MetadataRequest(topics=[], is_missing=broker_id)
         writer.write(request_frame(request, _VERSION, _CORRELATION_ID, "kafkalite-peer"))

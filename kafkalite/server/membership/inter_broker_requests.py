@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable
+from kafkalite.client.broker_channel import BrokerChannels, BrokerUnreachable, TlsTo, without_tls
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.transactions import (
@@ -43,11 +43,18 @@ _UNKNOWN_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class InterBrokerRequests:
-    """Sends requests in tasks of their own; `close` cancels them. `listener` is inter.broker.listener.name."""
+    """Sends requests in tasks of their own; `close` cancels them. `listener` is the one that brokers use, if given."""
 
-    def __init__(self, metadata: ClusterMetadata, broker_id: int, listener: str | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        broker_id: int,
+        listener: ListenerConfig | None,
+        clock: Clock,
+        tls_to: TlsTo = without_tls,
+    ) -> None:
         find = inter_broker_endpoint_finder(metadata, listener)
-        self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS)
+        self._channels = BrokerChannels(find, clock, f"broker-{broker_id}", _TIMEOUT_MS, tls_to)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def send_markers(
@@ -152,8 +159,8 @@ class InterBrokerRequests:
         )
 
 
-def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: str | None) -> FindEndpoint:
-    """Finds the endpoint at which a live broker is asked by this one. `listener` is inter.broker.listener.name."""
+def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: ListenerConfig | None) -> FindEndpoint:
+    """Finds the endpoint at which a live broker is asked by this one. `listener` is the one that brokers use."""
 
     def find(broker_id: int) -> ListenerConfig | None:
         broker = metadata.brokers.get(broker_id)
@@ -162,11 +169,14 @@ def inter_broker_endpoint_finder(metadata: ClusterMetadata, listener: str | None
     return find
 
 
-def inter_broker_endpoints(broker: BrokerRecord, listener: str | None) -> list[ListenerConfig]:
-    """The endpoints at which other brokers may ask this one: `listener` if it has that, else all."""
+def inter_broker_endpoints(broker: BrokerRecord, listener: ListenerConfig | None) -> list[ListenerConfig]:
+    """The endpoints at which other brokers may ask this one: `listener` if it has that, else all that are PLAINTEXT.
+    Where brokers are to use another protocol, that is never given up."""
+    wanted = [each for each in broker.endpoints if listener is not None and each.name == listener.name]
+    if listener is not None and listener.protocol != "PLAINTEXT":
+        return [each for each in wanted if each.protocol == listener.protocol]
     plain = [each for each in broker.endpoints if each.protocol == "PLAINTEXT"]
-    wanted = [each for each in plain if listener is not None and each.name == listener.upper()]
-    return wanted or plain
+    return [each for each in wanted if each in plain] or plain
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[int]]]:

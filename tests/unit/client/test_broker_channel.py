@@ -265,7 +265,9 @@ def test_a_connection_that_was_given_up_does_not_hide_the_one_after_it(monkeypat
             nowhere = endpoint._replace(host="nowhere")
             dial, dialled = asyncio.open_connection, asyncio.Event()
 
-            async def hang(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            async def hang(
+                host: str, port: int, ssl: object = None
+            ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
                 if host == "nowhere":
                     dialled.set()
                     await asyncio.get_running_loop().create_future()

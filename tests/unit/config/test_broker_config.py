@@ -168,7 +168,10 @@ def test_an_ill_value_is_one_line_that_says_what_is_allowed(name, value, message
 @pytest.mark.parametrize(
     ("properties", "part"),
     [
-        ({"listeners": "SSL://:9093"}, "the listener SSL wants SSL, and kafkalite speaks only PLAINTEXT so far"),
+        (
+            {"listeners": "SASL_SSL://:9093"},
+            "SASL_SSL wants SASL_SSL, and kafkalite speaks only",
+        ),
         ({"listeners": "INSIDE://:9092"}, "add INSIDE:PLAINTEXT to listener.security.protocol.map"),
         ({"listeners": "PLAINTEXT://a:1,PLAINTEXT://b:2"}, "its own name, and PLAINTEXT stands twice"),
         (
@@ -180,7 +183,7 @@ def test_an_ill_value_is_one_line_that_says_what_is_allowed(name, value, message
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "no client can dial 0.0.0.0"),
         ({"advertised.listeners": "PLAINTEXT://here:0"}, "no client can dial port 0"),
         ({"advertised.listeners": "PLAINTEXT://:7777"}, "needs a host name"),
-        ({"advertised.listeners": "SSL://here:1"}, "the listener SSL wants SSL"),
+        ({"advertised.listeners": "SSL://here:1"}, "there is no such listener; listeners has PLAINTEXT"),
         ({"inter.broker.listener.name": "INSIDE"}, "INSIDE is none of the listeners; they are PLAINTEXT"),
         ({"broker.id": 1, "node.id": 2}, "broker.id=1 and node.id=2 are the same setting"),
         ({"log.retention.ms": 0}, "log.retention.ms"),

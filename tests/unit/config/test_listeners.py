@@ -65,7 +65,7 @@ def test_a_limit_stands_behind_the_last_colon() -> None:
             parse_host_limits(text)
 
 
-def test_only_plaintext_is_spoken() -> None:
+def test_a_protocol_that_is_not_spoken_is_refused() -> None:
     plain = ListenerConfig("A", "h", 1)
     assert with_protocols((plain,), {"A": "PLAINTEXT"}) == (plain,)
     with pytest.raises(ValueError, match=r"add A:PLAINTEXT to listener\.security\.protocol\.map"):
@@ -125,7 +125,7 @@ def test_an_advertised_listener_that_says_nothing_new_is_dropped() -> None:
         ("PLAINTEXT://[::]:9092", "no client can dial ::"),
         ("PLAINTEXT://:9093", "needs a host name"),
         ("PLAINTEXT://h:0", "no client can dial port 0"),
-        ("SSL://h:1", "wants SSL"),
+        ("SSL://h:1", "there is no such listener"),
         ("PLAINTEXT://h:1,PLAINTEXT://h:2", "advertised once"),
     ],
 )

@@ -122,7 +122,7 @@ def test_peers_that_hang_up_threaten_or_babble_are_passed_over() -> None:
     assert ask(hangs_up, says(EPOCH), threatens) == OTHER
 
 
-@pytest.mark.parametrize(("listener", "asked"), [(None, 2), ("inside", 1), ("elsewhere", 2)])
+@pytest.mark.parametrize(("listener", "asked"), [(None, 2), ("INSIDE", 1), ("ELSEWHERE", 2)])
 def test_it_asks_where_brokers_ask_each_other_or_else_everywhere(listener: str | None, asked: int) -> None:
     async def story() -> None:
         questions: list[bytes] = []
@@ -133,7 +133,8 @@ def test_it_asks_where_brokers_ask_each_other_or_else_everywhere(listener: str |
 
         async with peer(answer, PEER, "OUTSIDE", "INSIDE") as one:
             us, clock = BrokerRecord(US, (), None, EPOCH), SystemClock(asyncio.get_running_loop())
-            assert await find_witness(us, CLUSTER, [one], clock, 10_000, listener=listener) is None
+            chosen = None if listener is None else ListenerConfig(listener, "h", 1)
+            assert await find_witness(us, CLUSTER, [one], clock, 10_000, listener=chosen) is None
         assert len(questions) == asked
 
     asyncio.run(story())

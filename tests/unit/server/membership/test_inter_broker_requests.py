@@ -42,9 +42,16 @@ def test_the_named_listener_is_asked_and_without_one_any_plain_one() -> None:
     plain, tls = ListenerConfig("OUT", "h", 1), ListenerConfig("TLS", "h", 2, "SSL")
     inner = ListenerConfig("IN", "h", 3)
     broker = BrokerRecord(1, (plain, tls, inner))
-    assert inter_broker_endpoints(broker, "in") == [inner]
+    assert inter_broker_endpoints(broker, inner) == [inner]
     assert inter_broker_endpoints(broker, None) == [plain, inner]
-    assert inter_broker_endpoints(broker, "TLS") == [plain, inner]
+    assert inter_broker_endpoints(broker, ListenerConfig("NEW", "h", 4)) == [plain, inner]
+
+
+def test_brokers_that_are_to_use_tls_never_do_without() -> None:
+    plain, tls = ListenerConfig("OUT", "h", 1), ListenerConfig("TLS", "h", 2, "SSL")
+    assert inter_broker_endpoints(BrokerRecord(1, (plain, tls)), tls) == [tls]
+    assert inter_broker_endpoints(BrokerRecord(1, (plain,)), tls) == []
+    assert inter_broker_endpoints(BrokerRecord(1, (plain, tls._replace(protocol="PLAINTEXT"))), tls) == []
 
 
 def ask(

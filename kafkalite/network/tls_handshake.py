@@ -1,0 +1,215 @@
+"""Handshakes of TLS: between an accepted socket and its connection.
+
+A handshake costs about a millisecond, so in one turn of the loop there are only as many as fit into `TURN_SECONDS`, and
+the rest waits its turn. A client that says nothing costs a socket and no more, since OpenSSL's part begins with its
+first byte; that byte also tells whether it speaks TLS at all. A handshake may take `TIMEOUT_MS`. There are at most
+`HANDSHAKES_MAX`; one more closes the oldest, so that those who dial and are silent keep nobody out.
+Source: org.apache.kafka.common.network.SslTransportLayer.handshake.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from asyncio import AbstractEventLoop
+from collections import deque
+from time import monotonic
+
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.network.client_connection import ClientConnection
+from kafkalite.network.listener import Tls
+from kafkalite.network.processor import Processor
+from kafkalite.network.tls_connection import TlsConnection, TlsSocket
+from kafkalite.network.tls_faults import explain
+
+TIMEOUT_MS = 10_000
+HANDSHAKES_MAX = 1024
+TURN_SECONDS = 0.005
+
+_HANDSHAKE = 0x16  # the first byte of a record that begins one
+
+
+class TlsHandshakes:
+    """The handshakes of all listeners of a server. Invariant: `_open` has them in the order of their beginning."""
+
+    __slots__ = ("_clock", "_is_scheduled", "_loop", "_open", "_ready", "_timer")
+
+    def __init__(self, loop: AbstractEventLoop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._open: dict[TlsHandshake, int] = {}
+        self._ready: deque[TlsHandshake] = deque()
+        self._is_scheduled = False
+        self._timer: Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def begin(self, sock: socket.socket, client: ClientConnection, processor: Processor, tls: Tls) -> None:
+        """Take over an accepted socket; it becomes a connection of `processor`, or is closed."""
+        if len(self._open) >= HANDSHAKES_MAX:
+            next(iter(self._open)).fail("it has waited longest, and too many others have begun a handshake of TLS")
+        handshake = TlsHandshake(sock, client, processor, tls, self)
+        self._open[handshake] = self._clock.monotonic_ms()
+        if self._timer is None:
+            self._timer = self._clock.call_later(TIMEOUT_MS, self._expire)
+
+    def ready(self, handshake: TlsHandshake) -> None:
+        """Something has come for this one."""
+        self._ready.append(handshake)
+        self._schedule()
+
+    def forget(self, handshake: TlsHandshake) -> None:
+        self._open.pop(handshake, None)
+        if not self._open and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _schedule(self) -> None:
+        if self._ready and not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        ends_s = monotonic() + TURN_SECONDS
+        while self._ready and monotonic() < ends_s:
+            self._ready.popleft().step()
+        self._schedule()
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        for handshake, began_ms in list(self._open.items()):
+            left_ms = began_ms + TIMEOUT_MS - now_ms
+            if left_ms > 0:
+                self._timer = self._clock.call_later(left_ms, self._expire)
+                return
+            handshake.fail(f"it has not finished the handshake of TLS in {TIMEOUT_MS} ms")
+
+
+class TlsHandshake:
+    """One of them; to its processor it is a connection."""
+
+    __slots__ = ("_all", "_fd", "_has_begun", "_processor", "_sock", "_terms", "_tls", "_waits", "active_ms", "client")
+
+    def __init__(
+        self, sock: socket.socket, client: ClientConnection, processor: Processor, terms: Tls, all_: TlsHandshakes
+    ) -> None:
+        self.client = client
+        self.active_ms = processor.now_ms
+        self._sock: socket.socket | None = sock  # None: over
+        self._fd = sock.fileno()
+        self._tls: TlsSocket | None = None  # from the first byte on
+        self._terms = terms
+        self._processor = processor
+        self._all = all_
+        self._waits = ""
+        self._has_begun = False  # whether the client has said something
+        processor.connections.add(self)
+        self._wait("reader")
+
+    has_pending_response = False
+
+    def drain(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._end(linger=False)
+
+    def fail(self, why: str) -> None:
+        """Close it, and say why. What OpenSSL wrote about it reaches the client, if that has said anything."""
+        client = self.client
+        if self._sock is not None:
+            message = f"closed its connection to {client.listener_name}: {why}"
+            self._processor.rate_limited_log.about(client.host, why, message)
+            self._end(linger=self._has_begun)
+
+    def step(self) -> None:
+        """Go on with what has come."""
+        if self._sock is None:
+            return
+        try:
+            tls = self._tls or self._recognise(self._sock)
+            if tls is None:
+                return
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._wait("reader")
+        except ssl.SSLWantWriteError:
+            self._wait("writer")
+        except ssl.SSLEOFError:
+            self.close()  # the client is gone
+        except ssl.SSLError as fault:
+            self.fail(explain(fault))
+        except OSError:
+            self.close()
+        else:
+            self._succeed(tls)
+
+    def _recognise(self, sock: socket.socket) -> TlsSocket | None:
+        """The socket under TLS, if its first byte is one of TLS."""
+        try:
+            first = sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            self._wait("reader")
+            return None
+        if not first:
+            self.close()
+            return None
+        self._has_begun = True
+        if first[0] != _HANDSHAKE:
+            self.fail(
+                "the client speaks HTTP, this is a Kafka listener with TLS"
+                if first in (b"G", b"P", b"H")
+                else "the client does not speak TLS, this listener does: set security.protocol=SSL in the client"
+            )
+            return None
+        context = self._terms.context()
+        context.sslsocket_class = TlsSocket
+        wrapped = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        assert isinstance(wrapped, TlsSocket)
+        self._sock = self._tls = wrapped
+        return wrapped
+
+    def _succeed(self, tls: TlsSocket) -> None:
+        try:
+            principal = self._terms.principal(tls.getpeercert(binary_form=True))
+        except ValueError as fault:
+            self.fail(str(fault))
+            return
+        self.client.principal = principal
+        self._sock = None
+        self._all.forget(self)
+        self._processor.connections.discard(self)
+        TlsConnection(tls, self.client, self._processor)
+
+    def _wait(self, waits: str) -> None:
+        self._waits = waits
+        loop = self._processor.loop
+        (loop.add_reader if waits == "reader" else loop.add_writer)(self._fd, self._ready)
+
+    def _ready(self) -> None:
+        self._stop_waiting()
+        self._all.ready(self)
+
+    def _stop_waiting(self) -> None:
+        loop = self._processor.loop
+        if self._waits:
+            (loop.remove_reader if self._waits == "reader" else loop.remove_writer)(self._fd)
+            self._waits = ""
+
+    def _end(self, *, linger: bool) -> None:
+        sock = self._sock
+        if sock is None:
+            return
+        self._sock = None
+        self._stop_waiting()
+        self._all.forget(self)
+        if linger:
+            self._processor.lingering.add(sock)
+        else:
+            with contextlib.suppress(OSError):
+                sock.close()
+        self._processor.release(self)

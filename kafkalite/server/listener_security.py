@@ -1,0 +1,146 @@
+"""TLS of a broker's listeners, and of its connections to other brokers: contexts, renewed while it runs.
+
+A listener has the context of its settings. When they change, or a file that they name, new connections get a new one;
+one that cannot be made leaves the old one in service. A context of the client's role, from the settings of the listener
+that the brokers use, is for connections to other brokers.
+Source: kafka.network.SocketServer (ChannelBuilders), org.apache.kafka.common.security.ssl.SslFactory.reconfigure.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.broker_config import BrokerConfig
+from kafkalite.config.listeners import ListenerConfig
+from kafkalite.config.tls.contexts import TlsSettings, client_context, file_states, server_context
+from kafkalite.network.client_connection import ANONYMOUS
+from kafkalite.network.socket_server import Listener, Tls
+from kafkalite.security.distinguished_name import subject_of
+from kafkalite.security.principal import user
+from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
+
+logger = logging.getLogger(__name__)
+
+FILE_CHECK_MS = 10_000
+"""How often the files of keys and certificates are looked at; a new certificate is in place before the old one ends."""
+
+_WITH_TLS = ("SSL", "SASL_SSL")
+
+
+class _Served(NamedTuple):
+    """What one listener serves now."""
+
+    settings: TlsSettings
+    files: tuple[tuple[int, int], ...]
+    context: ssl.SSLContext
+    as_client: ssl.SSLContext | None
+    rules: tuple[MappingRule, ...]
+
+
+class ListenerSecurity:
+    """The contexts of the listeners with TLS, by name. Raises ConfigError, which names listener and setting."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._served: Mapping[str, _Served] = {each.name: _serve(config, each) for each in _with_tls(config)}
+
+    @property
+    def has_tls(self) -> bool:
+        return bool(self._served)
+
+    def listeners(self) -> list[Listener]:
+        """The listeners to be bound."""
+        return [Listener(one.name, one.host, one.port, self._tls(one)) for one in self._config.listeners]
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if the listeners could not be served with these settings."""
+        for listener in _with_tls(config):
+            if _settings_of(config, listener) != self._served[listener.name].settings:
+                _serve(config, listener)
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Serve new connections with these settings."""
+        self._config = config
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look whether settings or files have changed."""
+        for listener in _with_tls(self._config):
+            before = self._served[listener.name]
+            settings = _settings_of(self._config, listener)
+            if settings == before.settings and file_states(settings) == before.files:
+                continue
+            try:
+                served = _serve(self._config, listener)
+            except ConfigError as fault:
+                logger.error("the certificates of listener %s stay as they were: %s", listener.name, fault)
+                served = before._replace(files=file_states(settings))  # said once for each change
+            else:
+                logger.info("listener %s serves new connections with new certificates", listener.name)
+            self._served = {**self._served, listener.name: served}
+
+    def to_broker(self, endpoint: ListenerConfig) -> ssl.SSLContext | None:
+        """The context for a connection to another broker; None where there is no TLS. Raises OSError if this broker
+        has no such listener, and so no settings for it."""
+        if endpoint.protocol not in _WITH_TLS:
+            return None
+        served = self._served.get(endpoint.name)
+        if served is None or served.as_client is None:
+            raise OSError(f"there is no listener {endpoint.name} here, whose settings of TLS would be used")
+        return served.as_client
+
+    def _tls(self, listener: ListenerConfig) -> Tls | None:
+        name = listener.name
+        if name not in self._served:
+            return None
+        principal: Callable[[bytes | None], str] = _anonymous  # with SASL, that tells who a client is
+        if listener.protocol == "SSL":
+
+            def principal(certificate: bytes | None) -> str:
+                return _principal(self._served[name].rules, certificate)
+
+        return Tls(lambda: self._served[name].context, principal)
+
+
+def _with_tls(config: BrokerConfig) -> list[ListenerConfig]:
+    return [each for each in config.listeners if each.protocol in _WITH_TLS]
+
+
+def _settings_of(config: BrokerConfig, listener: ListenerConfig) -> TlsSettings:
+    settings = TlsSettings.read(lambda name: config.listener_setting(listener.name, name))
+    if listener.protocol == "SASL_SSL" and not config.is_set_for_listener(listener.name, "ssl.client.auth"):
+        return settings._replace(client_auth="none")  # as in Kafka: clients there show who they are by SASL
+    return settings
+
+
+def _serve(config: BrokerConfig, listener: ListenerConfig) -> _Served:
+    settings = _settings_of(config, listener)
+    try:
+        files = file_states(settings)  # before they are read: a change in between is seen next time
+        rules = parse_mapping_rules(config.listener_setting(listener.name, "ssl.principal.mapping.rules"))
+        context = server_context(settings)
+        as_client = client_context(settings) if config.zookeeper_connect is not None else None
+        return _Served(settings, files, context, as_client, rules)
+    except ConfigError as fault:
+        raise ConfigError(f"listener {listener.name}: {fault}") from None
+    except ValueError as fault:
+        raise ConfigError(f"listener {listener.name}: ssl.principal.mapping.rules {fault}") from None
+
+
+def _principal(rules: tuple[MappingRule, ...], certificate: bytes | None) -> str:
+    """The principal of a client with this certificate. Raises ValueError if the rules know none."""
+    if certificate is None:
+        return ANONYMOUS
+    name = subject_of(certificate)
+    mapped = map_name(rules, name)
+    if mapped is None:
+        raise ValueError(f"no rule of ssl.principal.mapping.rules matches the client's certificate, {name[:200]!r}")
+    return user(mapped)
+
+
+def _anonymous(_: bytes | None) -> str:
+    return ANONYMOUS
