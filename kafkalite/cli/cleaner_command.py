@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kafkalite.cleaner.manager.status import CleaningState
+from kafkalite.cli.command_config import add_command_config, security_of
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, name_of_error
@@ -83,13 +84,14 @@ def _seconds(text: str) -> float:
 
 def _add_common(command: argparse.ArgumentParser) -> None:
     add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+    add_command_config(command)
     command.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def run(options: argparse.Namespace) -> int:
     """`kafkalite cleaner`. Returns the exit code: 1 if something failed or is not known. Raises ConfigError."""
     try:
-        with ClusterClient(options.bootstrap_server, _ANSWER_S) as cluster:
+        with ClusterClient(options.bootstrap_server, _ANSWER_S, security_of(options)) as cluster:
             return _status(cluster, options) if options.cleaner_command == "status" else _run(cluster, options)
     except Unanswered as error:
         return complain(str(error))

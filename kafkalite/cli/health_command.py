@@ -8,12 +8,18 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from kafkalite.cli.command_config import add_command_config, security_of
 from kafkalite.cli.output import complain
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_environment, read_properties
 from kafkalite.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.config.listeners import ListenerConfig
 
 _EVERY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 _VERSION = 9
@@ -28,14 +34,21 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="the broker to ask (default: the first listener of the settings and of KAFKA_LISTENERS)",
     )
+    add_command_config(command)
     command.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="(default: 5)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Returns the exit code. Raises ConfigError."""
-    address = options.bootstrap_server or own_address(options.config, os.environ)
+    address, security = options.bootstrap_server, security_of(options)
+    if address is None:
+        config = own_config(options.config, os.environ)
+        listener = _to_ask(config)
+        address = _address_of(listener)
+        if security is None and listener.protocol == "SSL":
+            security = _own_security(config, listener)
     try:
-        with BlockingClient(address, options.timeout) as client:
+        with BlockingClient(address, options.timeout, security) as client:
             answer = client.ask(MetadataRequest(topics=[]), _VERSION)
     except Unanswered as error:
         return complain(str(error))
@@ -46,9 +59,36 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_address(config: str | None, environment: Mapping[str, str]) -> str:
-    """host:port of the first listener. Raises ConfigError."""
+    """host:port of the listener to ask. Raises ConfigError."""
+    return _address_of(_to_ask(own_config(config, environment)))
+
+
+def own_config(config: str | None, environment: Mapping[str, str]) -> BrokerConfig:
+    """The settings that `kafkalite serve` would have. Raises ConfigError."""
     properties = read_properties(config) if config else {}
     properties.update(read_environment(environment))
-    listener = BrokerConfig.load(properties).listeners[0]
+    return BrokerConfig.load(properties)
+
+
+def _to_ask(config: BrokerConfig) -> ListenerConfig:
+    """The first listener without security, else the first."""
+    plain = (each for each in config.listeners if each.protocol == "PLAINTEXT")
+    return next(plain, config.listeners[0])
+
+
+def _address_of(listener: ListenerConfig) -> str:
     host = _EVERY_ADDRESS.get(listener.host, listener.host)
     return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+
+
+def _own_security(config: BrokerConfig, listener: ListenerConfig) -> ClientSecurity:
+    """TLS with the broker's own certificate. The other end is this machine, and the question is not who it is."""
+    import ssl
+
+    from kafkalite.client.client_security import ClientSecurity
+    from kafkalite.config.tls.contexts import TlsSettings, client_context
+
+    context = client_context(TlsSettings.read(lambda name: config.listener_setting(listener.name, name)))
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return ClientSecurity(context)

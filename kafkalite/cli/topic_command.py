@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import NamedTuple
 
+from kafkalite.cli.command_config import add_command_config, security_of
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server, describe, list_partitions
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import BlockingClient, Unanswered
@@ -91,6 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = command.add_mutually_exclusive_group()
     add_bootstrap_server(place, "--bootstrap", "--bootstrap-server")
     place.add_argument("--data-dir", metavar="DIR[,DIR]", help="count the files of a broker that is stopped")
+    add_command_config(command)
     command.add_argument("--segments", action="store_true", help="a row for each segment too")
     command.add_argument("--json", action="store_true", help="one JSON object a line")
     command.add_argument("--timeout", type=float, default=60.0, metavar="S", help="how long to wait (default: 60)")
@@ -102,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         if options.data_dir is not None:
             description = from_directories(options.data_dir.split(","), options.topics)
         else:
-            with ClusterClient(options.bootstrap_server, min(options.timeout, 10.0)) as cluster:
+            with ClusterClient(options.bootstrap_server, min(options.timeout, 10.0), security_of(options)) as cluster:
                 description = from_cluster(cluster, options.topics, options.timeout, segments=options.segments)
     except Unanswered as error:
         return complain(str(error))

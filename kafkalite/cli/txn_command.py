@@ -12,6 +12,7 @@ import argparse
 import time
 from collections.abc import Callable, Sequence
 
+from kafkalite.cli.command_config import add_command_config, security_of
 from kafkalite.cli.describe_log_dirs import add_bootstrap_server
 from kafkalite.cli.output import aligned, complain, json_line, print_all
 from kafkalite.client.blocking_client import Unanswered
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
         add_options(command)
         add_bootstrap_server(command, "--bootstrap-server", "--bootstrap")
+        add_command_config(command)
         command.add_argument("--json", action="store_true", help="one JSON object a line")
         command.add_argument("--timeout", type=float, default=10.0, metavar="S", help="how long to wait (default: 10)")
 
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """`kafkalite txn`. Returns the exit code. Raises ConfigError."""
     command = _COMMANDS[options.txn_command][0]
     try:
-        with ClusterClient(options.bootstrap_server, options.timeout) as cluster:
+        with ClusterClient(options.bootstrap_server, options.timeout, security_of(options)) as cluster:
             command(TransactionAdmin(cluster, options.timeout), options)
     except Unanswered as error:
         return complain(str(error))

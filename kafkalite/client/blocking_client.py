@@ -10,11 +10,14 @@ import socket
 import time
 from collections import deque
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ConfigError, ErrorCode, Malformed
 from kafkalite.protocol.codec.schema import Message
 from kafkalite.protocol.header import decode_response, request_frame
+
+if TYPE_CHECKING:
+    from kafkalite.client.client_security import ClientSecurity
 
 _RESPONSE_BYTES_MAX = 256 << 20
 _RECV_BYTES = 1 << 20
@@ -44,7 +47,7 @@ def name_of_error(error_code: int) -> str:
 class BlockingClient:
     """A connection; `address` is as it was given. A response may take `timeout_s`. Raises Unanswered."""
 
-    def __init__(self, address: str, timeout_s: float) -> None:
+    def __init__(self, address: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
         self.address = address
         self._timeout_s = timeout_s
         self._correlation_id = 0
@@ -52,8 +55,9 @@ class BlockingClient:
         self._unanswered: deque[int] = deque()  # correlation ids; brokers answer in order
         host, port = parse_address(address)
         try:
-            self._socket = socket.create_connection((host, port), timeout_s)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock = socket.create_connection((host, port), timeout_s)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = sock if security is None else security.secure(sock, host)
         except TimeoutError:
             raise Unanswered(f"{address} does not answer within {timeout_s:g} s") from None
         except ConnectionRefusedError:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkalite.client.blocking_client import BlockingClient, Unanswered, parse_address
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.names import TopicPartition
 from kafkalite.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from kafkalite.client.client_security import ClientSecurity
 
 _METADATA_VERSION = 9
 NO_LEADER = -1
@@ -34,10 +37,11 @@ class ClusterClient:
     """`addresses`: HOST:PORT, or several with commas between them, of which the first that can be reached is asked. A
     response may take `timeout_s`. Raises Unanswered, ConfigError."""
 
-    def __init__(self, addresses: str, timeout_s: float) -> None:
+    def __init__(self, addresses: str, timeout_s: float, security: ClientSecurity | None = None) -> None:
         self._timeout_s = timeout_s
+        self._security = security
         self._undo = contextlib.ExitStack()
-        self.first = self._undo.enter_context(_first_of(addresses, timeout_s))
+        self.first = self._undo.enter_context(_first_of(addresses, timeout_s, security))
         try:
             request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
             metadata = self.first.ask(request, _METADATA_VERSION)
@@ -116,7 +120,7 @@ class ClusterClient:
     def connect(self, broker_id: int) -> BlockingClient:
         """A connection that is closed with the others. Raises Unanswered."""
         address = self.brokers[broker_id]
-        return self._undo.enter_context(BlockingClient(address, self._timeout_s))
+        return self._undo.enter_context(BlockingClient(address, self._timeout_s, self._security))
 
     def not_led(self, topics: Iterable[str]) -> list[str]:
         """Complaints about the partitions without a leader, of these topics or of all: one for each absent broker, and
@@ -142,15 +146,15 @@ def _left_out(keys: set[TopicPartition]) -> str:
     return f"{len(keys)} partitions, such as {topic}-{index}, are left out here"
 
 
-def _first_of(addresses: str, timeout_s: float) -> BlockingClient:
+def _first_of(addresses: str, timeout_s: float, security: ClientSecurity | None) -> BlockingClient:
     """A connection to the first that can be reached. Raises Unanswered with the fault of the last one."""
     named = [address.strip() for address in addresses.split(",") if address.strip()] or [addresses]
     for address in named:
         parse_address(address)
     for address in named[:-1]:
         with contextlib.suppress(Unanswered):
-            return BlockingClient(address, timeout_s)
-    return BlockingClient(named[-1], timeout_s)
+            return BlockingClient(address, timeout_s, security)
+    return BlockingClient(named[-1], timeout_s, security)
 
 
 def _address(host: str, port: int) -> str:

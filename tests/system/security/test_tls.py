@@ -18,9 +18,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 import kafkalite
-from kafkalite.client.blocking_client import BlockingClient
+from kafkalite.cli.main import main
 from kafkalite.network.tls_handshake import HANDSHAKES_MAX
-from kafkalite.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalite.testing import Cluster
 from tests.support.certificates import DAY, Authority
 from tests.support.wait import DEADLINE_S, until
@@ -307,6 +306,25 @@ def test_brokers_of_a_cluster_speak_tls(place: Place) -> None:
         assert found == [b"%d" % i for i in range(200)]
 
 
-def test_a_plain_client_asks_the_other_listener(place: Place) -> None:
-    with place.broker() as broker, BlockingClient(f"127.0.0.1:{broker.server.server.ports['PLAINTEXT']}", 10) as client:
-        assert client.ask(ApiVersionsRequest(), 0).api_keys
+def test_our_own_commands_speak_tls(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    properties = {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": place.ca,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": place.alice,
+    }
+    file = place.path / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+    with place.broker(ssl_client_auth="required") as broker:
+        there = ["--bootstrap-server", broker.bootstrap_servers]
+        for command in (["topic", "describe"], ["cleaner", "status"], ["txn", "list"], ["health"]):
+            assert main([*command, *there, "--command-config", str(file)]) == 0
+        assert main(["health", *there]) == 1
+        strangers = Authority("strangers").pem.decode().replace("\n", "\\n")
+        file.write_text(f"security.protocol=SSL\nssl.truststore.certificates={strangers}\n")
+        assert main(["health", *there, "--command-config", str(file)]) == 1
+        assert "its certificate is not accepted (" in capsys.readouterr().err
+        mine = place.path / "server.properties"
+        mine.write_text(f"listeners=SSL://{broker.bootstrap_servers}\nssl.keystore.location={place.broker_pem}\n")
+        assert main(["health", str(mine)]) == 0

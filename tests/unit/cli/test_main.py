@@ -120,7 +120,7 @@ def test_a_second_broker_on_the_same_directory_is_told_so_in_one_line(tmp_path):
         (["--override", "nonsense"], "--override nonsense must be KEY=VALUE"),
         (["--override", "num.partitions=none"], "num.partitions='none' must be an integer from 1 to 2147483647"),
         (["--port", "70000"], "--port 70000 must be from 0 to 65535"),
-        (["--override", "listeners=SSL://:1"], "listeners=SSL://:1: the listener SSL wants SSL"),
+        (["--override", "listeners=SSL://:1"], "listener SSL: ssl.keystore.location is not set"),
         (["--port", "0", "--data-dir", "/proc/none"], "/proc/none"),
         (["--port", "0", "--data-dir", __file__], __file__),
     ],

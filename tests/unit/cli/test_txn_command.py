@@ -37,7 +37,7 @@ LONG_AGO_MS = NOW_MS - HOUR_MS
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> TransactionCluster:
     cluster = TransactionCluster()
-    monkeypatch.setattr(txn_command, "ClusterClient", lambda addresses, timeout_s: cluster)
+    monkeypatch.setattr(txn_command, "ClusterClient", lambda addresses, timeout_s, security: cluster)
     monkeypatch.setattr(txn_command, "_now_ms", lambda: NOW_MS)
     return cluster
 

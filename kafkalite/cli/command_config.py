@@ -1,0 +1,25 @@
+"""--command-config of the commands that ask brokers: the client's properties for TLS, as for Kafka's own tools."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.client.client_security import ClientSecurity
+
+
+def add_command_config(command: argparse.ArgumentParser) -> None:
+    """The option, `command_config`."""
+    command.add_argument(
+        "--command-config", metavar="FILE", help="client properties: security.protocol=SSL, ssl.truststore.location=..."
+    )
+
+
+def security_of(options: argparse.Namespace) -> ClientSecurity | None:
+    """The security that was asked for. Raises ConfigError."""
+    if options.command_config is None:
+        return None
+    from kafkalite.client.client_security import ClientSecurity  # brings ssl, which most commands do not need
+
+    return ClientSecurity.of_file(options.command_config)

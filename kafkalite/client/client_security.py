@@ -1,0 +1,66 @@
+"""Security of a command's connections: security.protocol and ssl.*, with Kafka's names for clients.
+
+They stand in a file that is given as --command-config, as for Kafka's own tools. Its other properties are not looked
+at: such files are shared by several tools.
+Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.config.listeners import PROTOCOLS
+from kafkalite.config.properties import read_properties
+from kafkalite.config.security_settings import SecuritySettings
+from kafkalite.config.tls.contexts import TlsSettings, client_context
+
+_SPOKEN = ("PLAINTEXT", "SSL")
+
+
+class ClientSecurity:
+    """What is done to a connected socket before the first request. Without a context: nothing."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> ClientSecurity:
+        """The security that a client's properties ask for. Raises ConfigError."""
+        protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+        if protocol not in _SPOKEN:
+            known = "is not spoken by commands yet" if protocol in PROTOCOLS else "is no protocol of Kafka"
+            raise ConfigError(f"security.protocol={protocol[:40]} {known}; commands speak {' and '.join(_SPOKEN)}")
+        if protocol == "PLAINTEXT":
+            return cls()
+
+        def value_of(name: str) -> object:
+            setting = SecuritySettings.by_name[name]
+            text = properties.get(name)
+            if text is None:
+                return setting.default
+            try:
+                return setting.parse(text)
+            except ValueError as fault:
+                raise ConfigError(f"{name}={setting.shown(text)} {fault}") from None
+
+        return cls(client_context(TlsSettings.read(value_of)))
+
+    @classmethod
+    def of_file(cls, path: str | None) -> ClientSecurity:
+        """The security that this file asks for; none without a file. Raises ConfigError."""
+        return cls.of(read_properties(path)) if path is not None else cls()
+
+    def secure(self, sock: socket.socket, host: str) -> socket.socket:
+        """The socket to be used in place of `sock`, which belongs to the result. Raises OSError, whose text is for the
+        operator."""
+        if self._context is None:
+            return sock
+        try:
+            return self._context.wrap_socket(sock, server_hostname=host)
+        except ssl.SSLCertVerificationError as fault:
+            raise OSError(f"its certificate is not accepted ({fault.verify_message}); see ssl.truststore") from fault
+        except ssl.SSLError as fault:
+            raise OSError(f"it does not speak TLS as it should ({fault.reason}); see security.protocol") from fault
