@@ -16,8 +16,6 @@ from kafkalite.config.listener_settings import check_listener_settings
 from kafkalite.config.settings import Setting
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SPOKEN = ("PLAINTEXT", "SSL")
-"""Protocols that a listener may have. Others are refused at the start."""
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9a-zA-Z%._:-]+)\]|([0-9a-zA-Z%._:-]*)):([0-9]{1,5})\Z", re.ASCII)
 _PAIR = re.compile(r"\s*([^\s:,]+)\s*:\s*([^\s:,]+)\s*\Z")
 _IPV4 = re.compile(r"[0-9]+(\.[0-9]+){3}\Z", re.ASCII)
@@ -93,7 +91,7 @@ def parse_host_limits(text: str) -> dict[str, int]:
 
 
 def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
-    """The listeners with their security protocols. Raises ValueError for one that kafkalite does not speak."""
+    """The listeners with their security protocols. Raises ValueError for one without."""
     result = []
     for listener in listeners:
         protocol = protocols.get(listener.name)
@@ -101,11 +99,6 @@ def with_protocols(listeners: tuple[ListenerConfig, ...], protocols: Mapping[str
             raise ValueError(
                 f"the listener {listener.name} has no security protocol; "
                 f"add {listener.name}:PLAINTEXT to listener.security.protocol.map"
-            )
-        if protocol not in SPOKEN:
-            spoken = " and ".join(SPOKEN)
-            raise ValueError(
-                f"the listener {listener.name} wants {protocol}, and kafkalite speaks only {spoken} so far"
             )
         result.append(listener._replace(protocol=protocol))
     return tuple(result)
@@ -158,6 +151,12 @@ def _inter_broker_fault(given: Mapping[str, str], values: Mapping[str, Any]) -> 
         return (
             f"security.inter.broker.protocol={protocol} needs a listener of that name, and there are "
             f"{', '.join(names)}; set inter.broker.listener.name to one of them instead"
+        )
+    between = next((each for each in listeners if each.name == (name or protocol or "").upper()), None)
+    if values.get("zookeeper_connect") is not None and between is not None and between.protocol.startswith("SASL_"):
+        return (
+            f"the brokers of a cluster are to meet at {between.name}, and brokers do not log in to each other by SASL "
+            "so far; set inter.broker.listener.name to a listener that is PLAINTEXT or SSL"
         )
     is_plain = any(each.protocol == "PLAINTEXT" for each in listeners)
     if values.get("zookeeper_connect") is not None and not (name or protocol or is_plain):

@@ -10,7 +10,7 @@ Source: org.apache.kafka.common.config.{SslConfigs, internals.BrokerSecurityConf
 from __future__ import annotations
 
 from kafkalite.config.listeners import PROTOCOLS
-from kafkalite.config.settings import Settings, boolean, java_class, password, section, string, words
+from kafkalite.config.settings import Settings, boolean, integer, java_class, long, password, section, string, words
 from kafkalite.config.value_parsers import (
     parse_endpoint_identification,
     parse_principal_builder,
@@ -45,4 +45,11 @@ class SecuritySettings(Settings):
     ssl_allow_dn_changes: bool = boolean(False, "Whether a new certificate may have another distinguished name than the one before.", idle=True)
     ssl_allow_san_changes: bool = boolean(False, "Whether it may lack host names that the one before has.", idle=True)
     principal_builder_class: str = java_class("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", "How a connection gets its principal; no other is known.", dynamic=True, convert=parse_principal_builder)
+
+    _sasl = section("Authentication (SASL)")
+    sasl_enabled_mechanisms: tuple[str, ...] = words(("GSSAPI",), "Mechanisms of a SASL listener: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.", dynamic=True)
+    sasl_jaas_config: str | None = password(None, "The login module of one listener and mechanism, such as listener.name.outside.plain.sasl.jaas.config=...PlainLoginModule required user_alice=\"...\";", dynamic=True)
+    sasl_server_max_receive_size: int = integer(524_288, "Largest token or request of a connection that is not authenticated yet.", at_least=1)
+    connections_max_reauth_ms: int = long(0, "Clients prove themselves again after this time, or are cut off; 0 is never.")
+    connection_failed_authentication_delay_ms: int = integer(100, "A failed authentication is told after this time.", at_least=0)
     # fmt: on

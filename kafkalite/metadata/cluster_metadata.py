@@ -88,6 +88,7 @@ class Change(Enum):
     TOPIC_CONFIG = "topic config"
     BROKER_CONFIG = "broker config"
     ACLS = "access control lists"
+    ENTITY_CONFIG = "entity config"
     BROKERS = "brokers"
     CONTROLLER = "controller"
     REGISTRATION = "registration"
@@ -95,10 +96,11 @@ class Change(Enum):
 
 Listener = Callable[[Change, str], None]
 """Called with the kind of the change and the topic's name (with BROKER_CONFIG the broker's id as text, with ACLS the
-resource's text; else ""), on
+resource's text, with ENTITY_CONFIG the entity's path; else ""), on
 the event loop, after memory has the change."""
 
 
+ChangeConfig = Callable[[Mapping[str, str]], Mapping[str, str]]
 ChangeEntries = Callable[[tuple[Entry, ...]], tuple[Entry, ...]]
 
 
@@ -132,6 +134,12 @@ class ClusterMetadata(ABC):
     def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
         """The access control lists by their resource patterns; a live view. In ZooKeeper they are read only if the
         broker has an authorizer."""
+
+    @property
+    @abstractmethod
+    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
+        """Credentials and quotas of users, clients and addresses, by Kafka's paths below /config: users/alice,
+        users/<default>, with sanitized names; a live view."""
 
     @property
     @abstractmethod
@@ -235,6 +243,11 @@ class ClusterMetadata(ABC):
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         """Replace the entries of one resource pattern by the result of `change`, which gets the present ones and may be
         called again."""
+
+    @abstractmethod
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        """Replace the config of an entity by the result of `change`, which gets the present one and may be called
+        again."""
 
     @abstractmethod
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:

@@ -22,6 +22,7 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_MAX,
     BrokerRecord,
     Change,
+    ChangeConfig,
     ChangeEntries,
     ClusterMetadata,
     Listener,
@@ -92,6 +93,7 @@ class StandaloneMetadata(ClusterMetadata):
         self._topics: dict[str, TopicRecord] = {}
         self._broker_configs: dict[str, dict[str, str]] = {}
         self._acls: dict[Resource, tuple[AclEntry, ...]] = {}
+        self._entity_configs: dict[str, dict[str, str]] = {}
         self._next_producer_id = 0
         self._listeners: list[Listener] = []
         self._turn = asyncio.Lock()
@@ -114,6 +116,10 @@ class StandaloneMetadata(ClusterMetadata):
     @property
     def acls(self) -> Mapping[Resource, tuple[AclEntry, ...]]:
         return self._acls
+
+    @property
+    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return self._entity_configs
 
     @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
@@ -224,6 +230,12 @@ class StandaloneMetadata(ClusterMetadata):
 
         await self._commit(entry, Change.ACLS, resource.text)
 
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        def entry() -> Entry:
+            return {"op": "entity", "path": path, "config": dict(change(self._entity_configs.get(path, {})))}
+
+        await self._commit(entry, Change.ENTITY_CONFIG, path)
+
     async def set_leader_epoch(self, name: str, partition: int, leader_epoch: int) -> None:
         def entry() -> Entry:
             state = self._require(name).partitions.get(partition)
@@ -309,6 +321,7 @@ class StandaloneMetadata(ClusterMetadata):
         if self._next_producer_id:
             entries.append({"op": "producer_ids", "next": self._next_producer_id})
         entries += [{"op": "broker", "broker": each, "config": dict(c)} for each, c in self._broker_configs.items()]
+        entries += [{"op": "entity", "path": path, "config": dict(c)} for path, c in self._entity_configs.items()]
         entries += [_acl_entry(resource, lines) for resource, lines in self._acls.items()]
         entries += map(_topic_entry, self._topics.values())
         return entries
@@ -343,6 +356,10 @@ class StandaloneMetadata(ClusterMetadata):
             self._broker_configs[entry["broker"]] = dict(entry["config"])
             if not entry["config"]:
                 del self._broker_configs[entry["broker"]]
+        elif op == "entity":
+            self._entity_configs[entry["path"]] = dict(entry["config"])
+            if not entry["config"]:
+                del self._entity_configs[entry["path"]]
         elif op == "acl":
             resource = Resource.parse(entry["resource"])
             self._acls[resource] = tuple(

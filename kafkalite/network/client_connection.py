@@ -27,8 +27,8 @@ class ClientConnection:
     `local_host` and `local_port` are the address that the client dialled; without `advertised.listeners` it is the
     advertised address. ApiVersions fills in the two client_software fields. `fast_paths` belong to the dispatcher, by
     the low byte of the API key. `principal` is TYPE:NAME. `authenticator` gets the frames instead of the processor's
-    handler as long as it is set. `refused_batches` belong to the handlers of produces: topic and partition -> the error
-    code of its last refusal, and how many batches may be behind it.
+    handler as long as it is set; its frames are limited until `lift_limit`. `refused_batches` belong to the handlers of
+    produces: topic and partition -> the error code of its last refusal, and how many batches may be behind it.
     """
 
     __slots__ = (
@@ -37,6 +37,7 @@ class ClientConnection:
         "client_software_version",
         "fast_paths",
         "host",
+        "lift_limit",
         "listener_name",
         "local_host",
         "local_port",
@@ -56,6 +57,7 @@ class ClientConnection:
         self.fast_paths: dict[int, FastPath] = {}
         self.principal = ANONYMOUS
         self.authenticator: Handler | None = None
+        self.lift_limit: Callable[[], None] = ignore
         self.refused_batches: dict[tuple[str, int], tuple[int, int]] | None = None
 
     def __repr__(self) -> str:

@@ -38,6 +38,7 @@ TURN_FRAMES = 64
 TURN_SECONDS = 0.005
 """A turn stops after the request that exceeds this time; 64 requests that decompress would block others for seconds."""
 COALESCED_BYTES = 64 * 1024
+UNAUTHENTICATED_BYTES_MAX = 512 * 1024  # of a frame, as sasl.server.max.receive.size is at most
 
 _log = logging.getLogger("kafkalite.network")
 
@@ -88,6 +89,9 @@ class Connection:
         self._at_end = False  # and all it sent has been received
         self._draining = False
         self._ending = False  # the last answer is on its way, and the client is to read it
+        if client.authenticator is not None:
+            self._framer.limit(min(UNAUTHENTICATED_BYTES_MAX, processor.frame_bytes_max))
+            client.lift_limit = lambda: self._framer.limit(processor.frame_bytes_max)
         processor.add(self)
         self._loop.add_reader(self._fd, self._readable)
 

@@ -75,7 +75,7 @@ class Framer:
 
     def __init__(self, memory: FrameMemory, frame_bytes_max: int) -> None:
         self._memory = memory
-        self._frame_bytes_max = frame_bytes_max
+        self._frame_bytes_max = frame_bytes_max  # may change between turns
         self._data = _NOTHING
         self._position = 0
         self._end = 0
@@ -91,6 +91,10 @@ class Framer:
     def partial_request_bytes(self) -> int:
         """The bytes of a large frame that has come in part, without its size, or 0."""
         return self._end - SIZE_BYTES if self._want > self._end else 0
+
+    def limit(self, frame_bytes_max: int) -> None:
+        """Refuse frames that are larger, from the next one on."""
+        self._frame_bytes_max = frame_bytes_max
 
     def room(self) -> memoryview:
         """Where to receive to; never empty. End the turn with `settle` even if nothing came."""

@@ -254,7 +254,7 @@ class BrokerServer:
         dispatcher = Dispatcher(self._services)
         self._closing.push_async_callback(dispatcher.settled)
         self.server = SocketServer(
-            self._security.listeners(),
+            self._security.listeners(self.metadata, dispatcher, self.clock),
             dispatcher,
             NetworkLimits.of(config),
             self.clock,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.common.errors import ConfigError
 from kafkalite.config.broker_config import BrokerConfig
@@ -22,6 +22,11 @@ from kafkalite.network.socket_server import Listener, Tls
 from kafkalite.security.distinguished_name import subject_of
 from kafkalite.security.principal import user
 from kafkalite.security.principal_mapping import MappingRule, map_name, parse_mapping_rules
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.network.client_connection import Handler
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +57,17 @@ class ListenerSecurity:
     def has_tls(self) -> bool:
         return bool(self._served)
 
-    def listeners(self) -> list[Listener]:
-        """The listeners to be bound."""
-        return [Listener(one.name, one.host, one.port, self._tls(one)) for one in self._config.listeners]
+    def listeners(self, metadata: ClusterMetadata, serve: Handler, clock: Clock) -> list[Listener]:
+        """The listeners to be bound. `serve` handles what authenticated clients ask."""
+        found = []
+        for one in self._config.listeners:
+            authenticator = None
+            if one.protocol.startswith("SASL_"):
+                from kafkalite.server.sasl_listeners import authenticators  # most brokers have none
+
+                authenticator = authenticators(self._config, one.name, metadata, serve, clock)
+            found.append(Listener(one.name, one.host, one.port, self._tls(one), authenticator))
+        return found
 
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigError if the listeners could not be served with these settings."""

@@ -72,6 +72,7 @@ FOLDERS = [
     "zk/znodes",
     "metadata",
     "security/acl",
+    "security/sasl",
     "security",
     "record/validation",
     "record/columns",

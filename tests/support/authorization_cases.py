@@ -23,6 +23,7 @@ from kafkalite.protocol.messages import (
     metadata,
     producer_ids,
     reassignments,
+    scram_credentials,
     topics,
     transaction_admin,
     transactions,
@@ -375,6 +376,25 @@ CASES: dict[str, tuple[Callable[[Names], Message], int, dict[Need, ErrorCode]]] 
         lambda n: transaction_admin.DescribeTransactionsRequest(transactional_ids=[n.transactional_id]),
         0,
         {(O.DESCRIBE, TRANSACTIONAL_ID): X53},
+    ),
+    "describe users": (
+        lambda n: scram_credentials.DescribeUserScramCredentialsRequest(
+            users=[scram_credentials.UserName(name=n.group)]
+        ),
+        0,
+        {(O.DESCRIBE, CLUSTER): C31},
+    ),
+    "alter users": (
+        lambda n: scram_credentials.AlterUserScramCredentialsRequest(
+            deletions=[scram_credentials.ScramCredentialDeletion(name=n.group, mechanism=1)],
+            upsertions=[
+                scram_credentials.ScramCredentialUpsertion(
+                    name=n.group, mechanism=2, iterations=4096, salt=b"salt", salted_password=bytes(64)
+                )
+            ],
+        ),
+        0,
+        {(O.ALTER, CLUSTER): C31},
     ),
     "run the cleaner": (lambda n: cleaner.RunCleanerRequest(), 0, {(O.ALTER, CLUSTER): C31}),
 }

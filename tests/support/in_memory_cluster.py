@@ -22,6 +22,7 @@ from kafkalite.metadata.cluster_metadata import (
     PRODUCER_ID_BLOCK,
     BrokerRecord,
     Change,
+    ChangeConfig,
     ChangeEntries,
     ClusterMetadata,
     Listener,
@@ -143,6 +144,10 @@ class InMemoryMetadata(ClusterMetadata):
         return {}
 
     @property
+    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
+
+    @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
         return self.cluster.brokers if self._known is None else self._known[1]
 
@@ -230,6 +235,9 @@ class InMemoryMetadata(ClusterMetadata):
         await self._may_write()
         self.cluster.configs[broker] = dict(config)
         self.cluster.notify(Change.BROKER_CONFIG, broker)
+
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        raise NotImplementedError
 
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         raise NotImplementedError

@@ -22,6 +22,7 @@ _SOURCES = {
     "results_by_partition": ("partitions",),
     "AlterConfigsResponse.responses": ("resources",),
     "AlterPartitionReassignmentsResponse.responses": ("topics",),
+    "AlterUserScramCredentialsResponse.results": ("upsertions", "deletions"),
     "AlterReplicaLogDirsResponse.results": ("dirs",),
     "CreateAclsResponse.results": ("creations",),
     "CreatePartitionsResponse.results": ("topics",),
@@ -54,10 +55,12 @@ _NO_MIRROR = (
 _NAMES = (
     "name", "topic", "topic_name", "topic_id", "index", "partition", "partition_index", "partition_id", "key",
     "group_id", "member_id", "group_instance_id", "transactional_id", "producer_id", "resource_type", "resource_name",
+    "user",
 )  # fmt: skip
 _SAME = (
     ("topic_name", "name", "topic"),
     ("partition_index", "index", "partition", "partition_id"),
+    ("user", "name"),
 )
 _CODES = ("error_code", "partition_error_code")
 _UNKNOWN = dict.fromkeys(

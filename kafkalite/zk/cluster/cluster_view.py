@@ -63,6 +63,7 @@ class ClusterView:
         self.topics: dict[str, TopicRecord] = {}
         self.brokers: dict[int, BrokerRecord] = {}
         self.broker_configs: dict[str, Mapping[str, str]] = {}
+        self.entity_configs: dict[str, Mapping[str, str]] = {}
         self.acls: dict[Resource, tuple[Entry, ...]] = {}
         self.assignments: dict[str, Known[znode_data.TopicNode]] = {}
         self.without_id: set[str] = set()
@@ -211,12 +212,19 @@ class ClusterView:
                 self._topic_configs.pop(entity, None)
         elif entity_type == znode_paths.CONFIG_BROKERS:
             broker = CLUSTER_DEFAULT if entity == znode_paths.CONFIG_DEFAULT else entity
-            config = znode_data.parse_config(node.data) if node is not None else _NONE
-            before = self.broker_configs.pop(broker, _NONE)
-            if config:
-                self.broker_configs[broker] = config
-            if config != before:
-                self._changes.append((Change.BROKER_CONFIG, broker))
+            self._replace_config(self.broker_configs, broker, node, Change.BROKER_CONFIG)
+        else:
+            self._replace_config(self.entity_configs, f"{entity_type}/{entity}", node, Change.ENTITY_CONFIG)
+
+    def _replace_config(
+        self, configs: dict[str, Mapping[str, str]], key: str, node: Node | None, change: Change
+    ) -> None:
+        config = znode_data.parse_config(node.data) if node is not None else _NONE
+        before = configs.pop(key, _NONE)
+        if config:
+            configs[key] = config
+        if config != before:
+            self._changes.append((change, key))
 
     def _take_acls(self, resource: Resource, node: Node | None) -> None:
         entries = acl_nodes.parse_acls(node.data) if node is not None else ()
@@ -293,8 +301,7 @@ def is_of_interest(path: str) -> bool:
     if path.startswith(znode_paths.TOPICS):
         return znode_paths.state_of(path) is not None or _topic_of(path) is not None
     if path.startswith(znode_paths.CONFIG):
-        entity = znode_paths.config_of(path)
-        return entity is not None and entity[0] in (znode_paths.CONFIG_TOPICS, znode_paths.CONFIG_BROKERS)
+        return znode_paths.config_of(path) is not None
     return (
         path in (znode_paths.CONTROLLER, znode_paths.CONTROLLER_EPOCH)
         or path in (znode_paths.REASSIGN_PARTITIONS, znode_paths.PREFERRED_REPLICA_ELECTION)  # kept for the controller

@@ -21,6 +21,7 @@ from kafkalite.common.errors import ErrorCode, KafkaError
 from kafkalite.metadata.cluster_metadata import (
     CLUSTER_DEFAULT,
     NO_LEADER,
+    ChangeConfig,
     ChangeEntries,
     PartitionRecord,
     TopicRecord,
@@ -150,6 +151,17 @@ class ClusterWrites:
             if await self._write([self._put(path, znode_data.config_json(config)), change], [path]):
                 return
         raise _contended(path)
+
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        node_path = f"{znode_paths.CONFIG}/{path}"
+        notification = Create(znode_paths.CONFIG_CHANGE, znode_data.config_change_json(path), sequential=True)
+        for _ in range(_ATTEMPTS):
+            node = self._view.node(node_path)
+            data = znode_data.config_json(change(self._view.entity_configs.get(path, {})))
+            write = Create(node_path, data) if node is None else SetData(node_path, data, node.version)
+            if await self._write([write, notification], [node_path]):
+                return
+        raise _contended(node_path)
 
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         path, (change_path, change_data) = acl_nodes.path_of(resource), acl_nodes.change_of(resource)

@@ -57,6 +57,7 @@ class JournalMigration:
                     for broker, config in old.broker_configs.items():
                         if broker not in view.broker_configs:
                             await metadata.set_broker_config(broker, config)
+                    await _bring_security(old, metadata)
                     await metadata.skip_producer_ids((await old.next_producer_id_block()).start - 1)
             finally:
                 await old.stop()
@@ -83,6 +84,14 @@ class JournalMigration:
                 "or move that file away to do without them"
             )
         return missing
+
+
+async def _bring_security(old: ClusterMetadata, metadata: ClusterMetadata) -> None:
+    """Users, quotas and access control lists, where the cluster has none of that name."""
+    for path, config in old.entity_configs.items():
+        await metadata.change_entity_config(path, lambda there, config=config: there or config)  # type: ignore[misc]
+    for resource, entries in old.acls.items():
+        await metadata.change_acls(resource, lambda there, entries=entries: there or entries)  # type: ignore[misc]
 
 
 async def adopt_topics(

@@ -40,6 +40,9 @@ _PARENTS = (
     znode_paths.DELETE_TOPICS,
     f"{znode_paths.CONFIG}/{znode_paths.CONFIG_TOPICS}",
     f"{znode_paths.CONFIG}/{znode_paths.CONFIG_BROKERS}",
+    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_USERS}",
+    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_CLIENTS}",
+    f"{znode_paths.CONFIG}/{znode_paths.CONFIG_IPS}",
 )
 _APPLIED_AT_ONCE = 200  # nodes in one turn of the loop: some 3 ms
 

@@ -21,6 +21,7 @@ from kafkalite.config.listeners import ListenerConfig
 from kafkalite.metadata.cluster_metadata import (
     BrokerRecord,
     Change,
+    ChangeConfig,
     ChangeEntries,
     ClusterMetadata,
     Listener,
@@ -130,6 +131,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     @property
     def acls(self) -> Mapping[Resource, tuple[Entry, ...]]:
         return self.view.acls
+
+    @property
+    def entity_configs(self) -> Mapping[str, Mapping[str, str]]:
+        return self.view.entity_configs
 
     @property
     def brokers(self) -> Mapping[int, BrokerRecord]:
@@ -321,6 +326,10 @@ class ZooKeeperMetadata(ClusterMetadata):  # 35 public methods and properties, o
     async def set_broker_config(self, broker: str, config: Mapping[str, str]) -> None:
         async with self._writing() as writes:
             await writes.set_broker_config(broker, config)
+
+    async def change_entity_config(self, path: str, change: ChangeConfig) -> None:
+        async with self._writing() as writes:
+            await writes.change_entity_config(path, change)
 
     async def change_acls(self, resource: Resource, change: ChangeEntries) -> None:
         async with self._writing() as writes:

@@ -8,6 +8,7 @@ import kafka.protocol.admin as kafka_admin
 import kafka.protocol.consumer as kafka_consumer
 import kafka.protocol.metadata as kafka_metadata
 import kafka.protocol.producer as kafka_producer
+import kafka.protocol.sasl as kafka_sasl
 
 from kafkalite.protocol.apis import API_OF_REQUEST, APIS
 
@@ -18,6 +19,7 @@ def test_the_ranges_are_these() -> None:
         FindCoordinator 0-6, JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-5,
         ListGroups 0-5, DeleteGroups 0-2, ApiVersions 0-4, CreateTopics 0-7, DeleteTopics 0-6, CreatePartitions 0-3,
         AlterReplicaLogDirs 0-2, ElectLeaders 0-2, AlterPartitionReassignments 0-0,
+        SaslHandshake 0-1, SaslAuthenticate 0-2, DescribeUserScramCredentials 0-0, AlterUserScramCredentials 0-0,
         DescribeAcls 0-3, CreateAcls 0-3, DeleteAcls 0-3,
         DescribeConfigs 0-4, IncrementalAlterConfigs 0-1, AlterConfigs 0-2, DescribeCluster 0-1, DeleteRecords 0-2,
         InitProducerId 0-5, OffsetForLeaderEpoch 0-4, OffsetDelete 0-0, DescribeLogDirs 0-4,
@@ -30,7 +32,7 @@ def test_the_ranges_are_these() -> None:
 
 
 def test_numbers_names_and_flexible_versions_are_kafkas() -> None:
-    modules = (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer)
+    modules = (kafka_admin, kafka_consumer, kafka_metadata, kafka_producer, kafka_sasl)
     for api in APIS.values():
         for ours in (api.request, api.response):
             theirs: Any = next(getattr(module, ours.__name__) for module in modules if hasattr(module, ours.__name__))

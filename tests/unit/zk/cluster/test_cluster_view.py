@@ -317,10 +317,18 @@ def test_a_topic_made_anew_with_its_id_and_fewer_partitions_is_another_topic():
 def test_which_paths_matter():
     matter = [T, f"{T}/partitions/7/state", "/config/topics/t", "/config/brokers/<default>", "/brokers/ids/1"]
     matter += ["/controller", "/controller_epoch", "/admin/delete_topics/t", "/kafkalite/registrations/1"]
+    matter += ["/config/users/u", "/config/clients/<default>", "/config/ips/1.2.3.4", "/kafka-acl/Topic/t"]
     for path in matter:
         assert is_of_interest(path)
     idle = ["/", "/brokers", "/brokers/topics", f"{T}/partitions", f"{T}/partitions/7", f"{T}/partitions/x/state"]
-    idle += ["/config/changes/config_change_0", "/config/users/u", "/config/topics", "/admin", "/admin/delete_topics"]
+    idle += [
+        "/config/changes/config_change_0",
+        "/config/users",
+        "/kafka-acl/Topic",
+        "/config/topics",
+        "/admin",
+        "/admin/delete_topics",
+    ]
     idle += ["/kafkalite", "/kafkalite/registrations", "/kafkalite/registrations/x", "/kafkalite/registrations/1/x"]
     idle += ["/brokers/ids", "/brokers/ids/x", "/brokers/seqid", "/controllers"]
     assert not [path for path in idle if is_of_interest(path)]

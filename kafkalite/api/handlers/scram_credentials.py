@@ -1,0 +1,128 @@
+"""DescribeUserScramCredentials, AlterUserScramCredentials: the users of SCRAM.
+
+What a client sends is the salted password; what is stored and told is derived from it and proves nothing by itself.
+Source: kafka.server.ZkAdminManager (describeUserScramCredentials, alterUserScramCredentials), KIP-554.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from kafkalite.api.request.request_context import RequestContext
+from kafkalite.api.request.services import Services
+from kafkalite.common.errors import ErrorCode, KafkaError
+from kafkalite.protocol.messages.scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from kafkalite.security.sasl.sanitizer import desanitized, sanitized
+from kafkalite.security.sasl.scram import ITERATIONS_MAX, ITERATIONS_MIN, credential_of, parse_credential
+
+_USERS = "users/"
+_DEFAULT = "<default>"
+_NAMES = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def describe_user_scram_credentials(
+    services: Services, request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    known = _all(services.metadata.entity_configs)
+    if not request.users:
+        return DescribeUserScramCredentialsResponse(
+            results=[
+                DescribeUserScramCredentialsResult(user=name, credential_infos=infos)
+                for name, infos in sorted(known.items())
+            ]
+        )
+    results = []
+    for name, count in Counter(each.name for each in request.users).items():
+        result = DescribeUserScramCredentialsResult(user=name, credential_infos=known.get(name, []))
+        if count > 1:
+            result.error_code, result.credential_infos = ErrorCode.DUPLICATE_RESOURCE, []
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif name not in known:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _all(configs: Mapping[str, Mapping[str, str]]) -> dict[str, list[CredentialInfo]]:
+    found: dict[str, list[CredentialInfo]] = {}
+    for path, config in configs.items():
+        if not path.startswith(_USERS) or "/" in path[len(_USERS) :] or path == _USERS + _DEFAULT:
+            continue
+        infos = []
+        for mechanism, number in _NUMBERS.items():
+            text = config.get(mechanism)
+            if text is not None:
+                infos.append(CredentialInfo(mechanism=number, iterations=parse_credential(text).iterations))
+        if infos:
+            found[desanitized(path[len(_USERS) :])] = infos
+    return found
+
+
+async def alter_user_scram_credentials(
+    services: Services, request: AlterUserScramCredentialsRequest, context: RequestContext
+) -> AlterUserScramCredentialsResponse:
+    by_user: dict[str, list[Alteration]] = {}
+    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
+    for each in alterations:
+        by_user.setdefault(each.name, []).append(each)
+    results = []
+    for name, own in by_user.items():
+        result = AlterUserScramCredentialsResult(user=name)
+        try:
+            _check(name, own)
+            await _alter(services, name, own)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _check(name: str, alterations: list[Alteration]) -> None:
+    """Raises KafkaError for what cannot be; then nothing of this user is changed."""
+    if not name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    for each in alterations:
+        if each.mechanism not in _NAMES:
+            raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        if isinstance(each, ScramCredentialUpsertion):
+            if not ITERATIONS_MIN <= each.iterations <= ITERATIONS_MAX:
+                few = each.iterations < ITERATIONS_MIN
+                message = f"Too {'few' if few else 'many'} iterations"
+                raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+            if not each.salt or not each.salted_password:
+                raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt or the salted password is empty")
+    if len({each.mechanism for each in alterations}) < len(alterations):
+        message = "A user credential cannot be altered twice in the same request"
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
+
+
+async def _alter(services: Services, name: str, alterations: list[Alteration]) -> None:
+    def changed(there: Mapping[str, str]) -> Mapping[str, str]:
+        config = dict(there)
+        for each in alterations:
+            mechanism = _NAMES[each.mechanism]
+            if isinstance(each, ScramCredentialUpsertion):
+                salt, salted = bytes(each.salt), bytes(each.salted_password)
+                config[mechanism] = credential_of(mechanism, salt, salted, each.iterations).text
+            elif config.pop(mechanism, None) is None:
+                message = f"Attempt to delete a user credential that does not exist with username {name}"
+                raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
+        return config
+
+    await services.metadata.change_entity_config(_USERS + sanitized(name), changed)

@@ -1,0 +1,84 @@
+"""JAAS configuration, as sasl.jaas.config and the file of java.security.auth.login.config have it.
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b" user_a="b";
+
+Words are quoted by " or ', with the escapes of C; comments are those of Java. A bare word has letters, digits and ._$-
+and begins with no digit.
+Source: org.apache.kafka.common.security.JaasConfig, java.io.StreamTokenizer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)
+    |(?P<quoted>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+    |(?P<word>[A-Za-z_$][A-Za-z0-9._$-]*)
+    |(?P<sign>[={};])""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
+
+
+class LoginModule(NamedTuple):
+    """One line. `options` hold secrets, and are not shown."""
+
+    name: str
+    options: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return f"LoginModule({self.name})"
+
+
+def parse_jaas(text: str) -> LoginModule:
+    """The one module of sasl.jaas.config. Raises ValueError, which repeats no value."""
+    tokens = list(_tokens(text))
+    module, rest = _module(tokens)
+    if rest:
+        raise ValueError("must have exactly one login module, ended by ;")
+    return module
+
+
+def plain_users(module: LoginModule) -> dict[str, str]:
+    """The passwords of the users that a PlainLoginModule has: user_NAME="PASSWORD"."""
+    return {key.removeprefix("user_"): value for key, value in module.options.items() if key.startswith("user_")}
+
+
+def _module(tokens: list[tuple[str, str]]) -> tuple[LoginModule, list[tuple[str, str]]]:
+    if len(tokens) < 3 or tokens[0][0] != "word" or tokens[1][1].lower() not in _FLAGS:
+        raise ValueError(f"must be MODULE FLAG KEY=VALUE ...; with one of the flags {', '.join(_FLAGS)}")
+    options: dict[str, str] = {}
+    at = 2
+    while at < len(tokens) and tokens[at] != ("sign", ";"):
+        part = tokens[at : at + 3]
+        if len(part) < 3 or part[0][0] == "sign" or part[1] != ("sign", "=") or part[2][0] == "sign":
+            raise ValueError("must have KEY=VALUE after the flag, and a ; at its end")
+        options[part[0][1]] = part[2][1]
+        at += 3
+    if at == len(tokens):
+        raise ValueError("must end with ;")
+    return LoginModule(tokens[0][1], options), tokens[at + 1 :]
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise ValueError(f"has something that must be quoted at position {at}")
+        at = found.end()
+        kind = found.lastgroup or ""
+        if kind == "quoted":
+            yield kind, _ESCAPE.sub(_unescaped, found[0][1:-1])
+        elif kind != "space":
+            yield kind, found[0]
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    text = escape[1]
+    return chr(int(text, 8) & 0xFF) if text[0] in "01234567" else _ESCAPES.get(text, text)

@@ -1,0 +1,44 @@
+"""SASL PLAIN: a name and a password in one token, which only TLS protects.
+
+Source: org.apache.kafka.common.security.plain.internals.PlainSaslServer, RFC 4616.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
+
+MECHANISM = "PLAIN"
+_PARTS = 3
+_FAILED = "Authentication failed: Invalid username or password"
+_OTHER_ID = "Authentication failed: Client requested an authorization id that is different from username"
+
+
+class PlainExchange:
+    """`passwords` are those of all users."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+
+    def evaluate(self, token: bytes) -> Step:
+        try:
+            parts = token.decode().split("\0")
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("Authentication failed: the token is not UTF-8") from None
+        if len(parts) != _PARTS:
+            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        authorization_id, name, password = parts
+        if not name:
+            raise AuthenticationFailed("Authentication failed: username not specified")
+        if not password:
+            raise AuthenticationFailed("Authentication failed: password not specified")
+        known = self._passwords.get(name)
+        # Compare with something in any case: the time tells nothing of who exists.
+        is_equal = hmac.compare_digest((known or "").encode(), password.encode())
+        if known is None or not is_equal:
+            raise AuthenticationFailed(_FAILED)
+        if authorization_id not in ("", name):
+            raise AuthenticationFailed(_OTHER_ID)
+        return Step(b"", name)

@@ -1,0 +1,162 @@
+"""SASL SCRAM-SHA-256 and SCRAM-SHA-512: proof of a password that is neither sent nor stored.
+
+Credentials are stored as Kafka stores them, salt=...,stored_key=...,server_key=...,iterations=4096, in the entity
+config of their user. Somebody without credentials gets a salt of his own all the same and fails at the end, as with a
+wrong password, so that nobody learns who exists.
+Source: org.apache.kafka.common.security.scram.internals (ScramSaslServer, ScramFormatter, ScramCredentialUtils), RFC
+5802, RFC 7677, KIP-84.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkalite.security.sasl.exchange import AuthenticationFailed, Step
+
+MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""The hash of each mechanism."""
+ITERATIONS_MIN = 4096
+ITERATIONS_MAX = 16384  # of credentials that clients may create
+_NONCE_BYTES = 24
+_NAME_CHARS_MAX = 1_000
+_SALT_BYTES = 24
+_SECRET = secrets.token_bytes(32)  # of this process: salts of nobody stay the same for a while
+
+_FIRST = re.compile(
+    r"n,(?:a=(?P<authzid>[^,]*))?,(?P<bare>(?:m=[^,]*,)?n=(?P<name>[^,]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?)\Z", re.DOTALL
+)
+_FINAL = re.compile(
+    r"(?P<without>c=(?P<binding>[A-Za-z0-9+/=]+),r=(?P<nonce>[!-+\--~]+)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)\Z",
+    re.DOTALL,
+)
+
+
+class ScramCredential(NamedTuple):
+    """What is stored of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential(iterations={self.iterations})"
+
+    @property
+    def text(self) -> str:
+        """As it stands in the config of its user."""
+        salt, stored, server = (base64.b64encode(each).decode() for each in self[:3])
+        return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
+
+
+def parse_credential(text: str) -> ScramCredential:
+    """Raises ValueError, which repeats nothing of it."""
+    parts = dict(part.partition("=")[::2] for part in text.split(","))
+    if parts.keys() != {"salt", "stored_key", "server_key", "iterations"}:
+        raise ValueError("SCRAM credentials are salt, stored_key, server_key and iterations")
+    try:
+        salt, stored, server = (_decoded(parts[each]) for each in ("salt", "stored_key", "server_key"))
+        return ScramCredential(salt, stored, server, int(parts["iterations"]))
+    except ValueError:
+        raise ValueError("SCRAM credentials are base64, and the iterations a number") from None
+
+
+def credential_of(mechanism: str, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
+    """What is stored, from the salted password that a client has computed (KIP-554)."""
+    digest = MECHANISMS[mechanism]
+    client_key = hmac.digest(salted_password, b"Client Key", digest)
+    server_key = hmac.digest(salted_password, b"Server Key", digest)
+    return ScramCredential(salt, hashlib.new(digest, client_key).digest(), server_key, iterations)
+
+
+def new_credential(mechanism: str, password: str, iterations: int = ITERATIONS_MIN) -> ScramCredential:
+    """What is stored of a password, with a new salt. Takes 1 to 2 ms for 4096 iterations."""
+    salt = secrets.token_bytes(_SALT_BYTES)
+    salted = hashlib.pbkdf2_hmac(MECHANISMS[mechanism], password.encode(), salt, iterations)
+    return credential_of(mechanism, salt, salted, iterations)
+
+
+class ScramExchange:
+    """`find` gives the credential of a user, None if there is none."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None]) -> None:
+        self._mechanism = mechanism
+        self._digest = MECHANISMS[mechanism]
+        self._find = find
+        self._name = ""
+        self._nonce = ""
+        self._messages = ""  # the first of the client and the first of the server, as the proof covers them
+        self._credential: ScramCredential | None = None
+        self._is_known = False
+
+    def evaluate(self, token: bytes) -> Step:
+        try:
+            text = token.decode()
+        except UnicodeDecodeError:
+            raise self._failed() from None
+        return self._first(text) if self._credential is None else self._final(text, self._credential)
+
+    def _failed(self) -> AuthenticationFailed:
+        return AuthenticationFailed(
+            "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+            f"{self._mechanism}"
+        )
+
+    def _first(self, text: str) -> Step:
+        found = _FIRST.match(text)
+        if found is None or len(found["name"]) > _NAME_CHARS_MAX:
+            raise self._failed()
+        self._name = _unescaped(found["name"])
+        if found["authzid"] not in (None, "", found["name"]):
+            raise self._failed()
+        known = self._find(self._name)
+        self._is_known = known is not None and known.iterations >= ITERATIONS_MIN
+        self._credential = known if known is not None and self._is_known else self._nobody()
+        self._nonce = found["nonce"] + secrets.token_urlsafe(_NONCE_BYTES)
+        salt = base64.b64encode(self._credential.salt).decode()
+        first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._messages = f"{found['bare']},{first}"
+        return Step(first.encode())
+
+    def _nobody(self) -> ScramCredential:
+        """The same for a name each time, so that nothing tells it from a user's."""
+        salt = hmac.digest(_SECRET, f"{self._mechanism} {self._name}".encode(), "sha256")[:_SALT_BYTES]
+        nothing = bytes(hashlib.new(self._digest).digest_size)
+        return ScramCredential(salt, nothing, nothing, ITERATIONS_MIN)
+
+    def _final(self, text: str, credential: ScramCredential) -> Step:
+        found = _FINAL.match(text)
+        if found is None or not hmac.compare_digest(found["nonce"], self._nonce):
+            raise self._failed()
+        message = f"{self._messages},{found['without']}".encode()
+        signature = hmac.digest(credential.stored_key, message, self._digest)
+        try:
+            proof = _decoded(found["proof"])
+        except ValueError:
+            raise self._failed() from None
+        if len(proof) != len(signature):
+            raise self._failed()
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        stored = hashlib.new(self._digest, client_key).digest()
+        if not hmac.compare_digest(stored, credential.stored_key) or not self._is_known:
+            raise self._failed()
+        verifier = hmac.digest(credential.server_key, message, self._digest)
+        return Step(b"v=" + base64.b64encode(verifier), self._name)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError("not base64") from None
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")

@@ -1,0 +1,91 @@
+"""Authenticators for the SASL listeners of a broker.
+
+Users of PLAIN stand in the login module of their listener, those of SCRAM in the entity configs of the cluster, so that
+they can be changed while the broker runs.
+Source: kafka.network.Processor (channel builder), org.apache.kafka.common.network.SaslChannelBuilder.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkalite.api.sasl_authenticator import SaslAuthenticator, SaslSettings
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.throttled_log import RateLimitedLogger
+from kafkalite.security.sasl import plain, scram
+from kafkalite.security.sasl.exchange import Exchange
+from kafkalite.security.sasl.jaas import parse_jaas, plain_users
+from kafkalite.security.sasl.sanitizer import sanitized
+
+if TYPE_CHECKING:
+    from kafkalite.common.clock import Clock
+    from kafkalite.config.broker_config import BrokerConfig
+    from kafkalite.metadata.cluster_metadata import ClusterMetadata
+    from kafkalite.network.client_connection import ClientConnection, Handler
+
+_log = logging.getLogger("kafkalite.authentication")
+_SPOKEN = (plain.MECHANISM, *scram.MECHANISMS)
+Exchanges = Mapping[str, Callable[[], Exchange]]
+
+
+def authenticators(
+    config: BrokerConfig, listener: str, metadata: ClusterMetadata, serve: Handler, clock: Clock
+) -> Callable[[ClientConnection], Handler]:
+    """Makes an authenticator for each connection to this listener. Raises ConfigError for settings that nobody could
+    log in with."""
+    settings = SaslSettings(
+        _exchanges(config, listener, metadata),
+        serve,
+        clock,
+        failure_delay_ms=config.connection_failed_authentication_delay_ms,
+        max_reauth_ms=int(config.listener_setting(listener, "connections.max.reauth.ms")),
+        token_bytes_max=int(config.listener_setting(listener, "sasl.server.max.receive.size")),
+        warn=RateLimitedLogger(clock, _log.warning).about,
+    )
+    return lambda _: SaslAuthenticator(settings)
+
+
+def _exchanges(config: BrokerConfig, listener: str, metadata: ClusterMetadata) -> Exchanges:
+    names = config.listener_setting(listener, "sasl.enabled.mechanisms")
+    unknown = [name for name in names if name not in _SPOKEN]
+    if unknown or not names:
+        raise ConfigError(
+            f"sasl.enabled.mechanisms={','.join(names)} of listener {listener}: kafkalite speaks {', '.join(_SPOKEN)}"
+        )
+    exchanges: dict[str, Callable[[], Exchange]] = {}
+    for name in names:
+        if name == plain.MECHANISM:
+            users = _users_of_plain(config, listener)
+            exchanges[name] = lambda users=users: plain.PlainExchange(users)  # type: ignore[misc]
+        else:
+            exchanges[name] = lambda name=name: scram.ScramExchange(  # type: ignore[misc]
+                name, lambda user: _credential(metadata, user, name)
+            )
+    return exchanges
+
+
+def _users_of_plain(config: BrokerConfig, listener: str) -> dict[str, str]:
+    property_name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    text = config.listener_setting(listener, "sasl.jaas.config", plain.MECHANISM)
+    if not text:
+        raise ConfigError(f'{property_name} is missing: it has the users of PLAIN, as user_NAME="PASSWORD"')
+    try:
+        users = plain_users(parse_jaas(text))
+    except ValueError as fault:
+        raise ConfigError(f"{property_name} {fault}") from None
+    if not users:
+        raise ConfigError(f'{property_name} has no user: add user_NAME="PASSWORD" before its ;')
+    return users
+
+
+def _credential(metadata: ClusterMetadata, user: str, mechanism: str) -> scram.ScramCredential | None:
+    text = metadata.entity_configs.get(f"users/{sanitized(user)}", {}).get(mechanism)
+    if text is None:
+        return None
+    try:
+        return scram.parse_credential(text)
+    except ValueError as fault:
+        _log.warning("a credential of a user for %s is ignored: %s", mechanism, fault)
+        return None

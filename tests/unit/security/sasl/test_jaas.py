@@ -1,0 +1,33 @@
+"""JAAS lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.security.sasl.jaas import parse_jaas, plain_users
+
+
+def test_users_of_plain() -> None:
+    module = parse_jaas(
+        "org.apache.kafka.common.security.plain.PlainLoginModule REQUIRED // the broker's own\n"
+        ' username="admin" password=\'se"cret\' /* all\n others */ user_admin="se\\"cret" user_alice=wonder ;'
+    )
+    assert module.name.endswith("PlainLoginModule")
+    assert plain_users(module) == {"admin": 'se"cret', "alice": "wonder"}
+    assert "cret" not in repr(module)
+
+
+def test_escapes_are_those_of_c() -> None:
+    assert parse_jaas(r'a required x="\t\n\\\101\"";').options == {"x": '\t\n\\A"'}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "a", "a required", "a required x=y", "a sometimes x=y;", "a required x y;", "a required =y;",
+        "a required x=;", "a required x=1;", 'a required x="y', "a required; b required;", "a required x=/file;",
+    ],
+)  # fmt: skip
+def test_lines_that_cannot_be(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must|quoted"):
+        parse_jaas(text)
