@@ -56,7 +56,7 @@ class TlsSender(Sender):
             if self._chunk is None and self._warming is None:
                 self._chunk = self._next_chunk(queue)
             if self._chunk is None:
-                return False  # what follows is cold, and another thread reads it now
+                return not queue  # if something follows, it is cold, and another thread reads it now
             try:
                 self._send(self._chunk)  # all or nothing
             except (ssl.SSLWantWriteError, BlockingIOError):
@@ -66,11 +66,15 @@ class TlsSender(Sender):
         return True
 
     def _next_chunk(self, queue: deque[Part]) -> bytes | None:
-        """The next bytes of `queue`, taken out of it; None if they have to wait for a disk."""
+        """The next bytes of `queue`, taken out of it, at least one; None if they have to wait for a disk, or there are
+        none."""
         pieces: list[bytes | memoryview] = []
         left = CHUNK_BYTES
         while queue and left:
             part = queue[0]
+            if not len(part):  # OpenSSL writes no record for it, and would seem to be blocked for ever
+                del queue[0]
+                continue
             if isinstance(part, FileRegion):
                 if not part.is_fresh and not self._at_hand(part, min(part.size, TURN_BYTES)):
                     break

@@ -22,6 +22,8 @@ from tests.support.manual_clock import ManualClock
 if TYPE_CHECKING:
     from .conftest import Client, Tell, World
 
+WITHOUT_TLS = True  # what is told here is over before a connection says anything
+
 
 def ours(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """Not asyncio's, which has its own things to say when it debugs."""
