@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiokafka
 import confluent_kafka
 import kafka
 import pytest
@@ -111,6 +113,19 @@ def test_kafka_python_writes_and_reads(place: Place, bootstrap: str) -> None:
     consumer.assign([kafka.TopicPartition("t", 0)])
     assert sum(len(next(consumer).value) > 0 for _ in range(501)) == 501
     consumer.close()
+
+
+def test_aiokafka_writes_and_reads(place: Place, bootstrap: str) -> None:
+    async def story() -> None:
+        settings = {"bootstrap_servers": bootstrap, "security_protocol": "SSL", "ssl_context": place.context()}
+        async with aiokafka.AIOKafkaProducer(**settings) as producer:
+            for i in range(300):
+                await producer.send("t", b"%d" % i)
+        async with aiokafka.AIOKafkaConsumer("t", auto_offset_reset="earliest", **settings) as consumer:
+            found = [(await asyncio.wait_for(consumer.getone(), DEADLINE_S)).value for _ in range(300)]
+        assert found == [b"%d" % i for i in range(300)]
+
+    asyncio.run(story())
 
 
 def test_a_client_without_a_certificate_is_refused(place: Place, caplog: pytest.LogCaptureFixture) -> None:
