@@ -1,0 +1,85 @@
+"""Apache Kafka's tools log in by PLAIN and SCRAM: kafka-configs makes users, kafka-acls permissions, and they hold.
+
+pytest -m long tests/compatibility/interop/test_sasl_java.py
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kafkalite
+from kafkalite.config.broker_config import BrokerConfig
+from tests.compatibility.interop.java_tools import JavaTools, java_command
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="admin-secret";'
+SECRET = 'wonder"land'
+
+
+def run(command: list[str], seconds: float, typed: str = "", check: bool = True) -> str:
+    done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=seconds, check=False)
+    assert not check or done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + ("" if check else done.stderr)
+
+
+def login(folder: Path, name: str, mechanism: str, password: str) -> Path:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    escaped = password.replace('"', '\\\\"')  # once for the properties file, once for JAAS
+    file = folder / f"{name}-{mechanism}.properties"
+    file.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\nsasl.jaas.config=org.apache.kafka.common.security."
+        f'{module} required username="{name}" password="{escaped}";\n'
+    )
+    return file
+
+
+@pytest.mark.parametrize("version", ["3.9.1", "4.1.0"])
+def test_users_and_permissions_by_kafkas_tools(tmp_path: Path, version: str) -> None:
+    java_command(version)
+    properties = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "log.dirs": str(tmp_path / "data"),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    with kafkalite.Broker(BrokerConfig.load(properties)) as broker:
+        tools = JavaTools(version, broker.bootstrap_servers, run)
+        admin = ["--command-config", login(tmp_path, "admin", "PLAIN", "admin-secret")]
+        user = ["--entity-type", "users", "--entity-name", "alice"]
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            tools("ConfigCommand", *admin, "--alter", *user, "--add-config", f"{mechanism}=[password={SECRET}]")
+        tools("AclCommand", *admin, "--add", "--allow-principal", "User:alice", "--producer", "--topic", "orders")
+        listed = tools("AclCommand", *admin, "--list", "--topic", "orders")
+        for operation in ("WRITE", "CREATE", "DESCRIBE"):
+            assert f"operation={operation}" in listed
+        tools("AclCommand", *admin, "--add", "--allow-principal", "User:alice", "--consumer", "--topic", "orders",
+              "--group", "readers", "--resource-pattern-type", "prefixed")  # fmt: skip
+
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            alice = login(tmp_path, "alice", mechanism, SECRET)
+            tools("ConsoleProducer", "--topic", "orders", "--producer.config", alice, typed=f"{mechanism}\n")
+        read = ["--topic", "orders", "--group", "readers-1", "--from-beginning", "--max-messages", 2]
+        lines = tools("ConsoleConsumer", *read, "--timeout-ms", 30_000, "--consumer.config", alice)
+        assert lines.split() == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+        refused = tools("TopicCommand", "--create", "--topic", "bills", "--command-config", alice, check=False)
+        assert "TopicAuthorizationException" in refused
+        wrong = login(tmp_path, "alice", "PLAIN", "wrong")
+        told = tools("TopicCommand", "--list", "--command-config", wrong, check=False)
+        assert "Authentication failed: Invalid username or password" in told
+        unknown = login(tmp_path, "nobody", "SCRAM-SHA-256", "wrong")
+        told = tools("TopicCommand", "--list", "--command-config", unknown, check=False)
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in told
+
+        tools("AclCommand", *admin, "--remove", "--force", "--topic", "orders")
+        assert "operation=" not in tools("AclCommand", *admin, "--list", "--topic", "orders")
+        tools("ConfigCommand", *admin, "--alter", *user, "--delete-config", "SCRAM-SHA-256")
+        again = login(tmp_path, "alice", "SCRAM-SHA-256", SECRET)
+        told = tools("TopicCommand", "--list", "--command-config", again, check=False)
+        assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in told
