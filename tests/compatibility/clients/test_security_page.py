@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import kafkalite
 from kafkalite.config.broker_config import BrokerConfig
 from kafkalite.config.properties import read_properties
 from tests.support.places import ROOT
+from tests.support.ports import free_port
 
 PAGE = ROOT / "docs" / "security.md"
 ADDRESS = "127.0.0.1:9093"
@@ -21,13 +21,6 @@ ADDRESS = "127.0.0.1:9093"
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl on this machine")

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from bench.records import record_batch
 from kafkalite.testing.data_directory import throwaway_place
 from tests.support.broker_process import environment
 from tests.support.places import ROOT
+from tests.support.ports import free_port
 from tests.support.wait import DEADLINE_S, until
 
 SERVE = [sys.executable, "-m", "kafkalite", "serve", "--port", "0"]
@@ -128,8 +128,7 @@ def test_the_steps_of_the_documented_workflow_start_a_broker(tmp_path: Path) -> 
     ]
     steps = yaml.safe_load(workflow)["jobs"]["test"]["steps"]
     [start] = [step["run"] for step in steps if "kafkalite serve" in step.get("run", "")]
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     command = tmp_path / "kafkalite"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m kafkalite "$@"\n')
     command.chmod(0o755)
