@@ -153,7 +153,7 @@ class Cluster:
             return
         known = members(self._replicas, self.state, self._written_by, self._live)
         had_all = [*known.ready, *known.stopping, *known.absent, *(self._intact & set(known.returned))]
-        if decided.leader not in (NO_LEADER, self.state.leader):
+        if decided.leader != NO_LEADER and decided.leader_epoch != self.state.leader_epoch:  # the same one, perhaps
             self.elected_with_all_that_was_committed = True
             if decided.recovery == RECOVERING or self._unclean or not had_all:
                 self._committed = min(self._committed, self._log[decided.leader])  # allowed, or it was lost by all

@@ -134,9 +134,15 @@ MOVES = st.lists(st.tuples(st.sampled_from(ALONE + OFTEN * 2), st.sampled_from([
 
 # one of them is back, and what it lost the others may have
 ALL_GO = [("replicate", 1), ("replicate", 1), ("goes", 1), ("goes", 2), ("goes", 3), ("comes", 2), ("act", 1)]
+# the only member loses what it had committed, and is elected again
+ALONE_WITH_LESS = [
+    ("shrink", 3), ("bounces", 1), ("act", 1), ("produce", 1), ("bounces", 2), ("act", 1), ("copy", 1), ("expand", 1),
+    ("goes", 2), ("act", 1),
+]  # fmt: skip
 
 
 @settings(max_examples=300)
+@example(moves=ALONE_WITH_LESS, unclean=False, order=[1, 2, 3])
 @example(moves=ALL_GO, unclean=False, order=[1, 2, 3])
 @given(moves=MOVES, unclean=st.booleans(), order=st.permutations([1, 2, 3]))
 def test_no_history_loses_what_was_committed(moves: list[tuple[str, int]], unclean: bool, order: list[int]) -> None:
