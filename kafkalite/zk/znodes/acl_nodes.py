@@ -61,18 +61,19 @@ def resource_of(path: str) -> Resource | None:
 
 
 def acl_json(entries: Iterable[Entry]) -> bytes:
+    """With the keys in the order in which Kafka 3.9 writes them, that of a java.util.HashMap."""
     return js.encode(
         {
-            "version": _VERSION,
             "acls": [
                 {
                     "principal": each.principal,
                     "permissionType": _PERMISSION_NAMES[each.permission],
-                    "operation": _OPERATION_NAMES[each.operation],
                     "host": each.host,
+                    "operation": _OPERATION_NAMES[each.operation],
                 }
                 for each in entries
             ],
+            "version": _VERSION,
         }
     )
 

@@ -10,8 +10,8 @@ from kafkalite.zk.znodes import acl_nodes
 PREFIX = Resource(ResourceType.TRANSACTIONAL_ID, "tx-", PatternType.PREFIXED)
 TOPIC = Resource(ResourceType.TOPIC, "orders")
 GOLDEN = (
-    b'{"version":1,"acls":[{"principal":"User:CN=a,C=DE","permissionType":"Allow","operation":"DescribeConfigs",'
-    b'"host":"*"},{"principal":"User:*","permissionType":"Deny","operation":"Read","host":"10.0.0.1"}]}'
+    b'{"acls":[{"principal":"User:CN=a,C=DE","permissionType":"Allow","host":"*","operation":"DescribeConfigs"},'
+    b'{"principal":"User:*","permissionType":"Deny","host":"10.0.0.1","operation":"Read"}],"version":1}'
 )
 ENTRIES = (
     Entry("User:CN=a,C=DE", Permission.ALLOW, Operation.DESCRIBE_CONFIGS),
